@@ -6,7 +6,7 @@ import { listApiKeys } from "../../db/api-keys/api-keys.ts";
 import type { ApiKey } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+import { errorResponses, isoTime, metaOf, withMeta } from "../http/envelope.ts";
 import { createApiKey, LIVE_KEYS_MAX, takeBackApiKey } from "./keys.ts";
 
 const apiKeySchema = z
@@ -47,10 +47,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
         auth: { allow: ["session"], needs: "keys:manage", freshPasskey: true },
         body: createBody,
         response: {
-          201: z.object({
-            data: apiKeySchema.extend({ key: z.string().describe("Shown only once") }),
-            meta: metaSchema,
-          }),
+          201: withMeta(apiKeySchema.extend({ key: z.string().describe("Shown only once") })),
           ...errorResponses(400, 401, 403, 409, 413, 429),
         },
         detail: {
@@ -69,7 +66,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
       {
         auth: { allow: ["session"], needs: "keys:manage" },
         response: {
-          200: z.object({ data: z.array(apiKeySchema), meta: metaSchema }),
+          200: withMeta(z.array(apiKeySchema)),
           ...errorResponses(401, 403, 429),
         },
         detail: { operationId: "listApiKeys", summary: "The user's API keys, newest first", tags },
@@ -85,7 +82,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
         auth: { allow: ["session"], needs: "keys:manage" },
         params: z.object({ id: z.string().regex(/^key_[\w-]{1,64}$/, "must be an API key's id") }),
         response: {
-          200: z.object({ data: apiKeySchema, meta: metaSchema }),
+          200: withMeta(apiKeySchema),
           ...errorResponses(400, 401, 403, 404, 429),
         },
         detail: { operationId: "revokeApiKey", summary: "Revoke an API key", tags },

@@ -7,7 +7,7 @@ import { listPasskeys, renamePasskey } from "../../db/auth/passkeys.ts";
 import type { Passkey } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+import { errorResponses, isoTime, metaOf, withMeta } from "../http/envelope.ts";
 
 const ID_MAX_CHARS = 1_400;
 const NAME_MAX_CHARS = 100;
@@ -38,7 +38,7 @@ export const passkeyRoutes = (deps: ApiDeps) =>
       {
         auth,
         response: {
-          200: z.object({ data: z.array(passkeySchema), meta: metaSchema }),
+          200: withMeta(z.array(passkeySchema)),
           ...errorResponses(401, 403, 429),
         },
         detail: { operationId: "listPasskeys", summary: "The user's passkeys, oldest first", tags },
@@ -75,7 +75,7 @@ export const passkeyRoutes = (deps: ApiDeps) =>
             .describe("Null removes the name"),
         }),
         response: {
-          200: z.object({ data: passkeySchema, meta: metaSchema }),
+          200: withMeta(passkeySchema),
           ...errorResponses(400, 401, 403, 404, 413, 429),
         },
         detail: { operationId: "renamePasskey", summary: "Name a passkey", tags },

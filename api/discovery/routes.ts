@@ -5,7 +5,7 @@ import { notFound } from "../../core/domain/errors.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorResponses, errorSchema } from "../http/envelope.ts";
+import { errorResponses } from "../http/envelope.ts";
 import { openOfferSigner } from "../x402/offers.ts";
 import { describeOrigin, listingQuery, listResources, manifestSchema, resourcesSchema } from "./listing.ts";
 
@@ -50,7 +50,7 @@ export const discoveryRoutes = (deps: ApiDeps) => {
         summary: "The public keys that sign x402 offers and receipts",
         description: "A DID document of `did:web` with this host. 404 while nothing is signed.",
         tags,
-        responses: documentedResponses({ 200: didDocument, 404: errorSchema, 429: errorSchema }),
+        responses: documentedResponses({ 200: didDocument, ...errorResponses(404, 429) }),
       },
     },
   );

@@ -13,7 +13,7 @@ import { madeFile, makeFile } from "../exports/wire.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorResponses, errorSchema } from "../http/envelope.ts";
+import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { documentSchema, presentDocument } from "./present-document.ts";
 import { sendPdf } from "./send-pdf.ts";
@@ -128,8 +128,8 @@ export const documentRoutes = (deps: ApiDeps) =>
         detail: {
           ...{ operationId: "getDocument", summary: "A receipt or credit note", description, tags },
           responses: documentedResponses({
-            ...{ 200: one, 400: errorSchema, 401: errorSchema, 403: errorSchema },
-            ...{ 404: errorSchema, 429: errorSchema },
+            200: one,
+            ...errorResponses(400, 401, 403, 404, 429),
           }),
         },
       },
@@ -146,7 +146,7 @@ export const documentRoutes = (deps: ApiDeps) =>
           operationId: "getPublicDocument",
           summary: "A receipt or credit note, for whoever was given its id",
           ...{ description, tags },
-          responses: documentedResponses({ 200: one, 400: errorSchema, 404: errorSchema, 429: errorSchema }),
+          responses: documentedResponses({ 200: one, ...errorResponses(400, 404, 429) }),
         },
       },
     );

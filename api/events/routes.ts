@@ -8,7 +8,7 @@ import { openEventReaders } from "../../db/events/event-readers.ts";
 import { access, isStillAdmitted } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorResponses, errorSchema, metaOf, metaSchema } from "../http/envelope.ts";
+import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { queryNumber } from "../http/query.ts";
 import { CURSOR_LENGTH_MAX, readCursor, writeCursor } from "./cursor.ts";
@@ -84,10 +84,7 @@ export const eventRoutes = (deps: ApiDeps) => {
           tags,
           responses: documentedResponses({
             200: { mediaTypes: ["text/event-stream"], description: "The stream; it ends after ten minutes" },
-            400: errorSchema,
-            401: errorSchema,
-            403: errorSchema,
-            429: errorSchema,
+            ...errorResponses(400, 401, 403, 429),
           }),
         },
       },

@@ -9,7 +9,7 @@ import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
 import { readValuation } from "../../db/exports/valuation.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime } from "../http/envelope.ts";
+import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
 import { currencySchema } from "./fiat-choice.ts";
 import { refusePeriod } from "./rate-period.ts";
 
@@ -17,10 +17,8 @@ const tags = ["Exports"];
 const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
 
 const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
-const answer = <Data extends z.ZodType>(data: Data) =>
-  z.object({ success: z.literal(true), data, message: z.string() });
 
-const sourcesAnswer = answer(
+const sourcesAnswer = successSchema(
   z.object({
     sources: z.array(
       z.object({
@@ -34,7 +32,7 @@ const sourcesAnswer = answer(
   }),
 );
 
-const ratesAnswer = answer(
+const ratesAnswer = successSchema(
   z.object({
     currency: z.string(),
     source: z.string(),
@@ -63,19 +61,19 @@ export const exchangeRateRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .get(
       "/v1/exchange-rates/sources",
-      async () => ({
-        success: true as const,
-        data: {
-          sources: (await listRateSources(deps.sql)).map(
-            ({ source, newestDay, fetchedAt, attemptedAt, error }) => ({
-              ...{ name: source, newestDate: newestDay, error },
-              fetchedAt: fetchedAt?.toISOString() ?? null,
-              attemptedAt: attemptedAt.toISOString(),
-            }),
-          ),
-        },
-        message: "Sources retrieved",
-      }),
+      async () =>
+        success(
+          {
+            sources: (await listRateSources(deps.sql)).map(
+              ({ source, newestDay, fetchedAt, attemptedAt, error }) => ({
+                ...{ name: source, newestDate: newestDay, error },
+                fetchedAt: fetchedAt?.toISOString() ?? null,
+                attemptedAt: attemptedAt.toISOString(),
+              }),
+            ),
+          },
+          "Sources retrieved",
+        ),
       {
         auth: mayExport,
         response: { 200: sourcesAnswer, ...errorResponses(401, 403, 429) },
@@ -97,11 +95,7 @@ export const exchangeRateRoutes = (deps: ApiDeps) =>
           return { date, rate: value?.rate ?? null, rateDate: value?.rateDay ?? null };
         });
         const { source, usdcRate } = choice;
-        return {
-          success: true as const,
-          data: { currency, source, usdcRate, rates },
-          message: "Rates retrieved",
-        };
+        return success({ currency, source, usdcRate, rates }, "Rates retrieved");
       },
       {
         auth: mayExport,

@@ -20,7 +20,7 @@ import {
 import type { Tx } from "../../db/postgres/client.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime } from "../http/envelope.ts";
+import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { currencySchema } from "./fiat-choice.ts";
 import { refuseOrder, refusePeriod } from "./rate-period.ts";
@@ -36,8 +36,6 @@ const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
 const rateText = z
   .string()
   .refine((text) => parseRate(text) !== undefined, "must be a positive decimal with at most 10 places");
-const answer = <Data extends z.ZodType>(data: Data) =>
-  z.object({ success: z.literal(true), data, message: z.string() });
 
 const periodBody = z.strictObject({
   currency: currencySchema,
@@ -59,7 +57,7 @@ const listQuery = z.object({
   currency: currencySchema,
   before: day.optional().describe("nextBefore of the page before: earlier days follow"),
 });
-const listAnswer = answer(
+const listAnswer = successSchema(
   z.object({
     periods: z
       .array(z.object({ dateFrom: z.string(), dateTo: z.string(), rate: z.string(), enteredAt: isoTime }))
@@ -79,9 +77,8 @@ export const ownRateRoutes = (deps: ApiDeps) =>
         const page = { userId: user.id, currency, limit: PERIODS_A_PAGE + 1, ...(before ? { before } : {}) };
         const found = await pageOwnRates(deps.sql, page);
         const shown = found.slice(0, PERIODS_A_PAGE);
-        return {
-          success: true as const,
-          data: {
+        return success(
+          {
             periods: shown.map(({ firstDay, lastDay, rateE10, enteredAt }) => ({
               ...{ dateFrom: firstDay, dateTo: lastDay, rate: formatRate(rateE10) },
               enteredAt: enteredAt.toISOString(),
@@ -89,8 +86,8 @@ export const ownRateRoutes = (deps: ApiDeps) =>
             nextBefore: found.length > shown.length ? (shown.at(-1)?.firstDay ?? null) : null,
             currencies: await countOwnRates(deps.sql, user.id),
           },
-          message: "Rates retrieved",
-        };
+          "Rates retrieved",
+        );
       },
       {
         auth: inDashboard,
@@ -116,17 +113,16 @@ export const ownRateRoutes = (deps: ApiDeps) =>
             details: { changed: `own rates of ${currency}, ${dateFrom} to ${dateTo}`, rate },
           });
         });
-        return {
-          success: true as const,
-          data: { currency, dateFrom, dateTo, rate },
-          message: rate === null ? "Rates removed" : "Rates stored",
-        };
+        return success(
+          { currency, dateFrom, dateTo, rate },
+          rate === null ? "Rates removed" : "Rates stored",
+        );
       },
       {
         auth: mayExport,
         body: periodBody,
         response: {
-          200: answer(
+          200: successSchema(
             z.object({
               ...{ currency: z.string(), dateFrom: z.string(), dateTo: z.string() },
               rate: z.string().nullable(),
@@ -159,17 +155,13 @@ export const ownRateRoutes = (deps: ApiDeps) =>
             },
           });
         });
-        return {
-          success: true as const,
-          data: { currency, dateFrom, dateTo, days: days.length },
-          message: "Rates stored",
-        };
+        return success({ currency, dateFrom, dateTo, days: days.length }, "Rates stored");
       },
       {
         auth: inDashboard,
         body: dailyBody,
         response: {
-          200: answer(
+          200: successSchema(
             z.object({
               ...{ currency: z.string(), dateFrom: z.string(), dateTo: z.string(), days: z.int() },
             }),

@@ -29,7 +29,7 @@ import type { ExportProfileRow } from "../../db/exports/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
+import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { timeZoneSchema } from "./books-settings-routes.ts";
@@ -90,10 +90,8 @@ const profileSchema = z
   .object({ id: z.string(), ...fields, createdAt: isoTime, updatedAt: isoTime })
   .meta({ id: "ExportProfile" });
 
-const answer = <Data extends z.ZodType>(data: Data) =>
-  z.object({ success: z.literal(true), data, message: z.string() });
-const one = answer(profileSchema);
-const columnsAnswer = answer(
+const one = successSchema(profileSchema);
+const columnsAnswer = successSchema(
   z.object({ columns: z.array(z.object({ column: z.string(), title: z.string(), kind: z.string() })) }),
 );
 
@@ -106,11 +104,11 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
     .use(jsonBody)
     .get(
       `${PATH}/columns`,
-      () => ({
-        success: true as const,
-        data: { columns: BOOKS_COLUMNS.map(({ key, title, kind }) => ({ column: key, title, kind })) },
-        message: "Columns retrieved",
-      }),
+      () =>
+        success(
+          { columns: BOOKS_COLUMNS.map(({ key, title, kind }) => ({ column: key, title, kind })) },
+          "Columns retrieved",
+        ),
       {
         auth: mayExport,
         response: { 200: columnsAnswer, ...errorResponses(401, 403, 429) },
@@ -119,15 +117,15 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
     )
     .get(
       PATH,
-      async ({ user }) => ({
-        success: true as const,
-        data: { profiles: (await listExportProfiles(deps.sql, user.id)).map(present) },
-        message: "Profiles retrieved",
-      }),
+      async ({ user }) =>
+        success(
+          { profiles: (await listExportProfiles(deps.sql, user.id)).map(present) },
+          "Profiles retrieved",
+        ),
       {
         auth: mayExport,
         response: {
-          200: answer(z.object({ profiles: z.array(profileSchema) })),
+          200: successSchema(z.object({ profiles: z.array(profileSchema) })),
           ...errorResponses(401, 403, 429),
         },
         detail: { operationId: "listExportProfiles", summary: "Your export profiles by name", tags },
@@ -143,7 +141,7 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
         if (made === "name_taken") throw nameTaken();
         if (made === "too_many")
           throw conflict(`There are ${PROFILES_MAX} profiles already`, { field: "name", issue: "too_many" });
-        return status(201, { success: true as const, data: present(made), message: "Profile created" });
+        return status(201, success(present(made), "Profile created"));
       },
       {
         auth: mayExport,
@@ -154,11 +152,8 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
     )
     .get(
       `${PATH}/:id`,
-      async ({ params: { id }, user }) => ({
-        success: true as const,
-        data: present(await getProfile(deps, { id, userId: user.id })),
-        message: "Profile retrieved",
-      }),
+      async ({ params: { id }, user }) =>
+        success(present(await getProfile(deps, { id, userId: user.id })), "Profile retrieved"),
       {
         auth: mayExport,
         params,
@@ -180,7 +175,7 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
         });
         if (changed === "name_taken") throw nameTaken();
         if (!changed) throw notFound("Export profile");
-        return { success: true as const, data: present(changed), message: "Profile changed" };
+        return success(present(changed), "Profile changed");
       },
       {
         auth: mayExport,
@@ -198,13 +193,13 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
       `${PATH}/:id`,
       async ({ params: { id }, user }) => {
         if (!(await deleteExportProfile(deps.sql, { id, userId: user.id }))) throw notFound("Export profile");
-        return { success: true as const, data: { id, deleted: true as const }, message: "Profile deleted" };
+        return success({ id, deleted: true as const }, "Profile deleted");
       },
       {
         auth: mayExport,
         params,
         response: {
-          200: answer(z.object({ id: z.string(), deleted: z.literal(true) })),
+          200: successSchema(z.object({ id: z.string(), deleted: z.literal(true) })),
           ...errorResponses(401, 403, 404, 429),
         },
         detail: { operationId: "deleteExportProfile", summary: "Delete an export profile", tags },
@@ -239,7 +234,7 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
           parameters: takesHeaders("Prefer"),
           summary: "Export by a profile, days in its time zone",
           tags,
-          responses: documentedResponses({ ...madeFile, 404: errorSchema }),
+          responses: documentedResponses({ ...madeFile, ...errorResponses(404) }),
         },
       },
     );

@@ -10,7 +10,7 @@ import type { ExportFile } from "../../db/exports/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorResponses, errorSchema } from "../http/envelope.ts";
+import { errorResponses, success } from "../http/envelope.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { exportBody, filterOf, profileOf, refuseUnproven, refuseUnset } from "./check-request.ts";
 import { serveExport } from "./download.ts";
@@ -69,13 +69,15 @@ export const exportRoutes = (deps: ApiDeps) =>
     )
     .get(
       "/v1/transactions/exports",
-      async ({ user }) => ({
-        success: true as const,
-        data: {
-          exports: (await listExports(deps.sql, user.id, LIST_MAX)).map((file) => presentExport(deps, file)),
-        },
-        message: "Exports retrieved",
-      }),
+      async ({ user }) =>
+        success(
+          {
+            exports: (await listExports(deps.sql, user.id, LIST_MAX)).map((file) =>
+              presentExport(deps, file),
+            ),
+          },
+          "Exports retrieved",
+        ),
       {
         auth: mayExport,
         response: { 200: many, ...errorResponses(401, 403, 429) },
@@ -114,11 +116,7 @@ export const exportRoutes = (deps: ApiDeps) =>
           tags,
           responses: documentedResponses({
             ...exportedFile,
-            401: errorSchema,
-            403: errorSchema,
-            404: errorSchema,
-            409: errorSchema,
-            429: errorSchema,
+            ...errorResponses(401, 403, 404, 409, 429),
           }),
         },
       },

@@ -19,7 +19,7 @@ import {
 } from "../../db/exports/export-schedules.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime } from "../http/envelope.ts";
+import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 
 const PATH = "/v1/export-schedules";
@@ -46,8 +46,6 @@ const scheduleSchema = z
       .nullable(),
   })
   .meta({ id: "ExportSchedule" });
-const answer = <Data extends z.ZodType>(data: Data) =>
-  z.object({ success: z.literal(true), data, message: z.string() });
 
 const createBody = z.strictObject({
   profileId: z.string().max(100),
@@ -68,15 +66,15 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
     .use(jsonBody)
     .get(
       PATH,
-      async ({ user }) => ({
-        success: true as const,
-        data: { schedules: (await listExportSchedules(deps.sql, user.id)).map((one) => present(deps, one)) },
-        message: "Schedules retrieved",
-      }),
+      async ({ user }) =>
+        success(
+          { schedules: (await listExportSchedules(deps.sql, user.id)).map((one) => present(deps, one)) },
+          "Schedules retrieved",
+        ),
       {
         auth: { allow: ["session", "apiKey"], scope: "exports", needs: "exports" },
         response: {
-          200: answer(z.object({ schedules: z.array(scheduleSchema) })),
+          200: successSchema(z.object({ schedules: z.array(scheduleSchema) })),
           ...errorResponses(401, 403, 429),
         },
         detail: { operationId: "listExportSchedules", summary: "Your scheduled exports", tags },
@@ -98,16 +96,15 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
           });
           return { ...row, ...NOT_RUN, profileName: profile.name };
         });
-        return status(201, {
-          success: true as const,
-          data: present(deps, made),
-          message: "Schedule created",
-        });
+        return status(201, success(present(deps, made), "Schedule created"));
       },
       {
         auth: { allow: ["session"], needs: "exports", freshPasskey: true },
         body: createBody,
-        response: { 201: answer(scheduleSchema), ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
+        response: {
+          201: successSchema(scheduleSchema),
+          ...errorResponses(400, 401, 403, 404, 409, 413, 429),
+        },
         detail: {
           operationId: "createExportSchedule",
           summary: "Make an export every week or month; takes a passkey used in the last 15 minutes",
@@ -133,13 +130,13 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
           return found;
         });
         if (!changed) throw notFound("Export schedule");
-        return { success: true as const, data: present(deps, changed), message: "Schedule changed" };
+        return success(present(deps, changed), "Schedule changed");
       },
       {
         auth: { allow: ["session"], needs: "exports" },
         params,
         body: z.strictObject({ paused: z.boolean() }),
-        response: { 200: answer(scheduleSchema), ...errorResponses(400, 401, 403, 404, 413, 429) },
+        response: { 200: successSchema(scheduleSchema), ...errorResponses(400, 401, 403, 404, 413, 429) },
         detail: {
           operationId: "updateExportSchedule",
           summary: "Pause a scheduled export, or resume it",
@@ -154,13 +151,13 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
       async ({ params: { id }, user }) => {
         if (!(await deleteExportSchedule(deps.sql, { id, userId: user.id })))
           throw notFound("Export schedule");
-        return { success: true as const, data: { id, deleted: true as const }, message: "Schedule deleted" };
+        return success({ id, deleted: true as const }, "Schedule deleted");
       },
       {
         auth: { allow: ["session"], needs: "exports" },
         params,
         response: {
-          200: answer(z.object({ id: z.string(), deleted: z.literal(true) })),
+          200: successSchema(z.object({ id: z.string(), deleted: z.literal(true) })),
           ...errorResponses(401, 403, 404, 429),
         },
         detail: { operationId: "deleteExportSchedule", summary: "End a scheduled export", tags },

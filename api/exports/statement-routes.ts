@@ -13,7 +13,7 @@ import { findWallet } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
+import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { timeZoneSchema } from "./books-settings-routes.ts";
 import { fiatFields } from "./fiat-choice.ts";
@@ -46,11 +46,7 @@ const monthlySchema = z.object({
   pdfUrl: z.string().nullable(),
   csvUrl: z.string().nullable(),
 });
-const monthlyAnswer = z.object({
-  success: z.literal(true),
-  data: z.object({ statements: z.array(monthlySchema) }),
-  message: z.string(),
-});
+const monthlyAnswer = successSchema(z.object({ statements: z.array(monthlySchema) }));
 
 export const statementRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "statement-routes" })
@@ -84,7 +80,7 @@ export const statementRoutes = (deps: ApiDeps) =>
           summary: "A wallet's statement for a period",
           description: `Opening balance, every movement with the balance after it, closing balance, and whether the chain says the same in the last block of the period. It holds every movement, ${STATEMENT_ROWS_MAX} at most. A period that is not over is stated up to the last confirmed block.`,
           tags,
-          responses: documentedResponses({ ...madeFile, 404: errorSchema }),
+          responses: documentedResponses({ ...madeFile, ...errorResponses(404) }),
         },
       },
     )
@@ -92,9 +88,8 @@ export const statementRoutes = (deps: ApiDeps) =>
       "/v1/statements",
       async ({ user }) => {
         const found = await listMonthlyStatements(deps.sql, user.id, LIST_MAX);
-        return {
-          success: true as const,
-          data: {
+        return success(
+          {
             statements: found.map(({ month, network, isReady, createdAt, pdfExportId, csvExportId }) => ({
               ...{ month, network, status: isReady ? ("READY" as const) : ("IN_PROGRESS" as const) },
               createdAt: createdAt.toISOString(),
@@ -102,8 +97,8 @@ export const statementRoutes = (deps: ApiDeps) =>
               csvUrl: urlOf(deps, csvExportId),
             })),
           },
-          message: "Statements retrieved",
-        };
+          "Statements retrieved",
+        );
       },
       {
         auth: mayExport,

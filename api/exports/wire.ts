@@ -3,7 +3,7 @@ import { z } from "zod";
 import { contentTypeOf, EXPORT_FORMATS } from "../../core/domain/export.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorSchema, isoTime } from "../http/envelope.ts";
+import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { serveExport } from "./download.ts";
 import { type Asked, requestExport } from "./request-export.ts";
@@ -27,20 +27,8 @@ const exportSchema = z
     refusal: z.string().nullable().describe("Why no file can be made of what was asked for; it is FAILED"),
   })
   .meta({ id: "Export" });
-export const one = z
-  .object({
-    success: z.literal(true),
-    data: z.object({ export: exportSchema }),
-    message: z.string(),
-  })
-  .meta({ id: "ExportAnswer" });
-export const many = z
-  .object({
-    success: z.literal(true),
-    data: z.object({ exports: z.array(exportSchema) }),
-    message: z.string(),
-  })
-  .meta({ id: "ExportList" });
+export const one = successSchema(z.object({ export: exportSchema })).meta({ id: "ExportAnswer" });
+export const many = successSchema(z.object({ exports: z.array(exportSchema) })).meta({ id: "ExportList" });
 export const exportedFile = {
   200: {
     mediaTypes: EXPORT_FORMATS.map((format) => contentTypeOf(format).replace(/;.*/, "")),
@@ -52,12 +40,7 @@ export const exportedFile = {
 export const madeFile = {
   ...exportedFile,
   202: one,
-  400: errorSchema,
-  401: errorSchema,
-  403: errorSchema,
-  409: errorSchema,
-  413: errorSchema,
-  429: errorSchema,
+  ...errorResponses(400, 401, 403, 409, 413, 429),
 };
 
 /** The file when it is ready in time and waiting is wanted; else undefined, and the headers of a 202 are set. */
@@ -82,7 +65,7 @@ export function prefersAsync(prefer: string | undefined): boolean {
 }
 
 export function answerOne(deps: ApiDeps, file: ExportFile, message: string) {
-  return { success: true as const, data: { export: presentExport(deps, file) }, message };
+  return success({ export: presentExport(deps, file) }, message);
 }
 
 export function presentExport({ config }: ApiDeps, file: ExportFile): z.infer<typeof exportSchema> {

@@ -37,6 +37,13 @@ export const metaSchema = z
   .object({ requestId: z.string(), timestamp: isoTime })
   .meta({ id: "ResponseMeta" });
 
+/** An answer in the general form. */
+export const withMeta = <Data extends z.ZodType>(data: Data) => z.object({ data, meta: metaSchema });
+/** An answer with a message. */
+export const successSchema = <Data extends z.ZodType>(data: Data) =>
+  z.object({ success: z.literal(true), data, message: z.string() });
+export const success = <Data>(data: Data, message: string) => ({ success: true as const, data, message });
+
 export const errorSchema = z
   .object({
     error: z.object({

@@ -11,7 +11,7 @@ import { access } from "../http/access.ts";
 import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorResponses, errorSchema, isoTime } from "../http/envelope.ts";
+import { errorResponses, isoTime } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { takeFromLimit } from "../http/rate-limit.ts";
@@ -177,8 +177,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
               description:
                 "One event per change, until the link has ended. `seen: true` beside the link's data: the block being built holds a transfer that would pay it. A hint: the status does not depend on it",
             },
-            404: errorSchema,
-            429: errorSchema,
+            ...errorResponses(404, 429),
           }),
         },
       },

@@ -10,7 +10,7 @@ import { requestOnBehalfOf } from "../http/client-address.ts";
 import { refuseForeignOrigin } from "../http/csrf.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorSchema } from "../http/envelope.ts";
+import { errorResponses } from "../http/envelope.ts";
 import { openStreamSlots } from "../http/event-stream.ts";
 import { MCP_KEEP_ALIVE_MS, serveMcp } from "./serve.ts";
 
@@ -68,11 +68,8 @@ export const mcpRoutes = (deps: ApiDeps, app: () => AnyElysia) =>
             mediaTypes: ["application/json"],
             description: "Not JSON-RPC: a JSON-RPC error or an `ApiError`",
           },
-          401: errorSchema,
-          403: errorSchema,
+          ...errorResponses(401, 403, 413, 429),
           406: { mediaTypes: ["application/json"], description: "`Accept` lacks JSON or the event stream" },
-          413: errorSchema,
-          429: errorSchema,
         }),
       },
     },

@@ -6,7 +6,7 @@ import { findMembership } from "../../db/members/members.ts";
 import { listWallets } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
+import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { acceptInvitation, declineInvitation } from "./invite.ts";
 import { merchantSchema, presentMerchant, presentReceived, receivedInvitationSchema } from "./wire.ts";
@@ -28,7 +28,7 @@ export const invitationRoutes = (deps: ApiDeps) =>
       {
         auth,
         response: {
-          200: z.object({ data: z.array(receivedInvitationSchema), meta: metaSchema }),
+          200: withMeta(z.array(receivedInvitationSchema)),
           ...errorResponses(401, 403, 429),
         },
         detail: {
@@ -53,10 +53,7 @@ export const invitationRoutes = (deps: ApiDeps) =>
         auth: { ...auth, freshPasskey: true },
         params,
         response: {
-          200: z.object({
-            data: merchantSchema.nullable().describe("null: removed again in the meantime"),
-            meta: metaSchema,
-          }),
+          200: withMeta(merchantSchema.nullable().describe("null: removed again in the meantime")),
           ...errorResponses(400, 401, 403, 404, 409, 413, 429),
         },
         detail: {
@@ -76,7 +73,7 @@ export const invitationRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: {
-          200: z.object({ data: z.object({ id: z.string(), declined: z.literal(true) }), meta: metaSchema }),
+          200: withMeta(z.object({ id: z.string(), declined: z.literal(true) })),
           ...errorResponses(400, 401, 403, 404, 413, 429),
         },
         detail: { operationId: "declineInvitation", summary: "Decline an invitation", tags },

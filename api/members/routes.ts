@@ -7,7 +7,7 @@ import { listMembers } from "../../db/members/members.ts";
 import { emailSchema } from "../accounts/email-address.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
+import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { changeRole, endMembership } from "./change-member.ts";
 import { endInvitation, inviteMember } from "./invite.ts";
@@ -27,10 +27,7 @@ const invitationParams = z.object({
   id: z.string().regex(/^inv_[\w-]{1,64}$/, "must be an invitation's id"),
 });
 const memberParams = z.object({ userId: z.string().regex(/^user_[\w-]{1,64}$/, "must be a user's id") });
-const removed = z.object({
-  data: z.object({ userId: z.string(), removed: z.literal(true) }),
-  meta: metaSchema,
-});
+const removed = withMeta(z.object({ userId: z.string(), removed: z.literal(true) }));
 
 export const memberRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "member-routes" })
@@ -45,7 +42,7 @@ export const memberRoutes = (deps: ApiDeps) =>
       {
         auth: { allow: ["session"], needs: "members:read" },
         response: {
-          200: z.object({ data: z.array(memberSchema), meta: metaSchema }),
+          200: withMeta(z.array(memberSchema)),
           ...errorResponses(400, 401, 403, 429),
         },
         detail: { operationId: "listMembers", summary: "The account and its members, oldest first", tags },
@@ -60,7 +57,7 @@ export const memberRoutes = (deps: ApiDeps) =>
       {
         auth: managing,
         response: {
-          200: z.object({ data: z.array(invitationSchema), meta: metaSchema }),
+          200: withMeta(z.array(invitationSchema)),
           ...errorResponses(400, 401, 403, 429),
         },
         detail: { operationId: "listSentInvitations", summary: "Open invitations, newest first", tags },
@@ -77,7 +74,7 @@ export const memberRoutes = (deps: ApiDeps) =>
         auth: { ...fresh, limit: "invitations" },
         body: z.strictObject({ email: emailSchema, role: roleSchema }),
         response: {
-          201: z.object({ data: invitationSchema, meta: metaSchema }),
+          201: withMeta(invitationSchema),
           ...errorResponses(400, 401, 403, 409, 413, 429),
         },
         detail: {
@@ -98,7 +95,7 @@ export const memberRoutes = (deps: ApiDeps) =>
         auth: managing,
         params: invitationParams,
         response: {
-          200: z.object({ data: invitationSchema, meta: metaSchema }),
+          200: withMeta(invitationSchema),
           ...errorResponses(400, 401, 403, 404, 429),
         },
         detail: { operationId: "revokeInvitation", summary: "Revoke an open invitation", tags },
@@ -118,7 +115,7 @@ export const memberRoutes = (deps: ApiDeps) =>
         params: memberParams,
         body: z.strictObject({ role: roleSchema }),
         response: {
-          200: z.object({ data: z.array(memberSchema), meta: metaSchema }),
+          200: withMeta(z.array(memberSchema)),
           ...errorResponses(400, 401, 403, 404, 409, 413, 429),
         },
         detail: {

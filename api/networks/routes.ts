@@ -5,7 +5,7 @@ import { USDC_DECIMALS } from "../../core/domain/money.ts";
 import { NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses } from "../http/envelope.ts";
+import { errorResponses, success, successSchema } from "../http/envelope.ts";
 
 const networkSchema = z
   .object({
@@ -41,9 +41,6 @@ const USDC = {
   description: "A digital dollar issued by Circle, redeemable one to one",
 };
 
-const answer = <Data extends z.ZodType>(data: Data) =>
-  z.object({ success: z.literal(true), data, message: z.string() });
-
 export const networkRoutes = (deps: ApiDeps) => {
   const networks = [...deps.chains.keys()].map((id) => {
     const { chainId, displayName, color, icon, explorerUrl, description } = NETWORKS[id];
@@ -51,22 +48,20 @@ export const networkRoutes = (deps: ApiDeps) => {
   });
   return new Elysia({ name: "network-routes" })
     .use(access(deps))
-    .get(
-      "/v1/networks",
-      () => ({ success: true as const, data: { networks }, message: "Networks retrieved" }),
-      {
-        limit: "general",
-        response: { 200: answer(z.object({ networks: z.array(networkSchema) })), ...errorResponses(429) },
-        detail: { operationId: "listNetworks", summary: "Enabled networks", tags: ["Networks"] },
+    .get("/v1/networks", () => success({ networks }, "Networks retrieved"), {
+      limit: "general",
+      response: {
+        200: successSchema(z.object({ networks: z.array(networkSchema) })),
+        ...errorResponses(429),
       },
-    )
-    .get(
-      "/v1/networks/currencies",
-      () => ({ success: true as const, data: { currencies: [USDC] }, message: "Currencies retrieved" }),
-      {
-        limit: "general",
-        response: { 200: answer(z.object({ currencies: z.array(currencySchema) })), ...errorResponses(429) },
-        detail: { operationId: "listCurrencies", summary: "Supported currencies", tags: ["Networks"] },
+      detail: { operationId: "listNetworks", summary: "Enabled networks", tags: ["Networks"] },
+    })
+    .get("/v1/networks/currencies", () => success({ currencies: [USDC] }, "Currencies retrieved"), {
+      limit: "general",
+      response: {
+        200: successSchema(z.object({ currencies: z.array(currencySchema) })),
+        ...errorResponses(429),
       },
-    );
+      detail: { operationId: "listCurrencies", summary: "Supported currencies", tags: ["Networks"] },
+    });
 };

@@ -14,7 +14,7 @@ import { sendPdf } from "../documents/send-pdf.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
-import { errorSchema } from "../http/envelope.ts";
+import { errorResponses } from "../http/envelope.ts";
 import { takeFromCallersLimit } from "../http/rate-limit.ts";
 import { type Looks, sendPage } from "../pages/document.ts";
 import { messagePage } from "../pages/link-page.ts";
@@ -46,10 +46,7 @@ const tags = ["Receipts"];
 const description = "JSON, or with `Accept: text/html` a page, or with `Accept: application/pdf` a PDF";
 const answers = (json: z.ZodType) => ({
   200: { mediaTypes: ["text/html", "application/pdf"], description: "The receipt", json },
-  400: errorSchema,
-  404: errorSchema,
-  409: errorSchema,
-  429: errorSchema,
+  ...errorResponses(400, 404, 409, 429),
 });
 
 export const receiptRoutes = (deps: ApiDeps) =>
@@ -67,7 +64,7 @@ export const receiptRoutes = (deps: ApiDeps) =>
         query,
         detail: {
           ...{ operationId: "getReceipt", summary: "The receipt of a paid link", description, tags },
-          responses: documentedResponses({ ...answers(receiptSchema), 401: errorSchema, 403: errorSchema }),
+          responses: documentedResponses({ ...answers(receiptSchema), ...errorResponses(401, 403) }),
         },
       },
     )

@@ -8,7 +8,7 @@ import { deleteOtherSessions, deleteSessionOf, listLiveSessions } from "../../db
 import { access } from "../http/access.ts";
 import type { Caller } from "../http/caller.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+import { errorResponses, isoTime, metaOf, withMeta } from "../http/envelope.ts";
 import { clearSessionCookie } from "../http/session-cookie.ts";
 import { describeUserAgent } from "../http/user-agent.ts";
 
@@ -45,7 +45,7 @@ export const sessionRoutes = (deps: ApiDeps) =>
       {
         auth,
         response: {
-          200: z.object({ data: z.array(sessionSchema), meta: metaSchema }),
+          200: withMeta(z.array(sessionSchema)),
           ...errorResponses(401, 403, 429),
         },
         detail: {
@@ -69,7 +69,7 @@ export const sessionRoutes = (deps: ApiDeps) =>
         auth,
         params: z.object({ id: z.string().regex(/^ses_[\w-]{1,64}$/, "must be a session's id") }),
         response: {
-          200: z.object({ data: z.object({ id: z.string(), ended: z.literal(true) }), meta: metaSchema }),
+          200: withMeta(z.object({ id: z.string(), ended: z.literal(true) })),
           ...errorResponses(400, 401, 403, 404, 429),
         },
         detail: { operationId: "endSession", summary: "End a session, on every instance at once", tags },
@@ -89,7 +89,7 @@ export const sessionRoutes = (deps: ApiDeps) =>
       {
         auth,
         response: {
-          200: z.object({ data: z.object({ ended: z.int() }), meta: metaSchema }),
+          200: withMeta(z.object({ ended: z.int() })),
           ...errorResponses(400, 401, 403, 429),
         },
         detail: {

@@ -5,20 +5,14 @@ import { notFound } from "../../core/domain/errors.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses } from "../http/envelope.ts";
+import { errorResponses, success, successSchema } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { assignTransaction, unassignTransaction } from "./assign-transaction.ts";
 import { transactionSchema } from "./wire.ts";
 
 const TRANSACTION_ID = /^txn_[0-9a-zA-Z_-]{1,64}$/;
 const params = z.object({ id: z.string().max(100) });
-const answer = z
-  .object({
-    success: z.literal(true),
-    data: z.object({ transaction: transactionSchema }),
-    message: z.string(),
-  })
-  .meta({ id: "TransactionAnswer" });
+const answer = successSchema(z.object({ transaction: transactionSchema })).meta({ id: "TransactionAnswer" });
 const auth = { allow: ["session"], needs: "transfers:assign", freshPasskey: true } as const;
 const responses = { 200: answer, ...errorResponses(400, 401, 403, 404, 409, 413, 429) };
 const tags = ["Transactions"];
@@ -38,7 +32,7 @@ export const assignRoutes = (deps: ApiDeps) =>
         };
         const row = await assignTransaction(deps.sql, { ...asked, ...body });
         const transaction = presentTransaction(row);
-        return { success: true as const, data: { transaction }, message: "Transaction assigned" };
+        return success({ transaction }, "Transaction assigned");
       },
       {
         auth,
@@ -64,7 +58,7 @@ export const assignRoutes = (deps: ApiDeps) =>
           mismatchMinUnits: deps.config.relayMinUnits,
         });
         const transaction = presentTransaction(row);
-        return { success: true as const, data: { transaction }, message: "Transaction unassigned" };
+        return success({ transaction }, "Transaction unassigned");
       },
       {
         auth,

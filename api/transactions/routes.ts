@@ -9,7 +9,7 @@ import { sumTransactions } from "../../db/transactions/summary.ts";
 import { findPosition, listTransactions } from "../../db/transactions/transactions.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses } from "../http/envelope.ts";
+import { errorResponses, success } from "../http/envelope.ts";
 import { readCursor, writeCursor } from "../http/list-cursor.ts";
 import { assignRoutes } from "./assign-routes.ts";
 import { listQuery, summaryQuery, toFilter } from "./filter.ts";
@@ -104,11 +104,7 @@ async function answerSummary(deps: ApiDeps, userId: string, query: z.infer<typeo
       return sum ? [{ type, status, count: Number(sum.count), amount: formatUnits(sum.units) }] : [];
     }),
   );
-  return {
-    success: true as const,
-    data: { summary, currency: "USDC" as const },
-    message: "Transactions summed up",
-  };
+  return success({ summary, currency: "USDC" as const }, "Transactions summed up");
 }
 
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
@@ -137,13 +133,12 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
     ...{ total: page.total, limit, offset, hasMore },
     ...(page.isLowerBound ? { totalIsLowerBound: true } : {}),
   };
-  return {
-    success: true as const,
-    data: {
+  return success(
+    {
       transactions: page.rows.map(presentTransaction),
       pagination,
       nextCursor: last ? writeCursor(owner, last) : null,
     },
-    message: "Transactions retrieved",
-  };
+    "Transactions retrieved",
+  );
 }

@@ -18,7 +18,7 @@ import {
 } from "../../db/webhooks/webhooks.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
+import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
 import { queryNumber } from "../http/query.ts";
 import { changeEndpoint, createEndpoint, giveNewSecret, sendTestEvent } from "./endpoints.ts";
 import {
@@ -36,10 +36,7 @@ import {
   updateBody,
 } from "./wire.ts";
 
-const deletedSchema = z.object({
-  data: z.object({ id: z.string(), deleted: z.literal(true) }),
-  meta: metaSchema,
-});
+const deletedSchema = withMeta(z.object({ id: z.string(), deleted: z.literal(true) }));
 
 const ENDPOINTS = "/v1/webhook-endpoints";
 const DELIVERIES = "/v1/webhook-deliveries";

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { EVENT_TYPES } from "../../db/events/events.ts";
 import type { Attempt, Delivery } from "../../db/webhooks/deliveries.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/webhooks.ts";
-import { isoTime, metaSchema } from "../http/envelope.ts";
+import { isoTime, metaSchema, withMeta } from "../http/envelope.ts";
 
 const DESCRIPTION_MAX = 200;
 const URL_MAX = 2_000;
@@ -73,14 +73,13 @@ const attemptSchema = z
   })
   .meta({ id: "WebhookAttempt" });
 
-const answer = <Data extends z.ZodType>(data: Data) => z.object({ data, meta: metaSchema });
-export const endpointSchema = answer(endpoint);
-export const endpointWithSecretSchema = answer(
+export const endpointSchema = withMeta(endpoint);
+export const endpointWithSecretSchema = withMeta(
   z.object({ ...endpointFields, secret: z.string().describe("whsec_…, shown only once") }),
 );
-export const endpointListSchema = answer(z.array(endpoint));
-export const deliveryDetailSchema = answer(deliverySchema.extend({ attemptLog: z.array(attemptSchema) }));
-export const deliveryAnswerSchema = answer(deliverySchema);
+export const endpointListSchema = withMeta(z.array(endpoint));
+export const deliveryDetailSchema = withMeta(deliverySchema.extend({ attemptLog: z.array(attemptSchema) }));
+export const deliveryAnswerSchema = withMeta(deliverySchema);
 export const deliveryListSchema = z.object({
   data: z.array(deliverySchema),
   pagination: z.object({ hasNextPage: z.boolean(), nextCursor: z.string().nullable(), limit: z.int() }),

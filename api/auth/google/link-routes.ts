@@ -14,7 +14,7 @@ import { lockUser } from "../../../db/accounts/users.ts";
 import { deleteSessionsOf } from "../../../db/sessions/sessions.ts";
 import { access } from "../../http/access.ts";
 import type { ApiDeps } from "../../http/deps.ts";
-import { errorResponses, isoTime, metaOf, metaSchema } from "../../http/envelope.ts";
+import { errorResponses, isoTime, metaOf, withMeta } from "../../http/envelope.ts";
 import { tokenOf } from "../../http/session-cookie.ts";
 import { beginFlow, FLOW_LIFE_S, LINK_STATE, writeLinkCookie } from "./flow.ts";
 import type { Provider } from "./provider.ts";
@@ -48,7 +48,7 @@ export const googleLinkRoutes = (deps: ApiDeps, provider: () => Provider) =>
       {
         auth,
         response: {
-          200: z.object({ data: z.array(accountSchema), meta: metaSchema }),
+          200: withMeta(z.array(accountSchema)),
           ...errorResponses(401, 403, 429),
         },
         detail: {
@@ -73,7 +73,7 @@ export const googleLinkRoutes = (deps: ApiDeps, provider: () => Provider) =>
       {
         auth: { ...changing, limit: "googleAuthorize" },
         response: {
-          200: z.object({ data: z.object({ url: z.url() }), meta: metaSchema }),
+          200: withMeta(z.object({ url: z.url() })),
           ...errorResponses(400, 401, 403, 404, 429),
         },
         detail: {
@@ -105,7 +105,7 @@ export const googleLinkRoutes = (deps: ApiDeps, provider: () => Provider) =>
         auth: changing,
         params: z.object({ id: z.string().regex(/^idn_[\w-]{22}$/, "must be a linked account's id") }),
         response: {
-          200: z.object({ data: z.object({ id: z.string(), unlinked: z.literal(true) }), meta: metaSchema }),
+          200: withMeta(z.object({ id: z.string(), unlinked: z.literal(true) })),
           ...errorResponses(400, 401, 403, 404, 409, 429),
         },
         detail: {
