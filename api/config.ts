@@ -1,10 +1,9 @@
 /** The API's environment, read once at start. All faults are reported together; see core/runtime/env.ts. */
 import { z } from "zod";
 import { type Hex, NETWORK_IDS } from "../core/domain/networks.ts";
-import type { KeyList } from "../core/domain/seal.ts";
 import { WALLET_FACTORIES } from "../core/domain/wallet-factories.ts";
 import { parseRecipient } from "../core/domain/wallet-operation.ts";
-import { type ChainSettings, chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
+import { chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
 import {
   commaList,
   flag,
@@ -15,7 +14,6 @@ import {
   tracesPlace,
   wholeNumber,
 } from "../core/runtime/env.ts";
-import type { MetricsPlace } from "../core/runtime/metrics.ts";
 import {
   baseUrlFaults,
   httpUrl,
@@ -33,8 +31,7 @@ import {
   sendLimitsShape,
   usdcAmount,
 } from "../core/runtime/relay-limits-env.ts";
-import { proxyFaults, readProxies, type TrustedProxies } from "../core/runtime/trusted-proxies.ts";
-import type { TracesPlace } from "../core/tracing/open-tracing.ts";
+import { proxyFaults, readProxies } from "../core/runtime/trusted-proxies.ts";
 
 const WAIT_MAX_MS = 120_000;
 /** Maximum accepted by the server (Bun). */
@@ -45,6 +42,10 @@ const IDLE_MIN_S = 60;
 const PLANNED_CONNECTIONS = 4;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
+const address = z
+  .string()
+  .regex(ADDRESS, "must be an address (0x and 40 hex digits)")
+  .transform((text) => text.toLowerCase() as Hex);
 
 const shape = {
   ...processShape,
@@ -71,11 +72,7 @@ const shape = {
   GOOGLE_CLIENT_SECRET: z.string().optional(),
   GOOGLE_ISSUER: httpUrl.default("https://accounts.google.com"),
   TEST_MODE: flag.default(false),
-  TEST_WALLET: z
-    .string()
-    .regex(ADDRESS, "must be an address (0x and 40 hex digits)")
-    .transform((text) => text.toLowerCase() as Hex)
-    .optional(),
+  TEST_WALLET: address.optional(),
   WALLETCONNECT_PROJECT_ID: z
     .string()
     .regex(/^[0-9a-f]{32}$/, "must be the project's id (32 hex digits)")
@@ -85,11 +82,7 @@ const shape = {
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   SEND_MIN: usdcAmount("0.01"),
   SEND_FEE_USDC: usdcAmount("0"),
-  FEE_ADDRESS: z
-    .string()
-    .regex(ADDRESS, "must be an address (0x and 40 hex digits)")
-    .transform((text) => text.toLowerCase() as Hex)
-    .optional(),
+  FEE_ADDRESS: address.optional(),
   PAY_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(10_000),
   EXPORT_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(15_000),
   DRAIN_S: wholeNumber(0, 300).default(5),
@@ -108,103 +101,42 @@ const shape = {
 
 export type GoogleConfig = { clientId: string; clientSecret: string; issuer: string };
 
-export type ApiConfig = {
-  nodeEnv: "development" | "test" | "production";
-  logLevel: string;
-  databaseUrl: string;
-  /** A replica, for lists. */
-  databaseReadUrl: string | undefined;
-  /** The process's database connections, by pool; LISTEN takes one more. */
-  connections: { pool: number; planned: number };
-  metrics: MetricsPlace;
-  traces: TracesPlace;
-  host: string;
-  port: number;
-  /** Public origin without a trailing slash; builds `url`, `aiUrl` and redirects. */
-  baseUrl: string;
-  /** Redirect target after Google sign-in; without a trailing slash. */
-  dashboardUrl: string;
-  chains: ChainSettings[];
-  /** Newest first: the first signs, hashes and seals; all of them verify and open. */
-  jwtSecrets: KeyList;
-  otpPeppers: KeyList;
-  webhookSealKeys: KeyList;
-  /** Of x402 offers and receipts; undefined: none are signed. */
-  offerSigningKeys: KeyList | undefined;
-  /** Risky settings, logged at every start. */
-  risks: string[];
-  /** Webhooks may target http URLs and private addresses: for receivers in the operator's own network. */
-  webhookPrivateTargets: boolean;
-  passkey: {
-    rpId: string;
-    rpName: string;
-    origins: string[];
-    /** Origins elsewhere that browsers let use the passkeys of `rpId`; see well-known-routes.ts. */
-    relatedOrigins: string[];
-    attachment: "platform" | "any";
-  };
-  google: GoogleConfig | undefined;
-  testMode: boolean;
-  /** An account that the local chain signs for: payment pages show it as a wallet. */
-  testWallet: Hex | undefined;
-  /** Wallets outside the browser that payment pages offer; each needs foreign origins in the pages' policy. */
-  furtherWallets: { walletConnectProjectId: string | undefined; baseAccount: boolean };
-  trustedProxies: TrustedProxies;
-  /** Undefined: eager on testnets, lazy on base. */
-  walletDeployment: "eager" | "lazy" | undefined;
-  /** Micro-USDC that a send or payout must move at least. */
-  sendMinUnits: bigint;
-  /** Gas that one user's sends may use in a UTC day. */
-  sendGasPerDay: bigint;
-  /** Gas that all sends of a network may use in a UTC day; undefined: no limit. */
-  sendGasTotalPerDay: bigint | undefined;
-  /** What each send pays the service, inside its batch; refunds never do. */
-  sendFee: { units: bigint; address: Hex } | undefined;
-  payWaitMs: number;
-  exportWaitMs: number;
-  /** After SIGTERM: seconds for which the process says that it is not ready and goes on answering. */
-  drainS: number;
-  /** Idle connections are closed after this time. */
-  idleTimeoutS: number;
-  rateLimits: boolean;
-  /** Settles x402 payments for third-party resources. */
-  facilitator: boolean;
-  /** Factories that a payer's signature may deploy from. Lower case. */
-  walletFactories: readonly Hex[];
-  relayerBalanceFloorWei: bigint;
-  /** Micro-USDC; smaller amounts are not relayed. */
-  relayMinUnits: bigint;
-  /** Gas that relaying for one merchant may use per network and UTC day; undefined: no limit. */
-  relayGasPerMerchantPerDay: bigint | undefined;
-};
-
 /** Reads and checks the environment. Throws EnvError with every fault. */
-export function readApiConfig(source?: Record<string, string | undefined>): ApiConfig {
+export function readApiConfig(source?: Record<string, string | undefined>) {
   const env = readEnv(shape, source, findFaults);
   const baseUrl = trimSlash(env.BASE_URL ?? `http://localhost:${env.PORT}`);
   return {
     nodeEnv: env.NODE_ENV,
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
+    /** A replica, for lists. */
     databaseReadUrl: env.DATABASE_READ_URL,
+    /** The process's database connections, by pool; LISTEN takes one more. */
     connections: shareConnections(env.DATABASE_MAX_CONNECTIONS),
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     traces: tracesPlace(env),
     host: env.HOST,
     port: env.PORT,
+    /** Public origin without a trailing slash; builds `url`, `aiUrl` and redirects. */
     baseUrl,
+    /** Redirect target after Google sign-in; without a trailing slash. */
     dashboardUrl: trimSlash(env.DASHBOARD_URL ?? `${baseUrl}/dashboard`),
     chains: enabledChains(env),
+    /** Newest first: the first signs, hashes and seals; all of them verify and open. */
     jwtSecrets: env.JWT_SECRET,
     otpPeppers: env.OTP_PEPPER,
     webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
+    /** Of x402 offers and receipts; undefined: none are signed. */
     offerSigningKeys: env.OFFER_SIGNING_KEYS,
+    /** Risky settings, logged at every start. */
     risks: riskySettings({ ...env, RATE_LIMITS: env.RATE_LIMITS ?? true }),
+    /** Webhooks may target http URLs and private addresses: for receivers in the operator's own network. */
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
     passkey: {
       rpId: env.RP_ID ?? new URL(baseUrl).hostname,
       rpName: env.RP_NAME,
       origins: (env.RP_ORIGINS ?? [baseUrl]).map((url) => new URL(url).origin),
+      /** Origins elsewhere that browsers let use the passkeys of `rpId`; see well-known-routes.ts. */
       relatedOrigins: (env.RP_RELATED_ORIGINS ?? []).map((url) => new URL(url).origin),
       attachment: env.PASSKEY_ATTACHMENT,
     },
@@ -217,38 +149,53 @@ export function readApiConfig(source?: Record<string, string | undefined>): ApiC
           }
         : undefined,
     testMode: env.TEST_MODE,
+    /** An account that the local chain signs for: payment pages show it as a wallet. */
     testWallet: env.TEST_WALLET,
+    /** Wallets outside the browser that payment pages offer; each needs foreign origins in the pages' policy. */
     furtherWallets: {
       walletConnectProjectId: env.WALLETCONNECT_PROJECT_ID,
       baseAccount: env.BASE_ACCOUNT,
     },
     trustedProxies: readProxies(env.TRUSTED_PROXIES ?? []),
+    /** Undefined: eager on testnets, lazy on base. */
     walletDeployment: env.WALLET_DEPLOYMENT,
+    /** Micro-USDC that a send or payout must move at least. */
     sendMinUnits: env.SEND_MIN,
+    /** Gas that one user's sends may use in a UTC day. */
     sendGasPerDay: BigInt(env.SEND_GAS_PER_DAY),
+    /** Gas that all sends of a network may use in a UTC day; undefined: no limit. */
     sendGasTotalPerDay: sendGasTotalPerDay(env),
+    /** What each send pays the service, inside its batch; refunds never do. */
     sendFee:
       env.SEND_FEE_USDC > 0n && env.FEE_ADDRESS
         ? { units: env.SEND_FEE_USDC, address: env.FEE_ADDRESS }
         : undefined,
     payWaitMs: env.PAY_WAIT_MS,
     exportWaitMs: env.EXPORT_WAIT_MS,
+    /** After SIGTERM: seconds for which the process says that it is not ready and goes on answering. */
     drainS: env.DRAIN_S,
+    /** Idle connections are closed after this time. */
     idleTimeoutS: idleTimeoutS(Math.max(env.PAY_WAIT_MS, env.EXPORT_WAIT_MS)),
     rateLimits: env.RATE_LIMITS ?? env.NODE_ENV !== "development",
+    /** Settles x402 payments for third-party resources. */
     facilitator: env.FACILITATOR,
     // matched as addresses above
+    /** Factories that a payer's signature may deploy from. Lower case. */
     walletFactories: env.ERC6492_FACTORIES?.map((text) => text.toLowerCase() as Hex) ?? WALLET_FACTORIES,
     relayerBalanceFloorWei: BigInt(env.RELAYER_BALANCE_FLOOR_WEI),
+    /** Micro-USDC; smaller amounts are not relayed. */
     relayMinUnits: env.RELAY_MIN_AMOUNT,
+    /** Gas that relaying for one merchant may use per network and UTC day; undefined: no limit. */
     relayGasPerMerchantPerDay: merchantGasPerDay(env),
   };
 }
 
+export type ApiConfig = ReturnType<typeof readApiConfig>;
+
 type ApiEnv = z.infer<z.ZodObject<typeof shape>>;
 
 /** Payments have connections of their own, at most half of all. */
-function shareConnections(max: number): ApiConfig["connections"] {
+function shareConnections(max: number) {
   const planned = Math.min(PLANNED_CONNECTIONS, Math.floor(max / 2));
   return { pool: max - planned, planned };
 }

@@ -1,16 +1,8 @@
 /** The indexer's environment, read once at the door. */
 import type { z } from "zod";
-import {
-  type ChainSettings,
-  chainFaults,
-  chainShape,
-  enabledChains,
-  enabledNetworks,
-} from "../core/runtime/chain-env.ts";
+import { chainFaults, chainShape, enabledChains, enabledNetworks } from "../core/runtime/chain-env.ts";
 import { processShape, readEnv, tracesPlace, wholeNumber } from "../core/runtime/env.ts";
-import type { MetricsPlace } from "../core/runtime/metrics.ts";
 import { relayLimitsShape } from "../core/runtime/relay-limits-env.ts";
-import type { TracesPlace } from "../core/tracing/open-tracing.ts";
 
 /** Three of the pool, and one that holds the leader's lock. */
 const CONNECTIONS_A_NETWORK = 4;
@@ -23,22 +15,8 @@ const shape = {
   INDEXER_DATABASE_MAX_CONNECTIONS: wholeNumber(CONNECTIONS_A_NETWORK, 100).optional(),
 } as const;
 
-export type IndexerConfig = {
-  logLevel: string;
-  databaseUrl: string;
-  metrics: MetricsPlace;
-  traces: TracesPlace;
-  /** Of the pool; each network holds one more for its leader's lock. */
-  poolConnections: number;
-  chains: ChainSettings[];
-  /** Micro-USDC: what is not worth relaying is not worth an exception. */
-  mismatchMinUnits: bigint;
-  /** Between two searches for what wallets log on their own; each is billed by the provider. */
-  accountLogsEveryMs: number;
-};
-
 /** Throws EnvError with every fault. */
-export function readIndexerConfig(source?: Record<string, string | undefined>): IndexerConfig {
+export function readIndexerConfig(source?: Record<string, string | undefined>) {
   const env = readEnv(shape, source, findFaults);
   const networks = enabledNetworks(env).length;
   const maxConnections = env.INDEXER_DATABASE_MAX_CONNECTIONS ?? networks * CONNECTIONS_A_NETWORK;
@@ -47,12 +25,17 @@ export function readIndexerConfig(source?: Record<string, string | undefined>): 
     databaseUrl: env.DATABASE_URL,
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     traces: tracesPlace(env),
+    /** Of the pool; each network holds one more for its leader's lock. */
     poolConnections: maxConnections - networks,
     chains: enabledChains(env),
+    /** Micro-USDC: what is not worth relaying is not worth an exception. */
     mismatchMinUnits: env.RELAY_MIN_AMOUNT,
+    /** Between two searches for what wallets log on their own; each is billed by the provider. */
     accountLogsEveryMs: env.ACCOUNT_LOGS_EVERY_S * 1_000,
   };
 }
+
+export type IndexerConfig = ReturnType<typeof readIndexerConfig>;
 
 type IndexerEnv = z.infer<z.ZodObject<typeof shape>>;
 

@@ -3,14 +3,7 @@ import { z } from "zod";
 import { relayerAddress } from "../core/chain/sign-relay.ts";
 import { OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
 import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
-import type { KeyList } from "../core/domain/seal.ts";
-import {
-  type ChainSettings,
-  chainFaults,
-  chainShape,
-  enabledChains,
-  enabledNetworks,
-} from "../core/runtime/chain-env.ts";
+import { chainFaults, chainShape, enabledChains, enabledNetworks } from "../core/runtime/chain-env.ts";
 import {
   commaList,
   flag,
@@ -21,7 +14,6 @@ import {
   tracesPlace,
   wholeNumber,
 } from "../core/runtime/env.ts";
-import type { MetricsPlace } from "../core/runtime/metrics.ts";
 import {
   baseUrlFaults,
   httpUrl,
@@ -36,7 +28,6 @@ import {
   sendGasTotalPerDay,
   sendLimitsShape,
 } from "../core/runtime/relay-limits-env.ts";
-import type { TracesPlace } from "../core/tracing/open-tracing.ts";
 
 const privateKey = z
   .string()
@@ -130,49 +121,8 @@ export type LocalKey = { address: Hex; privateKey: Hex };
 export type RemoteKey = { address: Hex; signerUrl: string };
 export type RelayerKey = LocalKey | RemoteKey;
 
-export type WorkerConfig = {
-  nodeEnv: "development" | "test" | "production";
-  logLevel: string;
-  databaseUrl: string;
-  /** A replica, for exports. */
-  databaseReadUrl: string | undefined;
-  metrics: MetricsPlace;
-  traces: TracesPlace;
-  chains: ChainSettings[];
-  relayerKeys: ReadonlyMap<NetworkId, readonly RelayerKey[]>;
-  relayBatchMax: number;
-  relayMaxFeeWei: bigint;
-  /** What a network's relayers may pay for gas in a UTC day; undefined: as much as they hold. */
-  relayDailyFeeMaxWei: bigint | undefined;
-  /** No link's payment is signed while a node's newest block is older by our clock; undefined: whatever its age. */
-  relayHeadMaxAgeS: Record<NetworkId, number | undefined>;
-  /** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
-  relayGasPerMerchantPerDay: bigint | undefined;
-  /** Gas that reverted transactions may burn in a UTC day for one implementation of contract payers. */
-  relayRevertedGasPerDay: bigint;
-  /** Gas that one user's sends may use in a UTC day; the API asks it. */
-  sendGasPerDay: bigint;
-  /** Gas that all sends of a network may use in a UTC day; undefined: no limit. */
-  sendGasTotalPerDay: bigint | undefined;
-  concurrency: number;
-  /** The process's database connections, by pool; LISTEN takes one more. */
-  connections: { pool: number; planned: number; asyncCommit: number; queue: number };
-  /** Events older than this go; 7 days at least, for webhooks are repeated for days. */
-  eventsKeptDays: number;
-  otpPeppers: KeyList;
-  webhookSealKeys: KeyList;
-  /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
-  webhookPrivateTargets: boolean;
-  rateSources: readonly RateSourceSetting[];
-  /** Logged at every start. */
-  risks: string[];
-  baseUrl: string;
-  smtpUrl: string;
-  mailFrom: string;
-};
-
 /** Throws EnvError with every fault. */
-export function readWorkerConfig(source?: Record<string, string | undefined>): WorkerConfig {
+export function readWorkerConfig(source?: Record<string, string | undefined>) {
   const env = readEnv(shape, source, findFaults);
   const chains = enabledChains(env);
   const relayerKeys = new Map(chains.map(({ id }) => [id, relayerKeysOf(env, id)]));
@@ -180,6 +130,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     nodeEnv: env.NODE_ENV,
     logLevel: env.LOG_LEVEL,
     databaseUrl: env.DATABASE_URL,
+    /** A replica, for exports. */
     databaseReadUrl: env.DATABASE_READ_URL,
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     traces: tracesPlace(env),
@@ -187,19 +138,29 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
     relayerKeys,
     relayBatchMax: env.RELAY_BATCH_MAX,
     relayMaxFeeWei: BigInt(env.RELAY_MAX_FEE_GWEI) * 1_000_000_000n,
+    /** What a network's relayers may pay for gas in a UTC day; undefined: as much as they hold. */
     relayDailyFeeMaxWei: dailyFeeMaxWei(env),
+    /** No link's payment is signed while a node's newest block is older by our clock; undefined: whatever its age. */
     relayHeadMaxAgeS: headMaxAgeS(env),
+    /** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
     relayGasPerMerchantPerDay: merchantGasPerDay(env),
+    /** Gas that reverted transactions may burn in a UTC day for one implementation of contract payers. */
     relayRevertedGasPerDay: BigInt(env.RELAY_REVERTED_GAS_PER_DAY),
+    /** Gas that one user's sends may use in a UTC day; the API asks it. */
     sendGasPerDay: BigInt(env.SEND_GAS_PER_DAY),
+    /** Gas that all sends of a network may use in a UTC day; undefined: no limit. */
     sendGasTotalPerDay: sendGasTotalPerDay(env),
     concurrency: env.WORKER_CONCURRENCY,
+    /** The process's database connections, by pool; LISTEN takes one more. */
     connections: shareConnections(env.WORKER_CONCURRENCY, env.WORKER_DATABASE_MAX_CONNECTIONS),
+    /** Events older than this go; 7 days at least, for webhooks are repeated for days. */
     eventsKeptDays: env.EVENTS_KEPT_DAYS,
     otpPeppers: env.OTP_PEPPER,
     webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
+    /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
     rateSources: env.EXCHANGE_RATE_SOURCES,
+    /** Logged at every start. */
     risks: riskySettings(env),
     baseUrl: env.BASE_URL ?? "http://localhost:3000",
     smtpUrl: env.SMTP_URL,
@@ -207,8 +168,10 @@ export function readWorkerConfig(source?: Record<string, string | undefined>): W
   };
 }
 
+export type WorkerConfig = ReturnType<typeof readWorkerConfig>;
+
 /** The pool is never smaller than what tasks and locks hold at the same time, or they would wait for each other. */
-function shareConnections(concurrency: number, max: number | undefined): WorkerConfig["connections"] {
+function shareConnections(concurrency: number, max: number | undefined) {
   const [planned, asyncCommit] = [PLANNED_CONNECTIONS, ASYNC_COMMIT_CONNECTIONS];
   const needed = concurrency + EXTRA_CONNECTIONS + planned + asyncCommit;
   const total = max ?? needed + concurrency + 2;
