@@ -269,19 +269,6 @@ export const relays = pgTable("relays", {
   minedAt: time("mined_at"),
 });
 
-export const relayAttempts = pgTable("relay_attempts", {
-  txHash: hex("tx_hash").primaryKey(),
-  relayId: int8("relay_id").notNull(),
-  raw: bytea("raw"),
-  maxFeePerGas: uint256("max_fee_per_gas").notNull(),
-  maxPriorityFeePerGas: uint256("max_priority_fee_per_gas").notNull(),
-  sends: integer("sends").notNull(),
-  lastSentAt: time("last_sent_at"),
-  lastAnswer: text("last_answer"),
-  leftOut: text("left_out").array().notNull(),
-  createdAt: time("created_at").notNull(),
-});
-
 export const cursors = pgTable("cursors", {
   network: text("network").$type<NetworkId>().primaryKey(),
   number: int8("number").notNull(),

@@ -3,7 +3,7 @@ import { decodeFunctionData } from "viem-modules/utils/abi/decodeFunctionData.js
 import { encodeAbiParameters } from "viem-modules/utils/abi/encodeAbiParameters.js";
 import { encodeFunctionData } from "viem-modules/utils/abi/encodeFunctionData.js";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
-import { parseData, parseQuantity } from "../rpc/answers.ts";
+import { parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import type { RpcCall } from "../rpc/node.ts";
 import { hexWord, uintWord } from "./abi-words.ts";
@@ -64,9 +64,6 @@ const OWNER_AT_INDEX_SELECTOR = "0x8ea69029";
 export const NEXT_OWNER_INDEX_CALL = "0xd948fd2e";
 /** Owner slots searched for an owner's index. */
 export const OWNER_INDEX_MAX = 64;
-const WALLET_NAME_AND_VERSION = ["Coinbase Smart Wallet", "1"] as const;
-const DOMAIN_TYPE = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
-const MESSAGE_TYPE = "CoinbaseSmartWalletMessage(bytes32 hash)";
 
 /** A passkey as an owner: x || y, 64 bytes. */
 export function toOwner({ x, y }: PublicKey): Hex {
@@ -148,27 +145,7 @@ export function encodeAnyChainCalls(calls: readonly Hex[]): Hex {
   });
 }
 
-/** The hash an owner signs so that the account has signed `hash` (ERC-1271, EIP-712): bound to account and chain. */
-export function replaySafeHash(account: Hex, chainId: number, hash: Hex): Hex {
-  const hashOf = (text: string) => keccak256Bytes(Buffer.from(text));
-  const domain = [
-    hashOf(DOMAIN_TYPE),
-    ...WALLET_NAME_AND_VERSION.map(hashOf),
-    bytesOf(`0x${uintWord(chainId)}${hexWord(account)}`),
-  ];
-  const separator = keccak256Bytes(Buffer.concat(domain));
-  const message = keccak256Bytes(Buffer.concat([hashOf(MESSAGE_TYPE), bytesOf(hash)]));
-  const digest = keccak256Bytes(Buffer.concat([Buffer.from([0x19, 0x01]), separator, message]));
-  return `0x${Buffer.from(digest).toString("hex")}`;
-}
-
-/** The nonce of the account's next user operation (EntryPoint v0.6, sequential key 0). Also defined before deployment. */
-export async function readAccountNonce(chain: Chain, account: Hex): Promise<bigint> {
-  const { method, params } = nonceCall(account);
-  return parseQuantity(await chain.request(method, params), "getNonce");
-}
-
-/** The same of many accounts at one block, in order. Throws RpcTransportError when one is not answered. */
+/** The nonces of the accounts' next user operations (EntryPoint v0.6, sequential key 0) at one block, in order. Also defined before deployment. Throws RpcTransportError when one is not answered. */
 export async function readAccountNonces(
   chain: Chain,
   accounts: readonly Hex[],
@@ -181,7 +158,7 @@ export async function readAccountNonces(
   });
 }
 
-/** The `eth_call` behind `readAccountNonce`, for callers that put many into one batch. */
+/** The `eth_call` of one, for callers that put it into a batch with others. */
 export function nonceCall(account: Hex, key = 0n, block: BlockRef = "latest"): RpcCall {
   const data = `${GET_NONCE_SELECTOR}${hexWord(account)}${uintWord(key)}`;
   return { method: "eth_call", params: [{ to: CONTRACTS.entryPointV06, data }, block] };
@@ -190,26 +167,6 @@ export function nonceCall(account: Hex, key = 0n, block: BlockRef = "latest"): R
 export function ownerAtIndexCall(account: Hex, index: number): RpcCall {
   const data = `${OWNER_AT_INDEX_SELECTOR}${uintWord(index)}`;
   return { method: "eth_call", params: [{ to: account, data }, "latest"] };
-}
-
-/**
- * The owner's index on this chain; undefined when it is not an owner (any more). Indexes differ between chains once owners were
- * added, so they are always read. Only for deployed accounts: before deployment the index is the position in `owners`.
- */
-export async function findOwnerIndex(chain: Chain, account: Hex, owner: Hex): Promise<number | undefined> {
-  const next = await chain.request("eth_call", [{ to: account, data: NEXT_OWNER_INDEX_CALL }, "latest"]);
-  const count = Number(parseQuantity(next, "nextOwnerIndex"));
-  if (count > OWNER_INDEX_MAX)
-    throw new RangeError(`${account} has had ${count} owners, more than we look through`);
-  const outcomes = await chain.batch(
-    Array.from({ length: count }, (_, index) => ownerAtIndexCall(account, index)),
-  );
-  const wanted = encodeAbiParameters([{ type: "bytes" }], [owner]);
-  const found = outcomes.findIndex((outcome) => {
-    if (!outcome.ok) throw outcome.error;
-    return parseData(outcome.result, "ownerAtIndex") === wanted;
-  });
-  return found < 0 ? undefined : found;
 }
 
 function bytesOf(hex: string): Buffer {

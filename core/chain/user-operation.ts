@@ -127,18 +127,6 @@ export function userOperationHash(operation: SignedFields, chainId: number): Hex
   return keccak256(encodeAbiParameters(HASHED_FIELDS, fields));
 }
 
-/**
- * The relayer's transaction for a signed operation. With `deployment` (the account does not exist yet) the factory is called
- * first in the same transaction; it does nothing when the account was deployed in between.
- */
-export function buildUserOperationCall(
-  operation: UserOperation,
-  relayer: Hex,
-  deployment?: InnerCall,
-): RelayCall {
-  return buildBundleCall([{ operation, deployment }], relayer);
-}
-
 /** A signed operation and, for an account that does not exist yet, the factory call that makes it. */
 export type BundleItem = {
   readonly operation: UserOperation;

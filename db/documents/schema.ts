@@ -1,6 +1,6 @@
 /** The table of receipts and credit notes as drizzle sees it; see db/schema.ts. */
 import { boolean, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
-import type { DocumentFacts, DocumentKind, DocumentSeries, VoidReason } from "../../core/domain/document.ts";
+import type { DocumentFacts, DocumentKind, VoidReason } from "../../core/domain/document.ts";
 import type { StoredFacts } from "../../core/domain/document-facts.ts";
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
@@ -28,13 +28,6 @@ export const documents = pgTable("documents", {
   issuedAt: time("issued_at").notNull(),
   voidedAt: time("voided_at"),
   voidReason: text("void_reason").$type<VoidReason>(),
-});
-
-export const documentCounters = pgTable("document_counters", {
-  userId: text("user_id").notNull(),
-  kind: text("kind").$type<DocumentSeries>().notNull(),
-  year: integer("year").notNull(),
-  lastNumber: integer("last_number").notNull(),
 });
 
 export type DocumentRow = typeof documents.$inferSelect;

@@ -70,16 +70,6 @@ export const walletOperations = pgTable("wallet_operations", {
   updatedAt: time("updated_at").notNull(),
 });
 
-export const walletOperationItems = pgTable("wallet_operation_items", {
-  id: int8("id").primaryKey(),
-  operationId: text("operation_id").notNull(),
-  position: integer("position").notNull(),
-  toAddress: hex("to_address").notNull(),
-  amountUnits: int8("amount_units").notNull(),
-  note: text("note").notNull(),
-  isFee: boolean("is_fee").notNull(),
-});
-
 export const ownerChanges = pgTable("owner_changes", {
   id: text("id").primaryKey(),
   userId: text("user_id").notNull(),

@@ -8,13 +8,13 @@ import { join } from "node:path";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
-import { type Comparison, compareBooks } from "../../ops/backup/compare-books.ts";
 import { listBackups } from "../../ops/backup/write-backup.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { makeDatabaseFolder, startEmbeddedServer } from "../support/postgres-server.ts";
 import { type PayBody, waitFor } from "../support/relay-lab.ts";
 import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts";
 import { type Service, startService, startWorld, type World } from "../support/world.ts";
+import { type Comparison, compareBooks } from "./compare-books.ts";
 
 const ROOT = join(import.meta.dir, "../..");
 const PRICE = 5_000_000n;

@@ -1,4 +1,5 @@
 /** Owner changes that one signature makes valid on both networks, on two chains with Circle's token and the account. */
+
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { encodeFunctionData, type Hex, parseAbi } from "viem";
 import { entryPoint06Abi } from "viem/account-abstraction";
@@ -11,17 +12,16 @@ import {
   encodeAddOwner,
   encodeAnyChainCalls,
   encodeRemoveOwner,
-  findOwnerIndex,
   toOwner,
 } from "../../core/chain/passkey-account.ts";
 import {
-  buildUserOperationCall,
   decodeUserOperationLog,
   type UserOperation,
   userOperationHash,
 } from "../../core/chain/user-operation.ts";
 import { CONTRACTS } from "../../core/domain/networks.ts";
 import { createSoftwarePasskey, type SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import { buildUserOperationCall, findOwnerIndex } from "../support/account-on-chain.ts";
 import {
   payShop,
   RELAYER,

@@ -22,19 +22,14 @@ import {
   accountOriginOf,
   encodeAddOwner,
   encodeRemoveOwner,
-  findOwnerIndex,
-  replaySafeHash,
   toAddressOwner,
   toOwner,
 } from "../../core/chain/passkey-account.ts";
-import {
-  buildUserOperationCall,
-  decodeUserOperationLog,
-  userOperationHash,
-} from "../../core/chain/user-operation.ts";
+import { decodeUserOperationLog, userOperationHash } from "../../core/chain/user-operation.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { toCoseKey } from "../../local/passkey/encoding.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import { buildUserOperationCall, findOwnerIndex, replaySafeHash } from "../support/account-on-chain.ts";
 import {
   CHAIN_ID,
   payShop,

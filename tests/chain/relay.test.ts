@@ -16,12 +16,7 @@ import {
   isContractSignatureValid,
 } from "../../core/chain/contract-signature.ts";
 import { encodeAggregate3 } from "../../core/chain/multicall.ts";
-import {
-  accountAddress,
-  accountOriginOf,
-  encodeCreateAccount,
-  replaySafeHash,
-} from "../../core/chain/passkey-account.ts";
+import { accountAddress, accountOriginOf, encodeCreateAccount } from "../../core/chain/passkey-account.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import {
   buildNoopCall,
@@ -41,6 +36,7 @@ import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import { replaySafeHash } from "../support/account-on-chain.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { signAuthorization, TRANSFER_TYPES } from "../support/payer.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";

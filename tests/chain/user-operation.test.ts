@@ -12,7 +12,6 @@ import { entryPoint06Abi } from "viem/account-abstraction";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { encodeTransfer, readBalance } from "../../core/chain/usdc.ts";
 import {
-  buildUserOperationCall,
   decodeUserOperationLog,
   type UserOperation,
   userOperationHash,
@@ -20,6 +19,7 @@ import {
 import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
 import { RpcResponseError } from "../../core/rpc/errors.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import { buildUserOperationCall } from "../support/account-on-chain.ts";
 import {
   CHAIN_ID,
   payShop,

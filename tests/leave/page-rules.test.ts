@@ -1,13 +1,10 @@
 /** The rules of the page for leaving, which shares no code with the service: both must come to the same bytes. */
+
 import { describe, expect, test } from "bun:test";
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import {
-  buildUserOperation,
-  buildUserOperationCall,
-  userOperationHash,
-} from "../../core/chain/user-operation.ts";
+import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
 import * as core from "../../core/domain/networks.ts";
 import { buildWalletFiles, formatWalletFile } from "../../core/domain/wallet-file.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
@@ -18,6 +15,7 @@ import { buildOperation, buildTransaction, operationHash, revertReason } from ".
 import { openRpc } from "../../web/leave/rpc.ts";
 import { encodeSignature, readDer } from "../../web/leave/signature.ts";
 import { readWalletFile } from "../../web/leave/wallet-file.ts";
+import { buildUserOperationCall } from "../support/account-on-chain.ts";
 
 const passkey = await createSoftwarePasskey({ rpId: "pay.example.com", origin: "https://pay.example.com" });
 const origin = accountOriginOf(passkey.publicKey);

@@ -1,19 +1,15 @@
 /** Who can prove which link a transfer pays: the sender's key, or its contract (ERC-1271). */
+
 import { afterAll, afterEach, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { hashTypedData } from "viem";
-import {
-  accountAddress,
-  accountOriginOf,
-  encodeCreateAccount,
-  readAccountNonce,
-  replaySafeHash,
-} from "../../core/chain/passkey-account.ts";
+import { accountAddress, accountOriginOf, encodeCreateAccount } from "../../core/chain/passkey-account.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import { buildUserOperation, buildUserOperationCall } from "../../core/chain/user-operation.ts";
+import { buildUserOperation } from "../../core/chain/user-operation.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { createSoftwarePasskey, type SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import { buildUserOperationCall, readAccountNonce, replaySafeHash } from "../support/account-on-chain.ts";
 import { SITE, sign, signOperation } from "../support/passkey-wallets.ts";
 import { makePayer, type Payer } from "../support/payer.ts";
 import {

@@ -1,18 +1,15 @@
 /** Payers with code, good and bad, and their orders. */
+
 import { randomBytes } from "node:crypto";
 import type { Hex } from "viem";
 import { serializeErc6492Signature } from "viem/utils";
 import { authorizationDigest, tokenDomainOf } from "../../core/chain/authorization-digest.ts";
-import {
-  accountAddress,
-  accountOriginOf,
-  encodeCreateAccount,
-  replaySafeHash,
-} from "../../core/chain/passkey-account.ts";
+import { accountAddress, accountOriginOf, encodeCreateAccount } from "../../core/chain/passkey-account.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import { replaySafeHash } from "../support/account-on-chain.ts";
 import { SITE, sign } from "../support/passkey-wallets.ts";
 import type { Lab, Order } from "../support/relay-lab.ts";
 import { seedLink } from "../support/seed.ts";

@@ -1,17 +1,14 @@
 /** A payer whose wallet is not deployed yet pays when its factory is one the service calls; the refusal of others names the factory. */
+
 import { afterEach, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { serializeErc6492Signature } from "viem/utils";
 import { authorizationDigest, tokenDomainOf } from "../../core/chain/authorization-digest.ts";
-import {
-  accountAddress,
-  accountOriginOf,
-  encodeCreateAccount,
-  replaySafeHash,
-} from "../../core/chain/passkey-account.ts";
+import { accountAddress, accountOriginOf, encodeCreateAccount } from "../../core/chain/passkey-account.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
+import { replaySafeHash } from "../support/account-on-chain.ts";
 import { SITE, sign } from "../support/passkey-wallets.ts";
 import { type Lab, linkStatus, type Order, pay, startLab } from "../support/relay-lab.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";

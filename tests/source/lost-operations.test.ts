@@ -1,17 +1,15 @@
 /** Operations without a row are read from their transactions; those with one, and those of other makers, are left as they are. */
+
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { taggedTransfers } from "../../core/chain/account-state.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import {
-  buildUserOperation,
-  buildUserOperationCall,
-  userOperationHash,
-} from "../../core/chain/user-operation.ts";
+import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import type { BlockContent, SeenOperation } from "../../indexer/source/decode-logs.ts";
 import { withLostOperations } from "../../indexer/source/read-lost-operations.ts";
+import { buildUserOperationCall } from "../support/account-on-chain.ts";
 import { makeBlock } from "../support/ledger-lab.ts";
 import { type OperationLab, openOperationLab } from "../support/operation-lab.ts";
 import { randomAddress } from "../support/seed.ts";

@@ -1,4 +1,5 @@
 /** Passkey wallets on a chain of their own, driven as the service drives them. */
+
 import { type Hex, toHex } from "viem";
 import type { InnerCall } from "../../core/chain/multicall.ts";
 import {
@@ -6,13 +7,11 @@ import {
   accountAddress,
   accountOriginOf,
   encodeCreateAccount,
-  readAccountNonce,
 } from "../../core/chain/passkey-account.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import {
   buildUserOperation,
-  buildUserOperationCall,
   explainFailedOperation,
   type UserOperation,
   userOperationHash,
@@ -28,6 +27,7 @@ import {
   type PasskeyQuirks,
   type SoftwarePasskey,
 } from "../../local/passkey/software-passkey.ts";
+import { buildUserOperationCall, readAccountNonce } from "./account-on-chain.ts";
 import { startTestChain } from "./chain.ts";
 import { type Receipt, waitForReceipt } from "./wait-for-receipt.ts";
 

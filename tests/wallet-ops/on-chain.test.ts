@@ -1,11 +1,11 @@
 /** Sends against what a chain does to them: bundles, failing calls, strangers' copies, spent nonces, reorganisations, a rebuild. */
+
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { toHex } from "viem";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import {
   buildUserOperation,
-  buildUserOperationCall,
   type UserOperation,
   userOperationHash,
 } from "../../core/chain/user-operation.ts";
@@ -17,6 +17,7 @@ import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
+import { buildUserOperationCall } from "../support/account-on-chain.ts";
 import type { Answer } from "../support/http-client.ts";
 import { openTerm, randomAddress, USDC } from "../support/indexer-lab.ts";
 import { assertInvariants } from "../support/invariants.ts";

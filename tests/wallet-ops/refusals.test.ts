@@ -1,15 +1,17 @@
 /** The contract's refusals of refunds row by row, and what a send meets at the token, the EntryPoint and a changed set of owners. */
+
 import { afterAll, afterEach, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { encodeFunctionData, parseAbi, toHex } from "viem";
 import { encodeAddOwner, encodeRemoveOwner } from "../../core/chain/passkey-account.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import { buildUserOperationCall, type UserOperation } from "../../core/chain/user-operation.ts";
+import type { UserOperation } from "../../core/chain/user-operation.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
+import { buildUserOperationCall } from "../support/account-on-chain.ts";
 import type { Answer } from "../support/http-client.ts";
 import { randomAddress, USDC } from "../support/indexer-lab.ts";
 import { refundLab } from "../support/refund-lab.ts";

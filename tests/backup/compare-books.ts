@@ -1,6 +1,5 @@
 /** Compares the money of two databases: what one says must be what the other says, for everything both can know. */
 
-import { listSettledLinks, readTransferSums, type SettledLink } from "../../db/backup/books.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
 export type Comparison = {
@@ -48,4 +47,32 @@ export async function compareBooks(live: Sql, restored: Sql): Promise<Comparison
 
 function describe({ status, paidUnits, txHash }: SettledLink): string {
   return status === "PAID" ? `PAID ${paidUnits} micro-USDC by ${txHash}` : status;
+}
+
+type SettledLink = { id: string; status: string; paidUnits: bigint | null; txHash: string | null };
+
+/** Every link; an open one counts as unpaid, whatever state its attempts are in. */
+async function listSettledLinks(sql: Sql): Promise<SettledLink[]> {
+  return sql<SettledLink[]>`
+    select
+      link.id,
+      case when link.status = 'PAID' then 'PAID' else 'unpaid' end as status,
+      transfer.amount_units::numeric(78, 0) as paid_units,
+      transfer.tx_hash
+    from payment_links link
+    left join transfers transfer on transfer.link_id = link.id and transfer.pays and transfer.status <> 'ORPHANED'
+    order by link.id`;
+}
+
+type TransferSum = { network: string; count: number; units: bigint };
+
+/** Transfers to the wallets of these links, by network. */
+async function readTransferSums(sql: Sql, linkIds: readonly string[]): Promise<TransferSum[]> {
+  return sql<TransferSum[]>`
+    select network, count(*)::int as count, sum(amount_units)::numeric(78, 0) as units
+    from transfers
+    where status <> 'ORPHANED'
+      and (network, to_address) in (select network, bytes_of(recipient) from payment_links where id = any (${linkIds}::text[]))
+    group by network
+    order by network`;
 }
