@@ -7,7 +7,7 @@ import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button } from "../parts/controls.tsx";
 import { Fault, Loading } from "../parts/forms.tsx";
-import { Empty, Screen, Time } from "../parts/page-parts.tsx";
+import { Empty, Name, Screen, Time } from "../parts/page-parts.tsx";
 import { nameOfRole, whatRoleMay } from "./roles.ts";
 
 type Invitation = Answer<"GET /v1/auth/invitations">["data"][number];
@@ -42,9 +42,7 @@ export function Invitations({ me }: ScreenProps) {
                 {invitations.map((invitation) => (
                   <li key={invitation.id}>
                     <span class="what">
-                      <strong>
-                        <bdi>{invitation.merchantName}</bdi>
-                      </strong>
+                      <Name of={invitation.merchantName} />
                       <span class="muted">
                         {nameOfRole(invitation.role)} · {whatRoleMay(invitation.role)}
                       </span>

@@ -9,8 +9,8 @@ import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Choice, Dialog, Field } from "../parts/controls.tsx";
 import { DialogLater } from "../parts/dialog-later.tsx";
-import { Confirm, Fault, Form, Loading, Submit } from "../parts/forms.tsx";
-import { Broken, Screen, Time } from "../parts/page-parts.tsx";
+import { Confirm, Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
+import { Broken, Name, Screen, Time } from "../parts/page-parts.tsx";
 import { nameOfRole, ROLES, type Role, whatRoleMay } from "./roles.ts";
 
 type Member = Answer<"GET /v1/members">["data"][number];
@@ -49,19 +49,14 @@ export function Members({ me }: ScreenProps) {
       }
     >
       <Fault of={fault} />
-      <section class="panel" aria-labelledby="members">
-        <header>
-          <h2 id="members">{say("Members")}</h2>
-        </header>
+      <Panel title={say("Members")}>
         <Loading of={loaded} rows={2}>
           {({ data: members }) => (
             <ul class="rows">
               {members.map((member) => (
                 <li key={member.userId}>
                   <span class="what">
-                    <strong>
-                      <bdi>{member.email}</bdi>
-                    </strong>
+                    <Name of={member.email} />
                     <span class="muted">{describe(member)}</span>
                   </span>
                   {isManager && !member.isAccount ? (
@@ -97,7 +92,7 @@ export function Members({ me }: ScreenProps) {
             </ul>
           )}
         </Loading>
-      </section>
+      </Panel>
       {isManager && <Open />}
       {promoted && wallet && (
         <DialogLater>
@@ -116,10 +111,8 @@ export function Members({ me }: ScreenProps) {
         <Confirm
           title={say("Remove {email}?", { email: removing.email })}
           word={say("Remove")}
-          work={async () => {
-            await call("DELETE /v1/members/{userId}", { id: removing.userId });
-            invalidate("/v1/members");
-          }}
+          work={() => call("DELETE /v1/members/{userId}", { id: removing.userId })}
+          changes={["/v1/members"]}
           onClose={() => setRemoving(undefined)}
         >
           {say("What they are signed in to for this account ends at once, and so do the API keys they made.")}
@@ -159,19 +152,14 @@ function Open() {
   };
   if (open.length === 0 && !loaded.error) return null;
   return (
-    <section class="panel" aria-labelledby="open-invitations">
-      <header>
-        <h2 id="open-invitations">{say("Open invitations")}</h2>
-      </header>
+    <Panel title={say("Open invitations")}>
       <Fault of={fault} />
       {loaded.error && <Broken loaded={loaded} />}
       <ul class="rows">
         {open.map(({ id, email, role, expiresAt }) => (
           <li key={id}>
             <span class="what">
-              <strong>
-                <bdi>{email}</bdi>
-              </strong>
+              <Name of={email} />
               <span class="muted">
                 {nameOfRole(role)} · {say("Ends")} <Time of={expiresAt} />
               </span>
@@ -182,7 +170,7 @@ function Open() {
           </li>
         ))}
       </ul>
-    </section>
+    </Panel>
   );
 }
 
@@ -191,9 +179,8 @@ function Invite({ onClose }: { onClose: () => void }) {
   const [role, setRole] = useState<Role>("accountant");
   const action = useAction();
   const invite = () =>
-    action.run(async () => {
+    action.change(["/v1/members"], async () => {
       await call("POST /v1/members/invitations", { body: { email, role } });
-      invalidate("/v1/members");
       onClose();
     });
   return (

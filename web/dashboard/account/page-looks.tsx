@@ -1,7 +1,7 @@
 /** The colour and the logo of the payment pages, and the shops that may show them. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Field } from "../parts/controls.tsx";
@@ -14,14 +14,10 @@ export function PageLooks() {
   const loaded = useLoad("GET /v1/settings/pages");
   const [color, setColor] = useState<string>();
   const [origins, setOrigins] = useState<string>();
-  const { isBusy, fault, run } = useAction();
-  const change = (work: () => Promise<unknown>) =>
-    run(async () => {
-      await work();
-      invalidate("/v1/settings/pages");
-    });
+  const { isBusy, fault, change } = useAction();
+  const changeLooks = (work: () => Promise<unknown>) => change(["/v1/settings/pages"], work);
   const save = () =>
-    change(async () => {
+    changeLooks(async () => {
       const frameOrigins = origins?.split(/[\s,]+/).filter(Boolean);
       const body = {
         ...(color === undefined ? {} : { accentColor: color }),
@@ -32,8 +28,8 @@ export function PageLooks() {
       setOrigins(undefined);
     });
   const upload = (file: File) =>
-    change(async () => call("POST /v1/settings/pages/logo", { body: { image: await toBase64(file) } }));
-  const reset = () => change(() => call("PATCH /v1/settings/pages", { body: { accentColor: null } }));
+    changeLooks(async () => call("POST /v1/settings/pages/logo", { body: { image: await toBase64(file) } }));
+  const reset = () => changeLooks(() => call("PATCH /v1/settings/pages", { body: { accentColor: null } }));
   return (
     <Panel title={say("Payment pages")} isPadded>
       <Loading of={loaded} rows={3}>
@@ -54,7 +50,10 @@ export function PageLooks() {
                 />
               </div>
               {looks.logoUrl && (
-                <Button isBusy={isBusy} onClick={() => change(() => call("DELETE /v1/settings/pages/logo"))}>
+                <Button
+                  isBusy={isBusy}
+                  onClick={() => changeLooks(() => call("DELETE /v1/settings/pages/logo"))}
+                >
                   {say("Remove the logo")}
                 </Button>
               )}

@@ -1,12 +1,12 @@
 /** The account's passkeys and their names. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Field } from "../parts/controls.tsx";
 import { Form, Loading, Panel } from "../parts/forms.tsx";
-import { Time } from "../parts/page-parts.tsx";
+import { Name, Time } from "../parts/page-parts.tsx";
 
 type Passkey = Answer<"GET /v1/auth/passkeys">["data"][number];
 
@@ -29,11 +29,10 @@ export function Passkeys() {
 
 function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt } }: { passkey: Passkey }) {
   const [typed, setTyped] = useState<string>();
-  const { isBusy, fault, run } = useAction();
+  const { isBusy, fault, change } = useAction();
   const rename = () =>
-    run(async () => {
+    change(["/v1/auth/passkeys", "/v1/wallets/owners"], async () => {
       await call("PATCH /v1/auth/passkeys/{id}", { id, body: { name: typed?.trim() || null } });
-      invalidate("/v1/auth/passkeys", "/v1/wallets/owners");
       setTyped(undefined);
     });
   if (typed !== undefined)
@@ -60,9 +59,7 @@ function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt } }: { 
   return (
     <li>
       <span class="what">
-        <strong>
-          <bdi>{name ?? say("Passkey without a name")}</bdi>
-        </strong>
+        <Name of={name ?? say("Passkey without a name")} />
         <span class="muted">
           {synced
             ? say("Copied between your devices")

@@ -1,12 +1,12 @@
 /** How one signs in, who is signed in where, and what has happened to the account. */
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button } from "../parts/controls.tsx";
-import { Fault, Loading } from "../parts/forms.tsx";
+import { Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Screen, Time } from "../parts/page-parts.tsx";
 import { Passkeys } from "./passkeys.tsx";
 import { SignInMethods } from "./sign-in-methods.tsx";
@@ -26,23 +26,16 @@ export function Security({ query }: ScreenProps) {
 
 function Sessions() {
   const loaded = useLoad("GET /v1/auth/sessions");
-  const { isBusy, fault, run } = useAction();
+  const { isBusy, fault, change } = useAction();
   const sessions = loaded.value?.data;
-  const end = (work: () => Promise<unknown>) =>
-    run(async () => {
-      await work();
-      invalidate("/v1/auth/sessions", "/v1/security-events");
-    });
+  const end = (work: () => Promise<unknown>) => change(["/v1/auth/sessions", "/v1/security-events"], work);
+  const endOthers = sessions && sessions.length > 1 && (
+    <Button isBusy={isBusy} onClick={() => end(() => call("POST /v1/auth/sessions/revoke-others"))}>
+      {say("End all others")}
+    </Button>
+  );
   return (
-    <section class="panel" aria-labelledby="sessions">
-      <header>
-        <h2 id="sessions">{say("Sessions")}</h2>
-        {sessions && sessions.length > 1 && (
-          <Button isBusy={isBusy} onClick={() => end(() => call("POST /v1/auth/sessions/revoke-others"))}>
-            {say("End all others")}
-          </Button>
-        )}
-      </header>
+    <Panel title={say("Sessions")} actions={endOthers}>
       <Fault of={fault} />
       <Loading of={loaded} rows={2}>
         {({ data }) => (
@@ -74,6 +67,6 @@ function Sessions() {
           </ul>
         )}
       </Loading>
-    </section>
+    </Panel>
   );
 }

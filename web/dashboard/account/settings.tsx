@@ -8,7 +8,7 @@ import type { ScreenProps } from "../frame/screen-props.ts";
 import { call, type Given } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Check, Field, Notice } from "../parts/controls.tsx";
-import { Fault, Form, Loading } from "../parts/forms.tsx";
+import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 import { Screen } from "../parts/page-parts.tsx";
 import { ownZone } from "../parts/time-zone-choice.tsx";
 import { Books } from "./books.tsx";
@@ -23,8 +23,7 @@ export function Settings({ me, onChange }: ScreenProps) {
       <PageLooks />
       <Matching />
       <Books />
-      <section class="panel padded" aria-labelledby="this-page">
-        <h2 id="this-page">{say("This page")}</h2>
+      <Panel title={say("This page")} isPadded>
         <Check
           label={say("Keyboard shortcuts")}
           isOn={areOn}
@@ -34,12 +33,8 @@ export function Settings({ me, onChange }: ScreenProps) {
           }}
           hint={say("Press ? for a list of them.")}
         />
-        <p class="hint">
-          {say("Times are in {zone}, the zone of this device.", {
-            zone: ownZone,
-          })}
-        </p>
-      </section>
+        <p class="hint">{say("Times are in {zone}, the zone of this device.", { zone: ownZone })}</p>
+      </Panel>
     </Screen>
   );
 }
@@ -55,8 +50,7 @@ function MerchantName({ initial, onChange }: { initial: string | null; onChange:
       onChange();
     });
   return (
-    <section class="panel padded" aria-labelledby="name">
-      <h2 id="name">{say("Your name, as payers see it")}</h2>
+    <Panel title={say("Your name, as payers see it")} isPadded>
       <div class="pair">
         <Form onSubmit={save}>
           <Field
@@ -85,7 +79,7 @@ function MerchantName({ initial, onChange }: { initial: string | null; onChange:
           <p class="muted">{say("Two coffees")}</p>
         </div>
       </div>
-    </section>
+    </Panel>
   );
 }
 
@@ -99,8 +93,7 @@ function Matching() {
     invalidate("/v1/settings");
   };
   return (
-    <section class="panel padded" aria-labelledby="matching">
-      <h2 id="matching">{say("Matching of transfers")}</h2>
+    <Panel title={say("Matching of transfers")} isPadded>
       <Loading of={loaded} rows={2}>
         {(settings) => (
           <>
@@ -122,6 +115,6 @@ function Matching() {
         )}
       </Loading>
       <Fault of={fault} />
-    </section>
+    </Panel>
   );
 }

@@ -1,7 +1,7 @@
 /** What signs in besides the passkey: Google accounts, each linked and unlinked in its owner's presence. */
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { page } from "../frame/page-data.ts";
 import { setQuery } from "../frame/router.tsx";
 import { type Answer, call } from "../frame/service.ts";
@@ -106,10 +106,8 @@ function AccountRow({ account: { id, email, linkedAt } }: { account: Account }) 
         <Confirm
           title={say("Unlink this Google account?")}
           word={say("Unlink")}
-          work={async () => {
-            await call("DELETE /v1/auth/google/accounts/{id}", { id });
-            invalidate("/v1/auth/google/accounts", "/v1/auth/sessions", "/v1/security-events");
-          }}
+          work={() => call("DELETE /v1/auth/google/accounts/{id}", { id })}
+          changes={["/v1/auth/google/accounts", "/v1/auth/sessions", "/v1/security-events"]}
           onClose={() => setEnding(false)}
           closeText={say("Keep it")}
         >

@@ -1,12 +1,13 @@
 /** Keys for the merchant's programs: made with the passkey, shown once, revoked by name. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { type Answer, call, type Given } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Check, Copy, Dialog, Field } from "../parts/controls.tsx";
+import { Button, Dialog, Field } from "../parts/controls.tsx";
 import { Checks, Form, Loading, Submit } from "../parts/forms.tsx";
-import { Empty, Screen, Time } from "../parts/page-parts.tsx";
+import { Empty, Name, Screen, Time } from "../parts/page-parts.tsx";
+import { KeepSecret } from "./keep-secret.tsx";
 
 type Key = Answer<"GET /v1/api-keys">["data"][number];
 type Scope = NonNullable<Given<"POST /v1/api-keys">["body"]>["scopes"][number];
@@ -54,9 +55,7 @@ export function ApiKeys() {
                 {keys.map((key) => (
                   <li key={key.id} class={key.revokedAt ? "off-row" : undefined}>
                     <span class="what">
-                      <strong>
-                        <bdi>{key.name}</bdi>
-                      </strong>
+                      <Name of={key.name} />
                       <code>{key.prefix}…</code>
                       <span class="muted small">
                         {key.scopes.map((scope) => say(SCOPES[scope])).join(" · ")}
@@ -99,29 +98,17 @@ function NewKey({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const [scopes, setScopes] = useState<readonly Scope[]>(["links:read", "links:write"]);
   const [secret, setSecret] = useState<string>();
-  const [isKept, setKept] = useState(false);
   const action = useAction();
   const make = () =>
-    action.run(async () => {
+    action.change(["/v1/api-keys"], async () => {
       const { data } = await call("POST /v1/api-keys", { body: { name, scopes: [...scopes] } });
       setSecret(data.key);
-      invalidate("/v1/api-keys");
     });
   if (secret)
     return (
-      <Dialog title={say("Keep this key")} onClose={onClose}>
-        <p class="muted">{say("It is shown this once. Put it where your program reads its secrets.")}</p>
-        <div class="secret">
-          <code>{secret}</code>
-          <Copy text={secret} label={say("Copy the key")} />
-        </div>
-        <Check label={say("I have kept it")} isOn={isKept} onInput={setKept} />
-        <div class="actions">
-          <Button kind="main" isOff={!isKept} onClick={onClose}>
-            {say("Done")}
-          </Button>
-        </div>
-      </Dialog>
+      <KeepSecret title={say("Keep this key")} secret={secret} copy={say("Copy the key")} onClose={onClose}>
+        {say("It is shown this once. Put it where your program reads its secrets.")}
+      </KeepSecret>
     );
   return (
     <Dialog title={say("New API key")} onClose={onClose}>
@@ -151,9 +138,8 @@ function Revoke({ apiKey, onClose }: { apiKey: Key; onClose: () => void }) {
   const [typed, setTyped] = useState("");
   const action = useAction();
   const revoke = () =>
-    action.run(async () => {
+    action.change(["/v1/api-keys"], async () => {
       await call("DELETE /v1/api-keys/{id}", { id: apiKey.id });
-      invalidate("/v1/api-keys");
       onClose();
     });
   return (

@@ -1,40 +1,35 @@
 /** What was sent to an endpoint: each message with its attempts and answers, to be sent again. */
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
 import { type Answer, call } from "../frame/service.ts";
 import { say, sayCount } from "../frame/words.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
-import { Fault, Loading } from "../parts/forms.tsx";
+import { Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Broken, Status, Time } from "../parts/page-parts.tsx";
 
 export type Endpoint = Answer<"GET /v1/webhook-endpoints">["data"][number];
 
 const PAGE = 50;
 
-export function DeliveryLog({
-  endpoint: { id, url, enabled },
-  query,
-}: {
-  endpoint: Endpoint;
-  query: URLSearchParams;
-}) {
+type LogProps = { endpoint: Endpoint; query: URLSearchParams };
+
+export function DeliveryLog({ endpoint: { id, url, enabled }, query }: LogProps) {
   const cursor = query.get("page") ?? undefined;
   const loaded = useLoad("GET /v1/webhook-endpoints/{id}/deliveries", { id, query: { limit: PAGE, cursor } });
   const { value } = loaded;
   const opened = query.get("open");
-  const { isBusy, fault, run } = useAction();
+  const { isBusy, fault, change } = useAction();
   const sendTest = () =>
-    run(async () => {
-      await call("POST /v1/webhook-endpoints/{id}/test", { id });
-      invalidate("/v1/webhook-endpoints");
-    });
+    change(["/v1/webhook-endpoints"], () => call("POST /v1/webhook-endpoints/{id}/test", { id }));
   return (
-    <section class="panel" aria-labelledby="log">
-      <header>
-        <h2 id="log">
+    <Panel
+      title={
+        <>
           {say("Deliveries to")} <bdi class="mono">{new URL(url).host}</bdi>
-        </h2>
+        </>
+      }
+      actions={
         <div class="actions">
           <Button isBusy={isBusy} isOff={!enabled} onClick={sendTest}>
             {say("Send a test event")}
@@ -43,7 +38,8 @@ export function DeliveryLog({
             {say("Refresh")}
           </Button>
         </div>
-      </header>
+      }
+    >
       <Fault of={fault} />
       <Loading of={loaded} rows={5}>
         {({ data }) =>
@@ -78,7 +74,7 @@ export function DeliveryLog({
         </nav>
       )}
       {opened && <Delivery id={opened} onClose={() => setQuery({ open: undefined }, { replace: true })} />}
-    </section>
+    </Panel>
   );
 }
 
@@ -87,10 +83,7 @@ function Delivery({ id, onClose }: { id: string; onClose: () => void }) {
   const action = useAction();
   const delivery = loaded.value?.data;
   const again = () =>
-    action.run(async () => {
-      await call("POST /v1/webhook-deliveries/{id}/redeliver", { id });
-      invalidate("/v1/webhook-");
-    });
+    action.change(["/v1/webhook-"], () => call("POST /v1/webhook-deliveries/{id}/redeliver", { id }));
   return (
     <Dialog title={delivery?.eventType ?? say("Delivery")} onClose={onClose} side>
       {loaded.error && <Broken loaded={loaded} />}

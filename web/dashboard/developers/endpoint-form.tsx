@@ -1,10 +1,9 @@
-/** A new endpoint, and its secret, which is shown once. */
+/** A new endpoint. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate } from "../frame/load.ts";
 import { call, type Given } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
-import { Button, Check, Copy, Dialog, Field } from "../parts/controls.tsx";
+import { Dialog, Field } from "../parts/controls.tsx";
 import { Checks, Form, Submit } from "../parts/forms.tsx";
 
 type EventType = NonNullable<NonNullable<Given<"POST /v1/webhook-endpoints">["body"]>["eventTypes"]>[number];
@@ -27,14 +26,13 @@ export function EndpointForm({ onClose, onMade }: { onClose: () => void; onMade:
   const [types, setTypes] = useState<readonly EventType[]>([]);
   const action = useAction();
   const make = () =>
-    action.run(async () => {
+    action.change(["/v1/webhook-endpoints"], async () => {
       const body = {
         url: url.trim(),
         description: description.trim(),
         ...(types.length > 0 ? { eventTypes: [...types] } : {}),
       };
       const { data } = await call("POST /v1/webhook-endpoints", { body });
-      invalidate("/v1/webhook-endpoints");
       onClose();
       onMade(data.secret);
     });
@@ -59,29 +57,6 @@ export function EndpointForm({ onClose, onMade }: { onClose: () => void; onMade:
         />
         <Submit action={action} text={say("Add endpoint")} onClose={onClose} />
       </Form>
-    </Dialog>
-  );
-}
-
-export function Secret({ secret, onClose }: { secret: string; onClose: () => void }) {
-  const [isKept, setKept] = useState(false);
-  return (
-    <Dialog title={say("Keep this secret")} onClose={onClose}>
-      <p class="muted">
-        {say(
-          "Your server checks each message's signature with it. It is shown this once. After a rotation the old one is good for 24 hours.",
-        )}
-      </p>
-      <div class="secret">
-        <code>{secret}</code>
-        <Copy text={secret} label={say("Copy the secret")} />
-      </div>
-      <Check label={say("I have kept it")} isOn={isKept} onInput={setKept} />
-      <div class="actions">
-        <Button kind="main" isOff={!isKept} onClick={onClose}>
-          {say("Done")}
-        </Button>
-      </div>
     </Dialog>
   );
 }

@@ -1,7 +1,7 @@
 /** Where events are sent, and the log of every delivery. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
@@ -10,7 +10,8 @@ import { Button } from "../parts/controls.tsx";
 import { Fault, Loading } from "../parts/forms.tsx";
 import { Empty, Screen } from "../parts/page-parts.tsx";
 import { DeliveryLog, type Endpoint } from "./delivery-log.tsx";
-import { EndpointForm, Secret } from "./endpoint-form.tsx";
+import { EndpointForm } from "./endpoint-form.tsx";
+import { KeepSecret } from "./keep-secret.tsx";
 
 export function Webhooks({ query }: ScreenProps) {
   const [isAdding, setAdding] = useState(false);
@@ -54,7 +55,18 @@ export function Webhooks({ query }: ScreenProps) {
       </section>
       {shown && <DeliveryLog endpoint={shown} query={query} />}
       {isAdding && <EndpointForm onClose={() => setAdding(false)} onMade={setSecret} />}
-      {secret && <Secret secret={secret} onClose={() => setSecret(undefined)} />}
+      {secret && (
+        <KeepSecret
+          title={say("Keep this secret")}
+          secret={secret}
+          copy={say("Copy the secret")}
+          onClose={() => setSecret(undefined)}
+        >
+          {say(
+            "Your server checks each message's signature with it. It is shown this once. After a rotation the old one is good for 24 hours.",
+          )}
+        </KeepSecret>
+      )}
     </Screen>
   );
 }
@@ -66,14 +78,10 @@ function EndpointRow({
   isShown,
   onSecret,
 }: RowProps) {
-  const { isBusy, fault, run } = useAction();
-  const change = (work: () => Promise<unknown>) =>
-    run(async () => {
-      await work();
-      invalidate("/v1/webhook-endpoints");
-    });
+  const { isBusy, fault, change } = useAction();
+  const changeEndpoint = (work: () => Promise<unknown>) => change(["/v1/webhook-endpoints"], work);
   const rotate = () =>
-    change(async () =>
+    changeEndpoint(async () =>
       onSecret((await call("POST /v1/webhook-endpoints/{id}/rotate-secret", { id })).data.secret),
     );
   return (
@@ -96,7 +104,7 @@ function EndpointRow({
       <Button
         isBusy={isBusy}
         onClick={() =>
-          change(() => call("PATCH /v1/webhook-endpoints/{id}", { id, body: { enabled: !enabled } }))
+          changeEndpoint(() => call("PATCH /v1/webhook-endpoints/{id}", { id, body: { enabled: !enabled } }))
         }
       >
         {enabled ? say("Switch off") : say("Switch on")}
@@ -108,7 +116,7 @@ function EndpointRow({
         kind="danger"
         isBusy={isBusy}
         label={say("Delete {url}", { url })}
-        onClick={() => change(() => call("DELETE /v1/webhook-endpoints/{id}", { id }))}
+        onClick={() => changeEndpoint(() => call("DELETE /v1/webhook-endpoints/{id}", { id }))}
       >
         {say("Delete")}
       </Button>

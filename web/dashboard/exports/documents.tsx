@@ -1,7 +1,7 @@
 /** Numbered receipts and credit notes, by month and kind. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
@@ -25,11 +25,10 @@ export function Documents({ query }: ScreenProps) {
   const loaded = useLoad("GET /v1/documents", { query: { kind, month, cursor, limit: PAGE } });
   const { value } = loaded;
   const [isMade, setMade] = useState(false);
-  const { isBusy, fault, run } = useAction();
+  const { isBusy, fault, change } = useAction();
   const archive = (of: string) =>
-    run(async () => {
+    change(["/v1/transactions/exports"], async () => {
       await call("POST /v1/documents/archive", { body: { month: of }, headers: { prefer: "respond-async" } });
-      invalidate("/v1/transactions/exports");
       setMade(true);
     });
   return (

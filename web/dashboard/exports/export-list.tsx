@@ -1,7 +1,7 @@
 /** Files of the history: made in the background, kept for seven days. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
@@ -37,13 +37,12 @@ export function ExportList({ query }: ScreenProps) {
   const books = useLoad("GET /v1/settings/books");
   const [wantedCurrency, setCurrency] = useState<string>();
   const currency = wantedCurrency ?? books.value?.fiatCurrency ?? "";
-  const { isBusy, fault, run } = useAction();
+  const { isBusy, fault, change } = useAction();
   const start = () =>
-    run(async () => {
+    change(["/v1/transactions/exports"], async () => {
       const fiat = profile === "books" && currency ? { fiatCurrency: currency } : {};
       const body = { format, profile, timeZone: ownZone, ...fiat, ...defined(readFilters(query)) };
       await call("POST /v1/transactions/export", { body, headers: { prefer: "respond-async" } });
-      invalidate("/v1/transactions/exports");
     });
   return (
     <Screen

@@ -1,7 +1,6 @@
 /** A saved export: its name, format, columns, and which movements it has. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate } from "../frame/load.ts";
 import { networkOf, page } from "../frame/page-data.ts";
 import { call, type Given } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
@@ -32,11 +31,10 @@ export function ProfileForm({ profile, onClose }: { profile: Profile | undefined
   const change = (fields: Partial<Definition>) => setGiven({ ...given, ...fields });
   const hasColumns = !IMPORTED.includes(given.format);
   const save = () =>
-    action.run(async () => {
+    action.change(["/v1/export-"], async () => {
       const body = { ...given, name: given.name.trim(), columns: hasColumns ? given.columns : null };
       if (profile) await call("PATCH /v1/export-profiles/{id}", { id: profile.id, body });
       else await call("POST /v1/export-profiles", { body });
-      invalidate("/v1/export-");
       onClose();
     });
   return (

@@ -1,6 +1,6 @@
 /** The merchant's own exchange rates: entered for days or from a file, listed by currency, removed. */
 import { useState } from "preact/hooks";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
@@ -32,9 +32,7 @@ export function Rates({ query }: ScreenProps) {
           <p>
             {say(
               "Your books take the rates of {source}. Yours count when the settings name them as the source.",
-              {
-                source: books.value.rateSource.toUpperCase(),
-              },
+              { source: books.value.rateSource.toUpperCase() },
             )}
           </p>
           {can("settings:write") && <Link to="/settings">{say("Settings")}</Link>}
@@ -100,11 +98,11 @@ function OwnRates({ currency, before }: { currency: string; before: string | und
         <Confirm
           title={say("Remove the rate of {days}", { days: daysOf(removing) })}
           word={say("Remove")}
-          work={async () => {
+          work={() => {
             const { dateFrom, dateTo } = removing;
-            await call("POST /v1/exchange-rates", { body: { currency, dateFrom, dateTo, rate: null } });
-            invalidate("/v1/exchange-rates");
+            return call("POST /v1/exchange-rates", { body: { currency, dateFrom, dateTo, rate: null } });
           }}
+          changes={["/v1/exchange-rates"]}
           onClose={() => setRemoving(undefined)}
         >
           {say(

@@ -1,12 +1,12 @@
 /** Exports with a name: which columns of which movements in which format, made on request or by a schedule. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { call } from "../frame/service.ts";
 import { say, sayCount } from "../frame/words.ts";
 import { Button, Dialog, Field } from "../parts/controls.tsx";
 import { Confirm, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
-import { Empty, Screen } from "../parts/page-parts.tsx";
+import { Empty, Name, Screen } from "../parts/page-parts.tsx";
 import { Files } from "./files.tsx";
 import { nameOfFormat } from "./formats.ts";
 import type { Profile } from "./profile.ts";
@@ -57,10 +57,8 @@ export function SavedExports() {
         <Confirm
           title={say("Delete {name}?", { name: of.name })}
           word={say("Delete")}
-          work={async () => {
-            await call("DELETE /v1/export-profiles/{id}", { id: of.id });
-            invalidate("/v1/export-");
-          }}
+          work={() => call("DELETE /v1/export-profiles/{id}", { id: of.id })}
+          changes={["/v1/export-"]}
           onClose={close}
           closeText={say("Keep it")}
         >
@@ -77,9 +75,7 @@ function ProfileRow({ profile, onOpen }: { profile: Profile; onOpen: (opened: Op
   return (
     <li>
       <span class="what">
-        <strong>
-          <bdi>{name}</bdi>
-        </strong>
+        <Name of={name} />
         <span class="muted">
           {[
             say(nameOfFormat(format)),
@@ -107,10 +103,9 @@ function Run({ profile: { id, name }, onClose }: { profile: Profile; onClose: ()
   const [days, setDays] = useState({ dateFrom: "", dateTo: "" });
   const action = useAction();
   const make = () =>
-    action.run(async () => {
+    action.change(["/v1/transactions/exports"], async () => {
       const body = Object.fromEntries(Object.entries(days).filter(([, day]) => day));
       await call("POST /v1/export-profiles/{id}/export", { id, body, headers: { prefer: "respond-async" } });
-      invalidate("/v1/transactions/exports");
       onClose();
     });
   return (

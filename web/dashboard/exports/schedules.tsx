@@ -1,13 +1,13 @@
 /** Saved exports that are made every week or month, and what became of the last one. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { forMerchant } from "../frame/merchant.ts";
 import { type Answer, call } from "../frame/service.ts";
 import { formatDate, say } from "../frame/words.ts";
 import { Button, Choice, Dialog } from "../parts/controls.tsx";
 import { Confirm, Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
-import { Empty, Status } from "../parts/page-parts.tsx";
+import { Empty, Name, Status } from "../parts/page-parts.tsx";
 import type { Profile } from "./profile.ts";
 
 type Schedule = Answer<"GET /v1/export-schedules">["data"]["schedules"][number];
@@ -54,18 +54,14 @@ export function Schedules({ profiles }: { profiles: readonly Profile[] }) {
 function ScheduleRow({ schedule }: { schedule: Schedule }) {
   const { id, profileName: name, frequency, delivery, pausedAt, lastRun } = schedule;
   const [isEnding, setEnding] = useState(false);
-  const { isBusy, fault, run } = useAction();
+  const { isBusy, fault, change } = useAction();
+  const body = { paused: pausedAt === null };
   const pause = () =>
-    run(async () => {
-      await call("PATCH /v1/export-schedules/{id}", { id, body: { paused: pausedAt === null } });
-      invalidate("/v1/export-schedules");
-    });
+    change(["/v1/export-schedules"], () => call("PATCH /v1/export-schedules/{id}", { id, body }));
   return (
     <li>
       <span class="what">
-        <strong>
-          <bdi>{name}</bdi>
-        </strong>
+        <Name of={name} />
         <span class="muted">
           {textOf(FREQUENCIES, frequency)} · {textOf(DELIVERIES, delivery)}
         </span>
@@ -82,11 +78,7 @@ function ScheduleRow({ schedule }: { schedule: Schedule }) {
         {lastRun?.refusal && <span class="error">{lastRun.refusal}</span>}
         <Fault of={fault} />
       </span>
-      {pausedAt ? (
-        <span class="status off">{say("Paused")}</span>
-      ) : (
-        <span class="status ok">{say("On")}</span>
-      )}
+      <span class={`status ${pausedAt ? "off" : "ok"}`}>{pausedAt ? say("Paused") : say("On")}</span>
       {lastRun?.downloadUrl && lastRun.status === "READY" && (
         <a class="button plain" href={forMerchant(new URL(lastRun.downloadUrl).pathname)} download>
           {say("Download")}
@@ -106,10 +98,8 @@ function ScheduleRow({ schedule }: { schedule: Schedule }) {
         <Confirm
           title={say("End this schedule?")}
           word={say("End")}
-          work={async () => {
-            await call("DELETE /v1/export-schedules/{id}", { id });
-            invalidate("/v1/export-schedules");
-          }}
+          work={() => call("DELETE /v1/export-schedules/{id}", { id })}
+          changes={["/v1/export-schedules"]}
           onClose={() => setEnding(false)}
           closeText={say("Keep it")}
         >
@@ -126,9 +116,8 @@ function NewSchedule({ profiles, onClose }: { profiles: readonly Profile[]; onCl
   const [delivery, setDelivery] = useState<Schedule["delivery"]>("mail");
   const action = useAction();
   const make = () =>
-    action.run(async () => {
+    action.change(["/v1/export-schedules"], async () => {
       await call("POST /v1/export-schedules", { body: { profileId, frequency, delivery } });
-      invalidate("/v1/export-schedules");
       onClose();
     });
   return (

@@ -1,7 +1,7 @@
 /** Statements of a wallet: of any month or days on request, and of each month by themselves where the settings say so. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { can, forMerchant } from "../frame/merchant.ts";
 import { networkOf } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
@@ -9,7 +9,7 @@ import type { ScreenProps } from "../frame/screen-props.ts";
 import { call, type Given } from "../frame/service.ts";
 import { formatMonth, say } from "../frame/words.ts";
 import { Button, Choice, Field } from "../parts/controls.tsx";
-import { Fault, Form, Loading } from "../parts/forms.tsx";
+import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 import { Empty, Screen, Status } from "../parts/page-parts.tsx";
 import { Files } from "./files.tsx";
 import { lastMonths } from "./months.ts";
@@ -48,12 +48,11 @@ function NewStatement({ networks }: { networks: readonly Network[] }) {
   const [days, setDays] = useState({ dateFrom: "", dateTo: "" });
   const [format, setFormat] = useState<Format>("pdf");
   const books = useLoad("GET /v1/settings/books");
-  const { isBusy, fault, run } = useAction();
+  const { isBusy, fault, change } = useAction();
   const make = () =>
-    run(async () => {
+    change(["/v1/transactions/exports"], async () => {
       const body = { format, network, ...(month === DAYS ? days : { month }) };
       await call("POST /v1/statements", { body, headers: { prefer: "respond-async" } });
-      invalidate("/v1/transactions/exports");
     });
   return (
     <section class="panel padded">
@@ -116,8 +115,7 @@ function NewStatement({ networks }: { networks: readonly Network[] }) {
 function Monthly() {
   const loaded = useLoad("GET /v1/statements");
   return (
-    <section class="panel" aria-labelledby="monthly">
-      <h2 id="monthly">{say("Monthly statements")}</h2>
+    <Panel title={say("Monthly statements")}>
       <Loading of={loaded} rows={3}>
         {({ data: { statements } }) =>
           statements.length === 0 ? (
@@ -158,6 +156,6 @@ function Monthly() {
           )
         }
       </Loading>
-    </section>
+    </Panel>
   );
 }

@@ -1,5 +1,6 @@
 /** What a form's button does: busy while it runs, and why it did not work. */
 import { useState } from "preact/hooks";
+import { invalidate } from "./load.ts";
 import { messageOf, Refusal } from "./service.ts";
 
 export type Action = {
@@ -9,6 +10,8 @@ export type Action = {
   field: string | undefined;
   /** True when `act` has ended without a fault. */
   run: (act: () => Promise<unknown>) => Promise<boolean>;
+  /** The same for what makes old what was read under these paths. */
+  change: (paths: readonly string[], act: () => Promise<unknown>) => Promise<boolean>;
 };
 
 /** `explain`: the words for what `act` throws. */
@@ -33,5 +36,10 @@ export function useAction(explain: (error: unknown) => string = messageOf): Acti
     fault: error === undefined ? undefined : explain(error),
     field: error instanceof Refusal ? error.field : undefined,
     run,
+    change: (paths, act) =>
+      run(async () => {
+        await act();
+        invalidate(...paths);
+      }),
   };
 }

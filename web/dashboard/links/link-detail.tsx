@@ -11,7 +11,7 @@ import { say } from "../frame/words.ts";
 import { ADVICE } from "../overview/attention.tsx";
 import { Button, Check, Copy, Notice } from "../parts/controls.tsx";
 import { DialogLater } from "../parts/dialog-later.tsx";
-import { Confirm, Fault } from "../parts/forms.tsx";
+import { Confirm, Fault, Panel } from "../parts/forms.tsx";
 import {
   Address,
   Amount,
@@ -148,8 +148,7 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
             ]}
           />
         </section>
-        <section class="panel share" aria-labelledby="share">
-          <h2 id="share">{isOpen ? say("Share") : say("Addresses")}</h2>
+        <Panel class="share" title={isOpen ? say("Share") : say("Addresses")}>
           {isOpen && <QrCode text={link.url} label={say("Code of the payment page")} />}
           <div class="address-line">
             <a href={link.url} target="_blank" rel="noopener" class="mono">
@@ -176,7 +175,7 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
             <pre>{`curl -i ${link.aiUrl}`}</pre>
             {isOpen && can("links:write") && <Listing link={link} />}
           </details>
-        </section>
+        </Panel>
       </div>
       {isReusable && <LinkPayments id={link.id} />}
       {refunds && refunds.refunds.length > 0 && <RefundRows refunds={refunds} />}
@@ -230,10 +229,8 @@ function CancelLink({ id }: { id: string }) {
         <Confirm
           title={say("Cancel this link?")}
           word={say("Cancel link")}
-          work={async () => {
-            await call("POST /v1/payment-links/{id}/cancel", { id });
-            invalidate("/v1/payment-links", "/api/v1/public/");
-          }}
+          work={() => call("POST /v1/payment-links/{id}/cancel", { id })}
+          changes={["/v1/payment-links", "/api/v1/public/"]}
           onClose={() => setAsking(false)}
           closeText={say("Keep it")}
         >
@@ -246,8 +243,7 @@ function CancelLink({ id }: { id: string }) {
 
 function RefundRows({ refunds: { refunds } }: { refunds: Refunds }) {
   return (
-    <section class="panel" aria-labelledby="refunds">
-      <h2 id="refunds">{say("Refunds")}</h2>
+    <Panel title={say("Refunds")}>
       <ul class="rows">
         {refunds.map((refund) => (
           <li key={refund.refundId}>
@@ -262,6 +258,6 @@ function RefundRows({ refunds: { refunds } }: { refunds: Refunds }) {
           </li>
         ))}
       </ul>
-    </section>
+    </Panel>
   );
 }

@@ -1,7 +1,6 @@
 /** A new link, with everything one can ask for; what few need is folded away. */
 import { useRef, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { invalidate } from "../frame/load.ts";
 import { navigate } from "../frame/router.tsx";
 import { call, type Given, Refusal } from "../frame/service.ts";
 import type { Me } from "../frame/session.tsx";
@@ -54,13 +53,12 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
     };
   const errorOf = (...names: string[]) => (names.includes(field ?? "") ? fault : undefined);
   const create = () =>
-    action.run(async () => {
+    action.change(["/v1/payment-links"], async () => {
       const body = toBody(fields, network);
       const made = await call("POST /v1/payment-links", {
         body,
         headers: { "idempotency-key": key.current },
       });
-      invalidate("/v1/payment-links");
       navigate(`/links/${made.id}?new=1`, { replace: true });
     });
   const isShown = errorOf(

@@ -3,6 +3,7 @@ import { useLoad } from "../frame/load.ts";
 import { Link } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
+import { Panel } from "../parts/forms.tsx";
 import { Amount, Status } from "../parts/page-parts.tsx";
 
 type ListedLink = Answer<"GET /v1/payment-links">["links"][number];
@@ -22,11 +23,11 @@ export function Attention() {
   const open = value?.links.filter(({ refundedAmount }) => refundedAmount === 0) ?? [];
   if (open.length === 0) return null;
   return (
-    <section class="panel attention" aria-labelledby="attention">
-      <header>
-        <h2 id="attention">{say("Needs attention")}</h2>
-        <Link to="/links?exception=any">{say("All of them")}</Link>
-      </header>
+    <Panel
+      class="attention"
+      title={say("Needs attention")}
+      actions={<Link to="/links?exception=any">{say("All of them")}</Link>}
+    >
       <ul class="rows">
         {open.map((link) => (
           <li key={link.id}>
@@ -42,6 +43,6 @@ export function Attention() {
           </li>
         ))}
       </ul>
-    </section>
+    </Panel>
   );
 }

@@ -3,6 +3,7 @@ import { page } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
+import { Panel } from "../parts/forms.tsx";
 
 type ListedLink = Answer<"GET /v1/payment-links">["links"][number];
 
@@ -46,8 +47,7 @@ export function Checklist({ links }: { links: readonly ListedLink[] }) {
   ];
   const next = steps.findIndex(({ isDone }) => !isDone);
   return (
-    <section class="panel checklist" aria-labelledby="first-steps">
-      <h2 id="first-steps">{say("First steps")}</h2>
+    <Panel class="checklist" title={say("First steps")}>
       <ol>
         {steps.map(({ isDone, text, more, action }, index) => (
           <li key={text} class={isDone ? "done" : index === next ? "next" : undefined}>
@@ -63,6 +63,6 @@ export function Checklist({ links }: { links: readonly ListedLink[] }) {
           </li>
         ))}
       </ol>
-    </section>
+    </Panel>
   );
 }

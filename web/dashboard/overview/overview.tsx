@@ -7,7 +7,7 @@ import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { formatCount, say } from "../frame/words.ts";
 import { LinkRows } from "../links/link-rows.tsx";
-import { Loading } from "../parts/forms.tsx";
+import { Loading, Panel } from "../parts/forms.tsx";
 import { Amount, Broken, Screen } from "../parts/page-parts.tsx";
 import { Attention } from "./attention.tsx";
 import { Checklist } from "./checklist.tsx";
@@ -54,19 +54,14 @@ export function Overview({ me }: ScreenProps) {
           {stats.value && say("{count} paid", { count: formatCount(stats.value.paidLinks) })}
         </Tile>
       </section>
-      <section class="panel" aria-labelledby="received">
-        <h2 id="received">{say("Received in 30 days")}</h2>
+      <Panel title={say("Received in 30 days")}>
         {stats.error && !stats.value ? (
           <Broken loaded={stats} />
         ) : (
           <DayBars days={stats.value?.days ?? []} isLoading={!stats.value} />
         )}
-      </section>
-      <section class="panel" aria-labelledby="latest">
-        <header>
-          <h2 id="latest">{say("Latest links")}</h2>
-          <Link to="/links">{say("All links")}</Link>
-        </header>
+      </Panel>
+      <Panel title={say("Latest links")} actions={<Link to="/links">{say("All links")}</Link>}>
         <Loading of={links} rows={4}>
           {({ links: latest }) =>
             latest.length > 0 ? (
@@ -76,7 +71,7 @@ export function Overview({ me }: ScreenProps) {
             )
           }
         </Loading>
-      </section>
+      </Panel>
     </Screen>
   );
 }

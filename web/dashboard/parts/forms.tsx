@@ -83,17 +83,19 @@ export function Loading<Value>({ of, rows, children }: LoadingProps<Value>) {
 }
 
 type PanelProps = {
-  title: string;
+  title: ComponentChildren;
+  class?: string;
   isPadded?: boolean;
   actions?: ComponentChildren;
   children: ComponentChildren;
 };
 
-export function Panel({ title, isPadded, actions, children }: PanelProps) {
+export function Panel({ title, class: more, isPadded, actions, children }: PanelProps) {
   const id = useId();
   const heading = <h2 id={id}>{title}</h2>;
+  const classes = ["panel", isPadded && "padded", more].filter(Boolean).join(" ");
   return (
-    <section class={isPadded ? "panel padded" : "panel"} aria-labelledby={id}>
+    <section class={classes} aria-labelledby={id}>
       {actions ? (
         <header>
           {heading}
@@ -153,16 +155,18 @@ type ConfirmProps = {
   /** On the button. */
   word: string;
   work: () => Promise<unknown>;
+  /** Paths of what is old after it. */
+  changes?: readonly string[];
   onClose: () => void;
   closeText?: string;
   children: ComponentChildren;
 };
 
 /** A question before something ends. */
-export function Confirm({ title, word, work, onClose, closeText, children }: ConfirmProps) {
+export function Confirm({ title, word, work, changes = [], onClose, closeText, children }: ConfirmProps) {
   const action = useAction();
   const end = () =>
-    action.run(async () => {
+    action.change(changes, async () => {
       await work();
       onClose();
     });

@@ -6,21 +6,16 @@ import { Choice } from "./controls.tsx";
 
 type Wallet = ScreenProps["me"]["wallets"][number];
 
-export function NetworkChoice({
-  wallets,
-  value,
-  onInput,
-}: {
-  wallets: readonly Wallet[];
-  value: Wallet["network"];
-  onInput: (network: Wallet["network"]) => void;
-}) {
+type Network = Wallet["network"];
+type Props = { wallets: readonly Wallet[]; value: Network; onInput: (network: Network) => void };
+
+export function NetworkChoice({ wallets, value, onInput }: Props) {
   if (wallets.length < 2) return null;
   return (
     <Choice
       label={say("Network")}
       value={value}
-      onInput={(id) => onInput(id as Wallet["network"])}
+      onInput={(id) => onInput(id as Network)}
       options={wallets.map(({ network }) => [network, networkOf(network)?.name ?? network])}
     />
   );

@@ -131,6 +131,15 @@ export function Status({ of }: { of: string }) {
   return <span class={`status ${TONES[of] ?? "off"}`}>{nameOfStatus(of)}</span>;
 }
 
+/** What a person, a shop or a key is called: in the direction of its own script. */
+export function Name({ of }: { of: string }) {
+  return (
+    <strong>
+      <bdi>{of}</bdi>
+    </strong>
+  );
+}
+
 export function Time({ of }: { of: string }) {
   return (
     <time dateTime={of} title={`${formatFull(of)} · ${toUtc(of)}`}>

@@ -65,15 +65,9 @@ export function SignIn({ begin, onDone, onLeave }: Props) {
   );
 }
 
-function EmailStep({
-  initial,
-  onCode,
-  onDone,
-}: {
-  initial: string;
-  onCode: (email: string) => void;
-  onDone: () => void;
-}) {
+type EmailProps = { initial: string; onCode: (email: string) => void; onDone: () => void };
+
+function EmailStep({ initial, onCode, onDone }: EmailProps) {
   const { query } = usePlace();
   const given = query.get("error");
   const [email, setEmail] = useState(initial);

@@ -6,13 +6,9 @@ import { Amount, Scroll, Status, Time } from "../parts/page-parts.tsx";
 
 export type Transaction = Answer<"GET /v1/transactions">["data"]["transactions"][number];
 
-export function TransactionRows({
-  transactions,
-  isOld,
-}: {
-  transactions: readonly Transaction[];
-  isOld: boolean;
-}) {
+type Props = { transactions: readonly Transaction[]; isOld: boolean };
+
+export function TransactionRows({ transactions, isOld }: Props) {
   return (
     <Scroll label={say("Transactions")}>
       <table class={isOld ? "list old" : "list"}>

@@ -1,6 +1,5 @@
 /** Every field of a transaction, and the link that it may be assigned to. */
 import { useAction } from "../frame/action.ts";
-import { invalidate } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { networkOf } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
@@ -12,13 +11,9 @@ import { Fault } from "../parts/forms.tsx";
 import { Address, Amount, Facts, Hash, Status, Time } from "../parts/page-parts.tsx";
 import { type Transaction, unsigned } from "./transaction-rows.tsx";
 
-export function TransactionSheet({
-  transaction,
-  onClose,
-}: {
-  transaction: Transaction;
-  onClose: () => void;
-}) {
+type Props = { transaction: Transaction; onClose: () => void };
+
+export function TransactionSheet({ transaction, onClose }: Props) {
   const { id, type, metadata, network, transactionHash, candidates } = transaction;
   const isOut = type === "SEND";
   return (
@@ -59,21 +54,14 @@ export function TransactionSheet({
   );
 }
 
+type AssignProps = Pick<Transaction, "id" | "candidates"> & { onDone: () => void };
+
 /** Several links fit, and nothing decides between them: the merchant does. */
-function Assign({
-  id,
-  candidates,
-  onDone,
-}: {
-  id: string;
-  candidates: readonly string[];
-  onDone: () => void;
-}) {
-  const { isBusy, fault, run } = useAction();
+function Assign({ id, candidates, onDone }: AssignProps) {
+  const { isBusy, fault, change } = useAction();
   const assign = (linkId: string) =>
-    run(async () => {
+    change(["/v1/transactions", "/v1/payment-links", "/api/v1/public/"], async () => {
       await call("POST /v1/transactions/{id}/assign", { id, body: { linkId } });
-      invalidate("/v1/transactions", "/v1/payment-links", "/api/v1/public/");
       onDone();
     });
   return (

@@ -8,7 +8,7 @@ import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
 import { Submit } from "../parts/forms.tsx";
-import { Address, Broken, Skeleton, Time } from "../parts/page-parts.tsx";
+import { Address, Broken, Name, Skeleton, Time } from "../parts/page-parts.tsx";
 import { Warnings } from "../parts/warnings.tsx";
 import { checkCall, tagOf } from "../send/operation.ts";
 import { encodeRemoveOwner, removedOwner } from "./owner-call.ts";
@@ -33,9 +33,7 @@ export function Owners({ network, wallet }: { network: NetworkId; wallet: string
           {value.owners.map((owner) => (
             <li key={owner.ownerId}>
               <span class="what">
-                <strong>
-                  <bdi>{nameOf(owner)}</bdi>
-                </strong>
+                <Name of={nameOf(owner)} />
                 {owner.address && <Address of={owner.address} />}
                 {owner.addedAt && (
                   <span class="muted">
@@ -56,9 +54,7 @@ export function Owners({ network, wallet }: { network: NetworkId; wallet: string
           {value.waiting.map((owner) => (
             <li key={owner.ownerId}>
               <span class="what">
-                <strong>
-                  <bdi>{nameOf(owner)}</bdi>
-                </strong>
+                <Name of={nameOf(owner)} />
                 <span class="muted">{say("Takes effect with the first send there.")}</span>
               </span>
             </li>

@@ -1,6 +1,6 @@
 /** The wallets: their addresses, what they hold, who owns them, and what one needs to leave. */
 import { useAction } from "../frame/action.ts";
-import { invalidate, useLoad } from "../frame/load.ts";
+import { useLoad } from "../frame/load.ts";
 import { actingMerchant, can, forMerchant } from "../frame/merchant.ts";
 import { networkOf, page } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
@@ -9,7 +9,7 @@ import type { Me } from "../frame/session.tsx";
 import { say } from "../frame/words.ts";
 import { QrCode } from "../links/qr-code.tsx";
 import { Button, Copy } from "../parts/controls.tsx";
-import { Fault } from "../parts/forms.tsx";
+import { Fault, Panel } from "../parts/forms.tsx";
 import { Address, Amount, Broken, Screen } from "../parts/page-parts.tsx";
 import { setUpWallet } from "../sign-in/wallet-step.tsx";
 import { AddPasskey } from "./add-passkey.tsx";
@@ -48,8 +48,7 @@ export function Wallet({ me, onChange }: ScreenProps) {
 
 function Leave() {
   return (
-    <section class="panel padded" aria-labelledby="leave">
-      <h2 id="leave">{say("Leave at any time")}</h2>
+    <Panel title={say("Leave at any time")} isPadded>
       <p class="muted">
         {say(
           "The wallet file and the page for leaving are all that you need to move your money without this service. Keep both with your passkey.",
@@ -63,7 +62,7 @@ function Leave() {
           {say("Download the page")}
         </a>
       </div>
-    </section>
+    </Panel>
   );
 }
 
@@ -72,13 +71,14 @@ function OneWallet({ wallet: { network, address, deployed: wasDeployed } }: { wa
   const deployed = balance.value?.wallet.deployed ?? wasDeployed;
   const name = networkOf(network)?.name ?? network;
   return (
-    <section class="panel" aria-labelledby={`wallet-${network}`}>
-      <header>
-        <h2 id={`wallet-${network}`}>{name}</h2>
+    <Panel
+      title={name}
+      actions={
         <span class={`status ${deployed ? "ok" : "off"}`}>
           {deployed ? say("Deployed") : say("Deployed with the first send")}
         </span>
-      </header>
+      }
+    >
       <div class="columns padded top-less">
         <div>
           <p class="figure">
@@ -103,29 +103,21 @@ function OneWallet({ wallet: { network, address, deployed: wasDeployed } }: { wa
         </div>
         <QrCode text={address} label={say("Code of the wallet's address on {network}", { network: name })} />
       </div>
-    </section>
+    </Panel>
   );
 }
 
-function SecondNetwork({
-  network,
-  name,
-  onDone,
-}: {
-  network: WalletOf["network"];
-  name: string;
-  onDone: () => void;
-}) {
-  const { isBusy, fault, run } = useAction();
+type SecondProps = { network: WalletOf["network"]; name: string; onDone: () => void };
+
+function SecondNetwork({ network, name, onDone }: SecondProps) {
+  const { isBusy, fault, change } = useAction();
   const setUp = () =>
-    run(async () => {
+    change(["/v1/wallets", "/v1/auth/me"], async () => {
       await setUpWallet(network);
-      invalidate("/v1/wallets", "/v1/auth/me");
       onDone();
     });
   return (
-    <section class="panel padded" aria-labelledby={`wallet-${network}`}>
-      <h2 id={`wallet-${network}`}>{name}</h2>
+    <Panel title={name} isPadded>
       <p class="muted">
         {say("The same passkey owns the same address on this network. Set it up to receive there.")}
       </p>
@@ -135,6 +127,6 @@ function SecondNetwork({
           {say("Set up {network}", { network: name })}
         </Button>
       </div>
-    </section>
+    </Panel>
   );
 }
