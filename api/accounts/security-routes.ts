@@ -6,7 +6,8 @@ import { SECURITY_EVENT_TYPES } from "../../core/domain/security-event.ts";
 import { type ListedSecurityEvent, listSecurityEvents } from "../../db/accounts/security-events.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime, metaOf, metaSchema } from "../http/envelope.ts";
+import { errorResponses, isoTime, metaOf, pageSchema } from "../http/envelope.ts";
+import { pageOf } from "../http/list-cursor.ts";
 import { queryNumber } from "../http/query.ts";
 
 const LIMIT_DEFAULT = 20;
@@ -35,13 +36,11 @@ export const securityRoutes = (deps: ApiDeps) =>
     async ({ query, user, requestId }) => {
       const { limit } = query;
       const beforeId = query.cursor === undefined ? undefined : readCursor(query.cursor);
-      const rows = await listSecurityEvents(deps.sql, user.id, { beforeId, limit: limit + 1 });
-      const page = rows.slice(0, limit);
-      const last = page.at(-1);
-      const hasNextPage = rows.length > limit;
+      const found = await listSecurityEvents(deps.sql, user.id, { beforeId, limit: limit + 1 });
+      const { rows, ...page } = pageOf(found, limit, ({ id }) => toCursor(id));
       return {
-        data: page.map(presentEvent),
-        pagination: { hasNextPage, nextCursor: hasNextPage && last ? toCursor(last.id) : null, limit },
+        data: rows.map(presentEvent),
+        pagination: { ...page, limit },
         meta: metaOf(requestId),
       };
     },
@@ -52,15 +51,7 @@ export const securityRoutes = (deps: ApiDeps) =>
         cursor: z.string().max(64).optional(),
       }),
       response: {
-        200: z.object({
-          data: z.array(eventSchema),
-          pagination: z.object({
-            hasNextPage: z.boolean(),
-            nextCursor: z.string().nullable(),
-            limit: z.int(),
-          }),
-          meta: metaSchema,
-        }),
+        200: pageSchema(eventSchema),
         ...errorResponses(400, 401, 403, 429),
       },
       detail: {

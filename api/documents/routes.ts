@@ -15,6 +15,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { pageOf } from "../http/list-cursor.ts";
 import { documentSchema, presentDocument } from "./present-document.ts";
 import { sendPdf } from "./send-pdf.ts";
 
@@ -163,11 +164,8 @@ async function answerList(
   const isVoid = status === undefined ? undefined : status === "VOID";
   const filter = { userId, kind, isVoid, linkId, period, after: cursor };
   const found = await listDocuments(deps.sql, filter, limit + 1);
-  const page = found.slice(0, limit);
-  return {
-    documents: page.map((document) => presentDocument(document, deps)),
-    nextCursor: found.length > limit ? (page.at(-1)?.id ?? null) : null,
-  };
+  const { rows, nextCursor } = pageOf(found, limit, ({ id }) => id);
+  return { documents: rows.map((document) => presentDocument(document, deps)), nextCursor };
 }
 
 async function getDocument(

@@ -39,6 +39,13 @@ export const metaSchema = z
 
 /** An answer in the general form. */
 export const withMeta = <Data extends z.ZodType>(data: Data) => z.object({ data, meta: metaSchema });
+/** The same of a list that is read page by page. */
+export const pageSchema = <Item extends z.ZodType>(item: Item) =>
+  z.object({
+    data: z.array(item),
+    pagination: z.object({ hasNextPage: z.boolean(), nextCursor: z.string().nullable(), limit: z.int() }),
+    meta: metaSchema,
+  });
 /** An answer with a message. */
 export const successSchema = <Data extends z.ZodType>(data: Data) =>
   z.object({ success: z.literal(true), data, message: z.string() });

@@ -1,4 +1,4 @@
-/** The opaque position in a user's list. Bound to list and user: another's or an edited cursor is refused. */
+/** A list's pages, and the opaque position in a user's list. Bound to list and user: another's or an edited cursor is refused. */
 import { createHash } from "node:crypto";
 import { invalid } from "../../core/domain/errors.ts";
 
@@ -8,6 +8,14 @@ type Position = { micros: bigint; id: string };
 
 const CHECK_BYTES = 9;
 const FORM = /^(\d{1,18})\.([A-Za-z0-9_-]{1,64})$/;
+
+/** Of a list that was asked for one row more than a page has: that row tells whether there is a next page. */
+export function pageOf<Row>(found: readonly Row[], limit: number, cursorOf: (last: Row) => string) {
+  const rows = found.slice(0, limit);
+  const last = rows.at(-1);
+  const hasNextPage = found.length > limit;
+  return { rows, hasNextPage, nextCursor: hasNextPage && last ? cursorOf(last) : null };
+}
 
 export function writeCursor(owner: Owner, { micros, id }: Position): string {
   const text = `${micros}.${id}`;

@@ -27,7 +27,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { readCursor, writeCursor } from "../http/list-cursor.ts";
+import { pageOf, readCursor, writeCursor } from "../http/list-cursor.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { createLink } from "./create-link.ts";
 import { readOrder } from "./order-fields.ts";
@@ -176,12 +176,10 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
       isByOrder(filter) ? countByOrder(tx, filter) : hasException ? countExceptions(tx, filter) : undefined,
     ]),
   );
-  const links = found.slice(0, limit);
-  const last = links.at(-1);
-  const hasNextPage = found.length > limit;
+  const { rows, nextCursor, hasNextPage } = pageOf(found, limit, (last) => writePosition(userId, last));
   return {
-    links: links.map((link) => presentLink(link, deps.config)),
-    nextCursor: hasNextPage && last ? writePosition(userId, last) : null,
+    links: rows.map((link) => presentLink(link, deps.config)),
+    nextCursor,
     totalCount: ofFilter ?? (status ? counts[status] : counts.all),
     activeCount: counts.ACTIVE,
     pagination: { hasNextPage, limit },
@@ -197,12 +195,10 @@ async function answerPayments(
   const after = cursor === undefined ? undefined : readPosition(userId, cursor);
   const place = { linkId: link.id, userId };
   const found = await deps.reader.read((tx) => listLinkPayments(tx, place, { after, limit: limit + 1 }));
-  const payments = found.slice(0, limit);
-  const last = payments.at(-1);
-  const hasNextPage = found.length > limit;
+  const { rows, nextCursor, hasNextPage } = pageOf(found, limit, (last) => writePosition(userId, last));
   return {
-    payments: payments.map((payment) => presentLinkPayment(payment, deps.config)),
-    nextCursor: hasNextPage && last ? writePosition(userId, last) : null,
+    payments: rows.map((payment) => presentLinkPayment(payment, deps.config)),
+    nextCursor,
     pagination: { hasNextPage, limit },
   };
 }

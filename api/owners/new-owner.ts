@@ -8,7 +8,7 @@ import { ownerProofTypedData } from "../../core/domain/owner-proof.ts";
 import { parseRecipient } from "../../core/domain/wallet-operation.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { CHALLENGE_LIFE_MS, takeChallenge } from "../../db/auth/challenges.ts";
+import { takeChallenge } from "../../db/auth/challenges.ts";
 import {
   findPasskey,
   insertPasskey,
@@ -20,9 +20,9 @@ import { findMembership } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Challenge, User, Wallet } from "../../db/schema.ts";
 import { newChallenge } from "../auth/challenge.ts";
+import { presentCreationOptions } from "../auth/creation-options.ts";
 import type { Attestation } from "../auth/passkey-wire.ts";
-import { presentCredential } from "../auth/sign-in-options.ts";
-import { ES256_ONLY, verifyNewPasskey } from "../auth/verify-passkey.ts";
+import { verifyNewPasskey } from "../auth/verify-passkey.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { ownerOf } from "./wallet-owners.ts";
@@ -40,33 +40,14 @@ export type NewOwner = {
 
 /** Creation options for a passkey on any device: this one, another by QR code, a security key. */
 export async function startPasskey(deps: ApiDeps, user: User) {
-  const { rpId, rpName } = deps.config.passkey;
-  const passkeys = await listPasskeys(deps.sql, user.id, rpId);
-  const { challengeId, challenge } = await newChallenge(deps.sql, {
-    ...{ userId: user.id, purpose: "owner", network: null },
+  const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
+  const asked = await newChallenge(deps.sql, { userId: user.id, purpose: "owner", network: null });
+  const passkeyChallenge = presentCreationOptions(deps.config, user, {
+    ...asked,
+    passkeys,
+    attachment: "any",
   });
-  return {
-    challengeId,
-    passkeyChallenge: {
-      challengeId,
-      challenge,
-      timeout: CHALLENGE_LIFE_MS,
-      rp: { name: rpName, id: rpId },
-      user: {
-        id: Buffer.from(user.id).toString("base64url"),
-        name: user.email,
-        displayName: user.displayName ?? user.email,
-      },
-      pubKeyCredParams: ES256_ONLY.map((alg) => ({ alg: Number(alg), type: "public-key" as const })),
-      authenticatorSelection: {
-        userVerification: "required" as const,
-        requireResidentKey: true,
-        residentKey: "required" as const,
-      },
-      attestation: "direct" as const,
-      excludeCredentials: passkeys.map(presentCredential),
-    },
-  };
+  return { challengeId: asked.challengeId, passkeyChallenge };
 }
 
 /** What the address has to sign. */

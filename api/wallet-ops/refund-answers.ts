@@ -9,6 +9,7 @@ import { findOperation, findOperations } from "../../db/wallet-ops/operations.ts
 import { listRefundable } from "../../db/wallet-ops/refundable.ts";
 import { findRefund, listRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
+import { pageOf } from "../http/list-cursor.ts";
 import {
   type linkRefundsSchema,
   presentRefund,
@@ -66,13 +67,8 @@ export async function answerRefunds(
     { userId: user.id, status },
     { before: cursor, limit: limit + 1 },
   );
-  const page = found.slice(0, limit);
-  const hasNextPage = found.length > limit;
-  return {
-    refunds: await presentAll(deps, user, page),
-    nextCursor: hasNextPage ? (page.at(-1)?.id ?? null) : null,
-    pagination: { hasNextPage, limit },
-  };
+  const { rows, nextCursor, hasNextPage } = pageOf(found, limit, ({ id }) => id);
+  return { refunds: await presentAll(deps, user, rows), nextCursor, pagination: { hasNextPage, limit } };
 }
 
 async function presentAll({ sql }: ApiDeps, user: User, refunds: readonly RefundView[]) {

@@ -148,13 +148,8 @@ export const refundRoutes = (deps: ApiDeps) =>
     .post(
       "/v1/refunds/:id/void",
       async ({ params, user, person, requestId, status: answer }) => {
-        const operation = await prepareVoid(deps, {
-          user,
-          signer: person,
-          id: params.id,
-          kind: "REFUND",
-          requestId,
-        });
+        const ended = { user, signer: person, id: params.id, kind: "REFUND", requestId } as const;
+        const operation = await prepareVoid(deps, ended);
         return answer(201, presentPrepared(operation, deps.config, await transportsOf(deps, person)));
       },
       {

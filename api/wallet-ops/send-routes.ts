@@ -14,6 +14,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { pageOf } from "../http/list-cursor.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm.ts";
@@ -125,13 +126,8 @@ export const sendRoutes = (deps: ApiDeps) =>
     .post(
       "/v1/wallets/sends/:id/void",
       async ({ params, user, person, requestId, status }) => {
-        const operation = await prepareVoid(deps, {
-          user,
-          signer: person,
-          id: params.id,
-          kind: "SEND",
-          requestId,
-        });
+        const ended = { user, signer: person, id: params.id, kind: "SEND", requestId } as const;
+        const operation = await prepareVoid(deps, ended);
         return status(201, presentPrepared(operation, deps.config, await transportsOf(deps, person)));
       },
       {
@@ -170,11 +166,6 @@ async function answerList(deps: ApiDeps, user: User, query: z.infer<typeof listQ
     { userId: user.id, kind: "SEND", state },
     { before: cursor, limit: limit + 1 },
   );
-  const sends = found.slice(0, limit);
-  const hasNextPage = found.length > limit;
-  return {
-    sends: sends.map(presentSend),
-    nextCursor: hasNextPage ? (sends.at(-1)?.id ?? null) : null,
-    pagination: { hasNextPage, limit },
-  };
+  const { rows, nextCursor, hasNextPage } = pageOf(found, limit, ({ id }) => id);
+  return { sends: rows.map(presentSend), nextCursor, pagination: { hasNextPage, limit } };
 }

@@ -10,8 +10,8 @@ import { listSignInPasskeys } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import { newChallenge } from "../auth/challenge.ts";
+import { presentCreationOptions } from "../auth/creation-options.ts";
 import { presentCredential } from "../auth/sign-in-options.ts";
-import { ES256_ONLY } from "../auth/verify-passkey.ts";
 import type { ApiConfig } from "../config.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "./enabled-network.ts";
@@ -43,30 +43,11 @@ export function presentSetupStart(
   user: User,
   { challengeId, challenge, passkeys }: Started,
 ) {
-  const { rpId, rpName, attachment } = config.passkey;
+  const { rpId, attachment } = config.passkey;
   return {
     userId: user.id,
     challengeId,
-    passkeyChallenge: {
-      challengeId,
-      challenge,
-      timeout: CHALLENGE_LIFE_MS,
-      rp: { name: rpName, id: rpId },
-      user: {
-        id: Buffer.from(user.id).toString("base64url"),
-        name: user.email,
-        displayName: user.displayName ?? user.email,
-      },
-      pubKeyCredParams: ES256_ONLY.map((alg) => ({ alg: Number(alg), type: "public-key" as const })),
-      authenticatorSelection: {
-        ...(attachment === "platform" ? { authenticatorAttachment: "platform" as const } : {}),
-        userVerification: "required" as const,
-        requireResidentKey: true,
-        residentKey: "required" as const,
-      },
-      attestation: "direct" as const,
-      excludeCredentials: passkeys.map(presentCredential),
-    },
+    passkeyChallenge: presentCreationOptions(config, user, { challengeId, challenge, passkeys, attachment }),
     ...(passkeys.length > 0 ? { passkeyRequest: presentRequest(rpId, challenge, passkeys) } : {}),
     nextStep: "complete-wallet-setup" as const,
     instructions:

@@ -19,6 +19,7 @@ import {
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
+import { pageOf } from "../http/list-cursor.ts";
 import { queryNumber } from "../http/query.ts";
 import { changeEndpoint, createEndpoint, giveNewSecret, sendTestEvent } from "./endpoints.ts";
 import {
@@ -173,12 +174,10 @@ export const webhookRoutes = (deps: ApiDeps) =>
         if (!(await findEndpoint(deps.sql, { id, userId: user.id }))) throw notFound("Webhook endpoint");
         const after = cursor === undefined ? undefined : readCursor(cursor);
         const found = await listDeliveries(deps.sql, own, { after, limit: limit + 1 });
-        const deliveries = found.slice(0, limit);
-        const last = deliveries.at(-1);
-        const hasNextPage = found.length > limit;
+        const { rows, ...page } = pageOf(found, limit, writeCursor);
         return {
-          data: deliveries.map(presentDelivery),
-          pagination: { hasNextPage, nextCursor: hasNextPage && last ? writeCursor(last) : null, limit },
+          data: rows.map(presentDelivery),
+          pagination: { ...page, limit },
           meta: metaOf(requestId),
         };
       },

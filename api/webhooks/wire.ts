@@ -3,7 +3,7 @@ import { z } from "zod";
 import { EVENT_TYPES } from "../../db/events/events.ts";
 import type { Attempt, Delivery } from "../../db/webhooks/deliveries.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/webhooks.ts";
-import { isoTime, metaSchema, withMeta } from "../http/envelope.ts";
+import { isoTime, pageSchema, withMeta } from "../http/envelope.ts";
 
 const DESCRIPTION_MAX = 200;
 const URL_MAX = 2_000;
@@ -80,11 +80,7 @@ export const endpointWithSecretSchema = withMeta(
 export const endpointListSchema = withMeta(z.array(endpoint));
 export const deliveryDetailSchema = withMeta(deliverySchema.extend({ attemptLog: z.array(attemptSchema) }));
 export const deliveryAnswerSchema = withMeta(deliverySchema);
-export const deliveryListSchema = z.object({
-  data: z.array(deliverySchema),
-  pagination: z.object({ hasNextPage: z.boolean(), nextCursor: z.string().nullable(), limit: z.int() }),
-  meta: metaSchema,
-});
+export const deliveryListSchema = pageSchema(deliverySchema);
 
 export function presentEndpoint(row: WebhookEndpoint): z.infer<typeof endpoint> {
   return {

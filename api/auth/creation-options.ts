@@ -1,0 +1,42 @@
+/** What a browser needs to make a passkey of this service: an ES256 key that verifies its user and can be found without an e-mail address. */
+import { CHALLENGE_LIFE_MS } from "../../db/auth/challenges.ts";
+import type { Passkey, User } from "../../db/schema.ts";
+import type { ApiConfig } from "../config.ts";
+import { presentCredential } from "./sign-in-options.ts";
+import { ES256_ONLY } from "./verify-passkey.ts";
+
+type Asked = {
+  challengeId: string;
+  challenge: string;
+  /** Those that the user has: a second one on the same authenticator would overwrite the first. */
+  passkeys: readonly Passkey[];
+  /** "any": this device, another by QR code, a security key. */
+  attachment: "platform" | "any";
+};
+
+export function presentCreationOptions(
+  { passkey: { rpId, rpName } }: Pick<ApiConfig, "passkey">,
+  user: User,
+  { challengeId, challenge, passkeys, attachment }: Asked,
+) {
+  return {
+    challengeId,
+    challenge,
+    timeout: CHALLENGE_LIFE_MS,
+    rp: { name: rpName, id: rpId },
+    user: {
+      id: Buffer.from(user.id).toString("base64url"),
+      name: user.email,
+      displayName: user.displayName ?? user.email,
+    },
+    pubKeyCredParams: ES256_ONLY.map((alg) => ({ alg: Number(alg), type: "public-key" as const })),
+    authenticatorSelection: {
+      ...(attachment === "platform" ? { authenticatorAttachment: "platform" as const } : {}),
+      userVerification: "required" as const,
+      requireResidentKey: true,
+      residentKey: "required" as const,
+    },
+    attestation: "direct" as const,
+    excludeCredentials: passkeys.map(presentCredential),
+  };
+}
