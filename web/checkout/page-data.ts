@@ -1,33 +1,20 @@
 /** What the server wrote into the page for this script. */
+import type { PublicPaymentLink } from "../dashboard/wire.ts";
 import type en from "../messages/en.json";
 
 export type Hex = `0x${string}`;
 
-/** The public link data, as far as the page reads it. */
-export type Link = {
-  linkId: string;
-  merchantName: string;
+/** The public link data. The page of a link whose payer chooses the amount asks for it first, and has none of this. */
+export type Link = Omit<
+  PublicPaymentLink,
+  "amount" | "recipientAddress" | "tag" | "token" | "transactionHash" | "payer"
+> & {
   amount: number;
-  payAmount: number | null;
   recipientAddress: Hex;
-  status: "ACTIVE" | "PENDING" | "PAID" | "EXPIRED" | "CANCELLED";
-  exception: string;
-  payable: boolean;
-  paymentUncertain: boolean;
-  expiresAt: string;
-  chainId: number;
-  token: { address: Hex; name: string; version: string };
   tag: Hex | null;
-  explorerUrl: string;
-  refundedAmount: number;
-  paidAt: string | null;
+  token: { address: Hex; name: string; version: string };
   transactionHash: Hex | null;
   payer: Hex | null;
-  confirmations: number | null;
-  confirmationsNeeded: number;
-  now: string;
-  network: string;
-  returnUrl: string | null;
   /** The block being built holds a transfer that would pay the link. A hint: no state depends on it. */
   seen?: boolean;
 };

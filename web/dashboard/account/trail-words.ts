@@ -1,5 +1,5 @@
 /** Events of the security trail in words. */
-import { networkOf } from "../frame/page-data.ts";
+import { nameOfNetwork } from "../frame/page-data.ts";
 import type { Answer } from "../frame/service.ts";
 import { formatAmount, say, sayCount, shorten } from "../frame/words.ts";
 import { nameOfRole, type Role } from "./roles.ts";
@@ -60,7 +60,7 @@ const roleOf = (value: Value) => nameOfRole(value as Role);
 const networksOf = (value: Value) =>
   String(value)
     .split(",")
-    .map((network) => networkOf(network)?.name ?? network)
+    .map((network) => nameOfNetwork(network))
     .join(", ");
 const countOf = (value: Value) => sayCount(Number(value), "{count} session", "{count} sessions");
 

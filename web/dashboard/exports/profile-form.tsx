@@ -1,7 +1,7 @@
 /** A saved export: its name, format, columns, and which movements it has. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { networkOf, page } from "../frame/page-data.ts";
+import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { call, type Given } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Choice, Dialog, Field } from "../parts/controls.tsx";
@@ -84,7 +84,7 @@ export function ProfileForm({ profile, onClose }: { profile: Profile | undefined
         {page.networks.length > 1 && (
           <Checks
             legend={say("Networks (none chosen: all)")}
-            options={page.networks.map(({ id }) => [id, networkOf(id)?.name ?? id] as const)}
+            options={page.networks.map(({ id }) => [id, nameOfNetwork(id)] as const)}
             value={given.networks}
             onInput={(networks) => change({ networks })}
           />

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { can, forMerchant } from "../frame/merchant.ts";
-import { networkOf } from "../frame/page-data.ts";
+import { nameOfNetwork } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call, type Given } from "../frame/service.ts";
@@ -63,7 +63,7 @@ function NewStatement({ networks }: { networks: readonly Network[] }) {
               label={say("Wallet")}
               value={network}
               onInput={(value) => setNetwork(value as Network)}
-              options={networks.map((id) => [id, networkOf(id)?.name ?? id])}
+              options={networks.map((id) => [id, nameOfNetwork(id)])}
             />
           )}
           <Choice
@@ -134,7 +134,7 @@ function Monthly() {
                   <Status of={status === "READY" ? "READY" : "RUNNING"} />
                   <span class="what">
                     <span>{formatMonth(month)}</span>
-                    <span class="muted">{networkOf(network)?.name ?? network}</span>
+                    <span class="muted">{nameOfNetwork(network)}</span>
                   </span>
                   {[["PDF", pdfUrl] as const, ["CSV", csvUrl] as const].map(
                     ([name, url]) =>

@@ -30,3 +30,5 @@ export const page: PageData = JSON.parse(document.getElementById("page")?.textCo
 export function networkOf(id: string): PageNetwork | undefined {
   return page.networks.find((network) => network.id === id);
 }
+
+export const nameOfNetwork = (id: string) => networkOf(id)?.name ?? id;

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
-import { networkOf, page } from "../frame/page-data.ts";
+import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
@@ -137,7 +137,7 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
                 say("Transaction"),
                 <Hash of={open.transactionHash} network={link.network} />,
               ],
-              [say("Network"), networkOf(link.network)?.name ?? link.network],
+              [say("Network"), nameOfNetwork(link.network)],
               link.minAmount !== null && [say("At least"), <Amount of={link.minAmount} />],
               link.maxAmount !== null && [say("At most"), <Amount of={link.maxAmount} />],
               [say("Open until"), <Time of={link.expiresAt} />],

@@ -38,6 +38,8 @@ const EMPTY = {
   metadata: "",
 };
 
+type TextField = Exclude<keyof typeof EMPTY, "isOpenAmount" | "isReusable" | "isUnique">;
+
 export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
   const [network, setNetwork] = useState(me.wallets[0]?.network ?? "base");
   const [fields, setFields] = useState(EMPTY);
@@ -51,7 +53,11 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
       key.current = crypto.randomUUID();
       setFields({ ...fields, [name]: value });
     };
-  const errorOf = (...names: string[]) => (names.includes(field ?? "") ? fault : undefined);
+  const bind = <Name extends TextField>(name: Name) => ({
+    value: fields[name],
+    onInput: set(name),
+    error: name === field ? fault : undefined,
+  });
   const create = () =>
     action.change(["/v1/payment-links"], async () => {
       const body = toBody(fields, network);
@@ -61,17 +67,7 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
       });
       navigate(`/links/${made.id}?new=1`, { replace: true });
     });
-  const isShown = errorOf(
-    "amount",
-    "minAmount",
-    "description",
-    "reference",
-    "metadata",
-    "successUrl",
-    "cancelUrl",
-    "customerEmail",
-    "maxPayments",
-  );
+  const isShown = fault !== undefined && field !== undefined && field in EMPTY;
   return (
     <Dialog title={say("New payment link")} onClose={onClose}>
       <Form onSubmit={create}>
@@ -80,45 +76,37 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
             <Field
               label={say("At least")}
               unit="USDC"
-              value={fields.minAmount}
-              onInput={set("minAmount")}
+              {...bind("minAmount")}
               inputMode="decimal"
               pattern={AMOUNT}
-              error={errorOf("minAmount")}
               autofocus
             />
             <Field
               label={say("At most")}
               unit="USDC"
-              value={fields.maxAmount}
-              onInput={set("maxAmount")}
+              {...bind("maxAmount")}
               inputMode="decimal"
               pattern={AMOUNT}
-              error={errorOf("maxAmount")}
             />
           </div>
         ) : (
           <Field
             label={say("Amount")}
             unit="USDC"
-            value={fields.amount}
-            onInput={set("amount")}
+            {...bind("amount")}
             inputMode="decimal"
             pattern={AMOUNT}
             placeholder="0.00"
             required
-            error={errorOf("amount")}
             autofocus
           />
         )}
         <Field
           label={say("What for")}
-          value={fields.description}
-          onInput={set("description")}
+          {...bind("description")}
           required
           maxLength={500}
           placeholder={say("Shown to the payer")}
-          error={errorOf("description")}
         />
         <div class="pair">
           <Choice
@@ -146,12 +134,10 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
           {fields.isReusable && (
             <Field
               label={say("Payments at most")}
-              value={fields.maxPayments}
-              onInput={set("maxPayments")}
+              {...bind("maxPayments")}
               inputMode="numeric"
               pattern="[0-9]{1,6}"
               placeholder={say("No limit")}
-              error={errorOf("maxPayments")}
             />
           )}
         </details>
@@ -159,11 +145,9 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
           <summary>{say("Order data")}</summary>
           <Field
             label={say("Your reference")}
-            value={fields.reference}
-            onInput={set("reference")}
+            {...bind("reference")}
             maxLength={100}
             placeholder="INV-1001"
-            error={errorOf("reference")}
           />
           {fields.reference && (
             <Check
@@ -175,34 +159,26 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
           <Field
             label={say("Customer's e-mail")}
             type="email"
-            value={fields.customerEmail}
-            onInput={set("customerEmail")}
+            {...bind("customerEmail")}
             hint={say("Gets the receipt. Never public.")}
-            error={errorOf("customerEmail")}
           />
           <Field
             label={say("Return address after payment")}
             type="url"
-            value={fields.successUrl}
-            onInput={set("successUrl")}
+            {...bind("successUrl")}
             placeholder="https://"
-            error={errorOf("successUrl")}
           />
           <Field
             label={say("Return address without payment")}
             type="url"
-            value={fields.cancelUrl}
-            onInput={set("cancelUrl")}
+            {...bind("cancelUrl")}
             placeholder="https://"
-            error={errorOf("cancelUrl")}
           />
           <Field
             label={say("Metadata")}
             isLong
-            value={fields.metadata}
-            onInput={set("metadata")}
+            {...bind("metadata")}
             hint={say("One pair a line: name = value. In webhooks and exports, never public.")}
-            error={errorOf("metadata")}
           />
         </details>
         <Submit

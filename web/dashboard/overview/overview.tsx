@@ -2,7 +2,7 @@
 
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
-import { networkOf } from "../frame/page-data.ts";
+import { nameOfNetwork } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { formatCount, say } from "../frame/words.ts";
@@ -81,7 +81,7 @@ function Balance({ network }: { network: "base" | "base-sepolia" }) {
   const { value, error } = loaded;
   return (
     <Tile
-      title={say("Balance on {network}", { network: networkOf(network)?.name ?? network })}
+      title={say("Balance on {network}", { network: nameOfNetwork(network) })}
       value={error && !value ? "—" : value && <Amount of={value.balance.amount} />}
       unit
     >

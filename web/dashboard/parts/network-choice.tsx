@@ -1,5 +1,5 @@
 /** On which network: nothing to choose while the merchant has one wallet. */
-import { networkOf } from "../frame/page-data.ts";
+import { nameOfNetwork } from "../frame/page-data.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { say } from "../frame/words.ts";
 import { Choice } from "./controls.tsx";
@@ -16,7 +16,7 @@ export function NetworkChoice({ wallets, value, onInput }: Props) {
       label={say("Network")}
       value={value}
       onInput={(id) => onInput(id as Network)}
-      options={wallets.map(({ network }) => [network, networkOf(network)?.name ?? network])}
+      options={wallets.map(({ network }) => [network, nameOfNetwork(network)])}
     />
   );
 }

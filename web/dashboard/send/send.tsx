@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
-import { networkOf } from "../frame/page-data.ts";
+import { nameOfNetwork } from "../frame/page-data.ts";
 import { Link, navigate } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
@@ -90,7 +90,7 @@ export function Send({ me, query }: ScreenProps) {
             spellcheck={false}
             error={errorOf("to")}
             hint={say("An address on {network}. Paste it; never copy it from a list of past transfers.", {
-              network: networkOf(network)?.name ?? network,
+              network: nameOfNetwork(network),
             })}
           />
           <Field

@@ -1,7 +1,7 @@
 /** Shows in full what the passkey will sign, checks that it is that, and follows it until the chain has decided. */
 import { useRef, useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
-import { networkOf } from "../frame/page-data.ts";
+import { nameOfNetwork, networkOf } from "../frame/page-data.ts";
 import { type Assertion, usePasskeyOf } from "../frame/passkey.ts";
 import { type Answer, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
@@ -170,7 +170,7 @@ export function SignSheet(props: Props) {
             </strong>,
           ],
           [say("Network fee"), say("none: the service pays it")],
-          [say("Network"), networkOf(network)?.name ?? network],
+          [say("Network"), nameOfNetwork(network)],
           [say("From"), <Address of={from} />],
           balanceAfter !== undefined && [
             say("Balance after"),

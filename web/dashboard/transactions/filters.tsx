@@ -1,5 +1,5 @@
 /** The history's filters, read from the address and written to it. */
-import { networkOf, page } from "../frame/page-data.ts";
+import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { setQuery } from "../frame/router.tsx";
 import type { Given } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
@@ -76,10 +76,7 @@ export function Filters({ query }: { query: URLSearchParams }) {
             label={say("Network")}
             value={value("networks")}
             onInput={set("networks")}
-            options={[
-              ["", say("Any")],
-              ...page.networks.map(({ id }) => [id, networkOf(id)?.name ?? id] as const),
-            ]}
+            options={[["", say("Any")], ...page.networks.map(({ id }) => [id, nameOfNetwork(id)] as const)]}
           />
         )}
         <Field label={say("From")} type="date" value={value("dateFrom")} onInput={set("dateFrom")} />

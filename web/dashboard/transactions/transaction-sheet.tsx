@@ -1,7 +1,7 @@
 /** Every field of a transaction, and the link that it may be assigned to. */
 import { useAction } from "../frame/action.ts";
 import { can } from "../frame/merchant.ts";
-import { networkOf } from "../frame/page-data.ts";
+import { nameOfNetwork } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
@@ -26,7 +26,7 @@ export function TransactionSheet({ transaction, onClose }: Props) {
         rows={[
           transaction.description && [say("Description"), <bdi>{transaction.description}</bdi>],
           [isOut ? say("Recipient") : say("Payer"), <Address of={transaction.clientWalletAddress} />],
-          [say("Network"), networkOf(network)?.name ?? network],
+          [say("Network"), nameOfNetwork(network)],
           [say("First seen"), <Time of={transaction.detectedAt} />],
           transaction.confirmedAt && [say("Confirmed"), <Time of={transaction.confirmedAt} />],
           transactionHash && [

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
-import { networkOf } from "../frame/page-data.ts";
+import { nameOfNetwork } from "../frame/page-data.ts";
 import { usePasskeyOf } from "../frame/passkey.ts";
 import { type Answer, call, Refusal } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
@@ -68,7 +68,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
             say("Network"),
             chainId === null
               ? say("All networks, with one signature")
-              : prepared.networks.map(({ network }) => networkOf(network)?.name ?? network).join(", "),
+              : prepared.networks.map(({ network }) => nameOfNetwork(network)).join(", "),
           ],
           [say("Network fee"), say("none: the service pays it")],
         ]}
@@ -79,7 +79,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
             <li key={network}>
               <Status of={status} />
               <span class="what">
-                {networkOf(network)?.name ?? network}
+                {nameOfNetwork(network)}
                 {waitsForDeployment && (
                   <span class="muted">{say("Takes effect with the first send there.")}</span>
                 )}

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
-import { networkOf } from "../frame/page-data.ts";
+import { nameOfNetwork, networkOf } from "../frame/page-data.ts";
 import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
@@ -95,7 +95,7 @@ function Remove({ owner, network, wallet, onClose }: RemoveProps) {
     const shown = { name: nameOf(owner), address: owner.address };
     return <OwnerSheet prepared={prepared} check={check} owner={shown} onClose={onClose} />;
   }
-  const name = networkOf(network)?.name ?? network;
+  const name = nameOfNetwork(network);
   return (
     <Dialog title={say("Remove this owner?")} onClose={onClose} narrow>
       <p>

@@ -2,7 +2,7 @@
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { actingMerchant, can, forMerchant } from "../frame/merchant.ts";
-import { networkOf, page } from "../frame/page-data.ts";
+import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import type { Me } from "../frame/session.tsx";
@@ -69,7 +69,7 @@ function Leave() {
 function OneWallet({ wallet: { network, address, deployed: wasDeployed } }: { wallet: WalletOf }) {
   const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
   const deployed = balance.value?.wallet.deployed ?? wasDeployed;
-  const name = networkOf(network)?.name ?? network;
+  const name = nameOfNetwork(network);
   return (
     <Panel
       title={name}
