@@ -172,15 +172,9 @@ function Until({ link }: { link: Link }) {
   );
 }
 
-function Busy({
-  link,
-  step,
-  onStartOver,
-}: {
-  link: Link;
-  step: Extract<Step, { kind: "busy" }>;
-  onStartOver: () => void;
-}) {
+type BusyProps = { link: Link; step: Extract<Step, { kind: "busy" }>; onStartOver: () => void };
+
+function Busy({ link, step, onStartOver }: BusyProps) {
   const { wallet, isTransfer, key } = step;
   const values = { wallet, network: page.network.name, amount: amountOf(link), merchant: link.merchantName };
   const isAsked = key === "confirm";
@@ -318,15 +312,9 @@ const ICONS = {
   ask: "M18.5 19.5a5.5 5.5 0 1 1 8 4.9c-1.6.9-2.5 1.8-2.5 3.6M24 33.5v.5",
 };
 
-function State({
-  icon,
-  title,
-  texts,
-}: {
-  icon: keyof typeof ICONS;
-  title: Parameters<typeof say>[0];
-  texts: string[];
-}) {
+type StateProps = { icon: keyof typeof ICONS; title: Parameters<typeof say>[0]; texts: string[] };
+
+function State({ icon, title, texts }: StateProps) {
   return (
     <div class="state">
       <svg class={`icon ${icon}`} viewBox="0 0 48 48" aria-hidden="true">

@@ -7,70 +7,43 @@ export type RelayMetrics = ReturnType<typeof openRelayMetrics>;
 
 export function openRelayMetrics(registry: Registry) {
   const registers = [registry];
-  const network = ["network"] as const;
+  const counter = <Label extends string = never>(name: string, help: string, ...labels: Label[]) =>
+    new Counter({ name, help, labelNames: ["network", ...labels], registers });
+  const gauge = <Label extends string = never>(name: string, help: string, ...labels: Label[]) =>
+    new Gauge({ name, help, labelNames: ["network", ...labels], registers });
+  const histogram = <Label extends string = never>(name: string, help: string, ...labels: Label[]) =>
+    new Histogram({ name, help, labelNames: ["network", ...labels], buckets: SECONDS, registers });
   return {
-    minedSeconds: new Histogram({
-      name: "relay_mined_seconds",
-      help: "From signing a transaction to seeing its receipt",
-      labelNames: network,
-      buckets: SECONDS,
-      registers,
-    }),
-    relays: new Counter({
-      name: "relays_total",
-      help: "Mined relays; outcome succeeded or reverted",
-      labelNames: ["network", "outcome"],
-      registers,
-    }),
-    gasUsed: new Counter({ name: "relay_gas_total", help: "Gas used", labelNames: network, registers }),
-    feeWei: new Counter({
-      name: "relay_fee_wei_total",
-      help: "Fees paid, in wei",
-      labelNames: network,
-      registers,
-    }),
-    raises: new Counter({
-      name: "relay_fee_raises_total",
-      help: "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (none in the day's), early (the ledger is behind), signer (the remote signer did not sign) or known (stored already)",
-      labelNames: ["network", "outcome"],
-      registers,
-    }),
-    resendsPutOff: new Counter({
-      name: "relay_resends_put_off_total",
-      help: "Waiting transactions due to be sent again that were not, as nothing could tell whether they are still wanted; why early (the ledger is behind, or the head too old) or outdated (nodes answer too slowly)",
-      labelNames: ["network", "why"],
-      registers,
-    }),
-    headAgeSeconds: new Gauge({
-      name: "relay_head_age_seconds",
-      help: "Age of the newest block of the node that fees are read from; above RELAY_HEAD_MAX_AGE_S no payment is signed",
-      labelNames: network,
-      registers,
-    }),
-    signSeconds: new Histogram({
-      name: "relayer_sign_seconds",
-      help: "How long a remote signer took to sign a transaction",
-      labelNames: ["network", "relayer"],
-      buckets: SECONDS,
-      registers,
-    }),
-    signFailures: new Counter({
-      name: "relayer_sign_failures_total",
-      help: "Transactions that a remote signer did not sign; kind timeout, unreachable, node-error, malformed or refused (by us: no call of a relay)",
-      labelNames: ["network", "relayer", "kind"],
-      registers,
-    }),
-    baseFeeWei: new Gauge({
-      name: "relay_base_fee_wei",
-      help: "Base fee of the newest block, as last read",
-      labelNames: network,
-      registers,
-    }),
-    balanceWei: new Gauge({
-      name: "relayer_balance_wei",
-      help: "Balance of a relayer key, as last read",
-      labelNames: ["network", "relayer"],
-      registers,
-    }),
+    minedSeconds: histogram("relay_mined_seconds", "From signing a transaction to seeing its receipt"),
+    relays: counter("relays_total", "Mined relays; outcome succeeded or reverted", "outcome"),
+    gasUsed: counter("relay_gas_total", "Gas used"),
+    feeWei: counter("relay_fee_wei_total", "Fees paid, in wei"),
+    raises: counter(
+      "relay_fee_raises_total",
+      "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (none in the day's), early (the ledger is behind), signer (the remote signer did not sign) or known (stored already)",
+      "outcome",
+    ),
+    resendsPutOff: counter(
+      "relay_resends_put_off_total",
+      "Waiting transactions due to be sent again that were not, as nothing could tell whether they are still wanted; why early (the ledger is behind, or the head too old) or outdated (nodes answer too slowly)",
+      "why",
+    ),
+    headAgeSeconds: gauge(
+      "relay_head_age_seconds",
+      "Age of the newest block of the node that fees are read from; above RELAY_HEAD_MAX_AGE_S no payment is signed",
+    ),
+    signSeconds: histogram(
+      "relayer_sign_seconds",
+      "How long a remote signer took to sign a transaction",
+      "relayer",
+    ),
+    signFailures: counter(
+      "relayer_sign_failures_total",
+      "Transactions that a remote signer did not sign; kind timeout, unreachable, node-error, malformed or refused (by us: no call of a relay)",
+      "relayer",
+      "kind",
+    ),
+    baseFeeWei: gauge("relay_base_fee_wei", "Base fee of the newest block, as last read"),
+    balanceWei: gauge("relayer_balance_wei", "Balance of a relayer key, as last read", "relayer"),
   };
 }

@@ -181,13 +181,9 @@ export function Check({ label, isOn, isOff, onInput, hint }: CheckProps) {
   );
 }
 
-export function Notice({
-  kind,
-  children,
-}: {
-  kind: "bad" | "warn" | "ok" | "info";
-  children: ComponentChildren;
-}) {
+type NoticeProps = { kind: "bad" | "warn" | "ok" | "info"; children: ComponentChildren };
+
+export function Notice({ kind, children }: NoticeProps) {
   return (
     <div class={`notice ${kind}`} role={kind === "bad" ? "alert" : "status"}>
       {children}
@@ -237,15 +233,9 @@ export function Dialog({ title, onClose, narrow, side, children }: DialogProps) 
 
 const COPIED_MS = 1_600;
 
-export function Copy({
-  text,
-  label,
-  children,
-}: {
-  text: string;
-  label: string;
-  children?: ComponentChildren;
-}) {
+type CopyProps = { text: string; label: string; children?: ComponentChildren };
+
+export function Copy({ text, label, children }: CopyProps) {
   const [isCopied, setCopied] = useState(false);
   const copy = async () => {
     await navigator.clipboard.writeText(text);

@@ -37,15 +37,9 @@ export function Screen({ title, lead, actions, children }: ScreenProps) {
   );
 }
 
-export function Empty({
-  title,
-  children,
-  action,
-}: {
-  title: string;
-  children: ComponentChildren;
-  action?: ComponentChildren;
-}) {
+type EmptyProps = { title: string; children: ComponentChildren; action?: ComponentChildren };
+
+export function Empty({ title, children, action }: EmptyProps) {
   return (
     <div class="empty">
       <h2>{title}</h2>
@@ -178,16 +172,10 @@ export function Hash({ of, network }: { of: string; network: string }) {
   );
 }
 
+type ScrollProps = { label: string; class?: string; children: ComponentChildren };
+
 /** What is wider than the screen scrolls in itself, also by the keyboard. */
-export function Scroll({
-  label,
-  class: more,
-  children,
-}: {
-  label: string;
-  class?: string;
-  children: ComponentChildren;
-}) {
+export function Scroll({ label, class: more, children }: ScrollProps) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus nobody can scroll it by keys (WCAG 2.1.1)
     <section class={more ? `scroll ${more}` : "scroll"} aria-label={label} tabIndex={0}>
@@ -196,11 +184,9 @@ export function Scroll({
   );
 }
 
-export function Facts({
-  rows,
-}: {
-  rows: readonly (readonly [string, ComponentChildren] | false | "" | null | undefined)[];
-}) {
+type Row = readonly [string, ComponentChildren] | false | "" | null | undefined;
+
+export function Facts({ rows }: { rows: readonly Row[] }) {
   return (
     <dl class="facts">
       {rows.map(
