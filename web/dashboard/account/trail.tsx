@@ -4,7 +4,7 @@ import { setQuery } from "../frame/router.tsx";
 import { say } from "../frame/words.ts";
 import { Button } from "../parts/controls.tsx";
 import { Loading, Panel } from "../parts/forms.tsx";
-import { Scroll, Time } from "../parts/page-parts.tsx";
+import { Table, Time } from "../parts/page-parts.tsx";
 import { describeEvent, nameOfEvent } from "./trail-words.ts";
 
 const PAGE = 30;
@@ -16,32 +16,21 @@ export function Trail({ cursor }: { cursor: string | undefined }) {
     <Panel title={say("What happened")}>
       <Loading of={loaded} rows={6}>
         {({ data }) => (
-          <Scroll label={say("Events")}>
-            <table class="list">
-              <thead>
-                <tr>
-                  <th scope="col">{say("What")}</th>
-                  <th scope="col">{say("From")}</th>
-                  <th scope="col">{say("When")}</th>
-                </tr>
-              </thead>
-              <tbody>
-                {data.map((event) => (
-                  <tr key={event.id}>
-                    <td class="main">
-                      <strong>{nameOfEvent(event)}</strong>
-                      {event.actor?.email && <bdi class="muted small">{event.actor.email}</bdi>}
-                      {describeEvent(event) && <bdi class="muted small">{describeEvent(event)}</bdi>}
-                    </td>
-                    <td class="second mono">{event.clientAddress ?? ""}</td>
-                    <td class="when">
-                      <Time of={event.createdAt} />
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <Table label={say("Events")} columns={[say("What"), say("From"), say("When")]}>
+            {data.map((event) => (
+              <tr key={event.id}>
+                <td class="main">
+                  <strong>{nameOfEvent(event)}</strong>
+                  {event.actor?.email && <bdi class="muted small">{event.actor.email}</bdi>}
+                  {describeEvent(event) && <bdi class="muted small">{describeEvent(event)}</bdi>}
+                </td>
+                <td class="second mono">{event.clientAddress ?? ""}</td>
+                <td class="when">
+                  <Time of={event.createdAt} />
+                </td>
+              </tr>
+            ))}
+          </Table>
         )}
       </Loading>
       {value && (cursor || value.pagination.nextCursor) && (

@@ -9,7 +9,7 @@ import { call } from "../frame/service.ts";
 import { formatMonth, say } from "../frame/words.ts";
 import { Button, Choice } from "../parts/controls.tsx";
 import { Fault, Loading, Pager } from "../parts/forms.tsx";
-import { Amount, Empty, Screen, Scroll, Time } from "../parts/page-parts.tsx";
+import { Amount, Empty, Screen, Table, Time, USDC } from "../parts/page-parts.tsx";
 import { Files } from "./files.tsx";
 import { lastMonths } from "./months.ts";
 
@@ -69,53 +69,42 @@ export function Documents({ query }: ScreenProps) {
                 {say("A document appears here a moment after its payment or refund is confirmed.")}
               </Empty>
             ) : (
-              <Scroll label={say("Documents")}>
-                <table class={loaded.isOld ? "list old" : "list"}>
-                  <thead>
-                    <tr>
-                      <th scope="col">{say("Number")}</th>
-                      <th scope="col">{say("Status")}</th>
-                      <th scope="col">{say("What for")}</th>
-                      <th scope="col">{say("When")}</th>
-                      <th scope="col" class="number">
-                        USDC
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {documents.map((one) => (
-                      <tr key={one.id}>
-                        <td class="main">
-                          <a
-                            href={new URL(one.pdfUrl).pathname + new URL(one.pdfUrl).search}
-                            target="_blank"
-                            rel="noopener"
-                            title="PDF"
-                          >
-                            <bdi>{one.number}</bdi>
-                          </a>
-                        </td>
-                        <td class="state">
-                          <span class={`status ${one.status === "VALID" ? "ok" : "bad"}`}>
-                            {one.status === "VALID" ? say(NAMES[one.kind]) : say("Void")}
-                          </span>
-                        </td>
-                        <td class="second">
-                          <Link to={`/links/${one.linkId}`}>
-                            <bdi>{one.description}</bdi>
-                          </Link>
-                        </td>
-                        <td class="when">
-                          <Time of={one.date} />
-                        </td>
-                        <td class="number">
-                          <Amount of={one.amount} sign={one.kind === "CREDIT_NOTE" ? "−" : ""} />
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </Scroll>
+              <Table
+                label={say("Documents")}
+                columns={[say("Number"), say("Status"), say("What for"), say("When"), USDC]}
+                isOld={loaded.isOld}
+              >
+                {documents.map((one) => (
+                  <tr key={one.id}>
+                    <td class="main">
+                      <a
+                        href={new URL(one.pdfUrl).pathname + new URL(one.pdfUrl).search}
+                        target="_blank"
+                        rel="noopener"
+                        title="PDF"
+                      >
+                        <bdi>{one.number}</bdi>
+                      </a>
+                    </td>
+                    <td class="state">
+                      <span class={`status ${one.status === "VALID" ? "ok" : "bad"}`}>
+                        {one.status === "VALID" ? say(NAMES[one.kind]) : say("Void")}
+                      </span>
+                    </td>
+                    <td class="second">
+                      <Link to={`/links/${one.linkId}`}>
+                        <bdi>{one.description}</bdi>
+                      </Link>
+                    </td>
+                    <td class="when">
+                      <Time of={one.date} />
+                    </td>
+                    <td class="number">
+                      <Amount of={one.amount} sign={one.kind === "CREDIT_NOTE" ? "−" : ""} />
+                    </td>
+                  </tr>
+                ))}
+              </Table>
             )
           }
         </Loading>

@@ -3,58 +3,53 @@ import { Link } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Copy } from "../parts/controls.tsx";
-import { Amount, Scroll, Status, Time } from "../parts/page-parts.tsx";
+import { Amount, Status, Table, Time, USDC } from "../parts/page-parts.tsx";
 
 export type ListedLink = Answer<"GET /v1/payment-links">["links"][number];
 
 export function LinkRows({ links, isOld }: { links: readonly ListedLink[]; isOld?: boolean }) {
   return (
-    <Scroll label={say("Links")}>
-      <table class={isOld ? "list old" : "list"}>
-        <thead>
-          <tr>
-            <th scope="col">{say("What for")}</th>
-            <th scope="col">{say("Status")}</th>
-            <th scope="col">{say("Created")}</th>
-            <th scope="col">{say("Expires")}</th>
-            <th scope="col" class="number">
-              USDC
-            </th>
-            <th scope="col">
-              <span class="hidden">{say("Copy")}</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {links.map((link) => (
-            <tr key={link.id}>
-              <td class="main">
-                <Link to={`/links/${link.id}`}>
-                  <bdi>{link.description}</bdi>
-                </Link>
-                {link.reference && <bdi class="muted small">{link.reference}</bdi>}
-              </td>
-              <td class="state">
-                <Status of={link.status} />
-                {link.exception !== "NONE" && <Status of={link.exception} />}
-              </td>
-              <td class="when">
-                <Time of={link.createdAt} />
-              </td>
-              <td class="when second">
-                <Time of={link.expiresAt} />
-              </td>
-              <td class="number">
-                <AmountOf link={link} />
-              </td>
-              <td class="tool">
-                <Copy text={link.url} label={say("Copy the link")} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table
+      label={say("Links")}
+      columns={[
+        say("What for"),
+        say("Status"),
+        say("Created"),
+        say("Expires"),
+        USDC,
+        <span key="tool" class="hidden">
+          {say("Copy")}
+        </span>,
+      ]}
+      isOld={isOld}
+    >
+      {links.map((link) => (
+        <tr key={link.id}>
+          <td class="main">
+            <Link to={`/links/${link.id}`}>
+              <bdi>{link.description}</bdi>
+            </Link>
+            {link.reference && <bdi class="muted small">{link.reference}</bdi>}
+          </td>
+          <td class="state">
+            <Status of={link.status} />
+            {link.exception !== "NONE" && <Status of={link.exception} />}
+          </td>
+          <td class="when">
+            <Time of={link.createdAt} />
+          </td>
+          <td class="when second">
+            <Time of={link.expiresAt} />
+          </td>
+          <td class="number">
+            <AmountOf link={link} />
+          </td>
+          <td class="tool">
+            <Copy text={link.url} label={say("Copy the link")} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

@@ -172,14 +172,36 @@ export function Hash({ of, network }: { of: string; network: string }) {
   );
 }
 
-type ScrollProps = { label: string; class?: string; children: ComponentChildren };
+/** The column of amounts. */
+export const USDC = "USDC";
+
+type TableProps = {
+  label: string;
+  class?: string;
+  columns: readonly ComponentChildren[];
+  /** The rows belong to an earlier question. */
+  isOld?: boolean | undefined;
+  /** Its rows. */
+  children: ComponentChildren;
+};
 
 /** What is wider than the screen scrolls in itself, also by the keyboard. */
-export function Scroll({ label, class: more, children }: ScrollProps) {
+export function Table({ label, class: more, columns, isOld, children }: TableProps) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus nobody can scroll it by keys (WCAG 2.1.1)
     <section class={more ? `scroll ${more}` : "scroll"} aria-label={label} tabIndex={0}>
-      {children}
+      <table class={isOld ? "list old" : "list"}>
+        <thead>
+          <tr>
+            {columns.map((title, index) => (
+              <th key={index} scope="col" class={title === USDC ? "number" : undefined}>
+                {title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
     </section>
   );
 }

@@ -9,7 +9,7 @@ import { say, sayCount } from "../frame/words.ts";
 import { Button, Field, Notice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";
-import { Amount, Screen, Scroll } from "../parts/page-parts.tsx";
+import { Amount, Screen, Table, USDC } from "../parts/page-parts.tsx";
 import { actionsOf, toSign } from "./follow-send.ts";
 import { readUnits, writeUnits } from "./operation.ts";
 import { LINES_MAX, type PayoutLine, readPayout } from "./read-payout.ts";
@@ -116,34 +116,21 @@ export function Payout({ me }: ScreenProps) {
 
 function Lines({ lines }: { lines: readonly PayoutLine[] }) {
   return (
-    <Scroll label={say("Lines")} class="lines">
-      <table class="list">
-        <thead>
-          <tr>
-            <th scope="col">{say("Line")}</th>
-            <th scope="col">{say("Recipient")}</th>
-            <th scope="col" class="number">
-              USDC
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {lines.map(({ number, to, amount, note, fault, twin }) => (
-            <tr key={number}>
-              <td class="when">{number}</td>
-              <td class="main">
-                <bdi class="mono">{to || "—"}</bdi>
-                {fault ? (
-                  <span class="error">{say(fault, { number: twin ?? 0 })}</span>
-                ) : (
-                  note && <bdi class="muted">{note}</bdi>
-                )}
-              </td>
-              <td class="number">{amount || "—"}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table label={say("Lines")} class="lines" columns={[say("Line"), say("Recipient"), USDC]}>
+      {lines.map(({ number, to, amount, note, fault, twin }) => (
+        <tr key={number}>
+          <td class="when">{number}</td>
+          <td class="main">
+            <bdi class="mono">{to || "—"}</bdi>
+            {fault ? (
+              <span class="error">{say(fault, { number: twin ?? 0 })}</span>
+            ) : (
+              note && <bdi class="muted">{note}</bdi>
+            )}
+          </td>
+          <td class="number">{amount || "—"}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }

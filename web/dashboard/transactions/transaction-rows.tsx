@@ -2,7 +2,7 @@
 import { setQuery } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
 import { say, shorten } from "../frame/words.ts";
-import { Amount, Scroll, Status, Time } from "../parts/page-parts.tsx";
+import { Amount, Status, Table, Time, USDC } from "../parts/page-parts.tsx";
 
 export type Transaction = Answer<"GET /v1/transactions">["data"]["transactions"][number];
 
@@ -10,47 +10,34 @@ type Props = { transactions: readonly Transaction[]; isOld: boolean };
 
 export function TransactionRows({ transactions, isOld }: Props) {
   return (
-    <Scroll label={say("Transactions")}>
-      <table class={isOld ? "list old" : "list"}>
-        <thead>
-          <tr>
-            <th scope="col">{say("What")}</th>
-            <th scope="col">{say("Status")}</th>
-            <th scope="col">{say("Other side")}</th>
-            <th scope="col">{say("When")}</th>
-            <th scope="col" class="number">
-              USDC
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {transactions.map((transaction) => (
-            <tr key={transaction.id}>
-              <td class="main">
-                <button type="button" onClick={() => setQuery({ open: transaction.id })}>
-                  <bdi>{transaction.title}</bdi>
-                </button>
-                {transaction.candidates.length > 0 && (
-                  <span class="status warn">{say("Several links fit")}</span>
-                )}
-              </td>
-              <td class="state">
-                <Status of={transaction.status} />
-              </td>
-              <td class="second mono">
-                <bdi title={transaction.clientWalletAddress}>{shorten(transaction.clientWalletAddress)}</bdi>
-              </td>
-              <td class="when">
-                <Time of={transaction.detectedAt} />
-              </td>
-              <td class={`number ${transaction.type === "SEND" ? "minus" : "plus"}`}>
-                <Amount of={unsigned(transaction)} sign={transaction.type === "SEND" ? "−" : "+"} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table
+      label={say("Transactions")}
+      columns={[say("What"), say("Status"), say("Other side"), say("When"), USDC]}
+      isOld={isOld}
+    >
+      {transactions.map((transaction) => (
+        <tr key={transaction.id}>
+          <td class="main">
+            <button type="button" onClick={() => setQuery({ open: transaction.id })}>
+              <bdi>{transaction.title}</bdi>
+            </button>
+            {transaction.candidates.length > 0 && <span class="status warn">{say("Several links fit")}</span>}
+          </td>
+          <td class="state">
+            <Status of={transaction.status} />
+          </td>
+          <td class="second mono">
+            <bdi title={transaction.clientWalletAddress}>{shorten(transaction.clientWalletAddress)}</bdi>
+          </td>
+          <td class="when">
+            <Time of={transaction.detectedAt} />
+          </td>
+          <td class={`number ${transaction.type === "SEND" ? "minus" : "plus"}`}>
+            <Amount of={unsigned(transaction)} sign={transaction.type === "SEND" ? "−" : "+"} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 
