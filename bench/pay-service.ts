@@ -1,4 +1,5 @@
 /** The whole service on a chain and a database of its own: HTTP, Postgres, relayer, chain, indexer, and back. */
+import { loadavg } from "node:os";
 import type { Sql } from "../db/postgres/client.ts";
 import { fundUsdc } from "../local/chain/usdc.ts";
 import { SERVICE_KINDS } from "../local/service-env.ts";
@@ -16,8 +17,9 @@ import {
   WARM_UP,
   WARM_UP_CONCURRENCY,
 } from "./pay-load.ts";
-import { type Row, round } from "./report.ts";
+import { percentile, type Row, round } from "./report.ts";
 
+const ENV = { LOG_LEVEL: "warn", RATE_LIMITS: "0" };
 const RECEIPT_POLL_MS = 200;
 const RECEIPT_POLLS_MAX = 50;
 
@@ -28,35 +30,60 @@ type Order = Request & { linkId: string };
 
 export async function measureService(load: PayCase, shape: Shape = "1.1.1"): Promise<Row> {
   const processes = namesOf(shape);
-  const world = await startWorld({
-    processes,
-    blockTimeS: load.blockTimeS,
-    env: { LOG_LEVEL: "warn", RATE_LIMITS: "0" },
-  });
+  const world = await startWorld({ processes, blockTimeS: load.blockTimeS, env: ENV });
   try {
     const warmUp = WARM_UP * processes.filter((name) => name.startsWith("api")).length;
     const first = await makeOrders(world, processes, warmUp);
     await payAll(first, { concurrency: WARM_UP_CONCURRENCY, readHash });
-    const orders = await makeOrders(world, processes, load.payments);
-    // as autovacuum does within the first minute of a database's life
-    await world.sql`analyze`;
-    const before = cpuOf(world, processes);
-    const run = await payAll(orders, { concurrency: load.concurrency, readHash });
-    const after = cpuOf(world, processes);
-    const each = (total: number) => round(total / load.payments);
-    const cpuMs = each(after.processes + after.postgres - before.processes - before.postgres);
+    const who = shape === "1.1.1" ? "the service" : `the service, ${shape}`;
+    const { cpuMs, postgresMs, run, orders } = await measureWindow(world, processes, load);
     const { perPayment, perTransaction } = await gasOf(world.sql, orders);
-    return rowOf(load, {
-      ...{
-        who: shape === "1.1.1" ? "the service" : `the service, ${shape}`,
-        cpuMs,
-        postgresMs: each(after.postgres - before.postgres),
-      },
-      ...{ run, gas: perPayment, perTransaction, warmUp },
-    });
+    return rowOf(load, { who, cpuMs, postgresMs, run, gas: perPayment, perTransaction, warmUp });
   } finally {
     await world.stop();
   }
+}
+
+/** One service from its start, window after window, for what compiling and a growing chain cost. */
+export async function* measureSustained(load: PayCase, windows: number): AsyncGenerator<Row> {
+  const processes = namesOf("1.1.1");
+  const world = await startWorld({ processes, blockTimeS: load.blockTimeS, env: ENV });
+  try {
+    for (let window = 0; window < windows; window++) {
+      const { cpuMs, postgresMs, chainMs, run } = await measureWindow(world, processes, load);
+      yield {
+        "payments before": window * load.payments,
+        concurrency: load.concurrency,
+        "CPU ms/payment": cpuMs,
+        "Postgres ms": postgresMs,
+        "chain's CPU ms": chainMs,
+        "payments/s": Math.round(run.hashes.length / run.seconds),
+        "p50 ms": percentile(run.timesMs, 0.5),
+        "p99 ms": percentile(run.timesMs, 0.99),
+        "max ms": percentile(run.timesMs, 1),
+        failures: run.failures,
+        load: Math.round((loadavg()[0] ?? 0) * 10) / 10,
+      };
+    }
+  } finally {
+    await world.stop();
+  }
+}
+
+async function measureWindow(world: World, processes: readonly ProcessName[], load: PayCase) {
+  const orders = await makeOrders(world, processes, load.payments);
+  // as autovacuum does within the first minute of a database's life
+  await world.sql`analyze`;
+  const before = cpuOf(world, processes);
+  const run = await payAll(orders, { concurrency: load.concurrency, readHash });
+  const after = cpuOf(world, processes);
+  const each = (total: number) => round(total / load.payments);
+  return {
+    ...{ orders, run },
+    cpuMs: each(after.processes + after.postgres - before.processes - before.postgres),
+    postgresMs: each(after.postgres - before.postgres),
+    chainMs: each(after.chain - before.chain),
+  };
 }
 
 function namesOf(shape: Shape): ProcessName[] {
@@ -70,10 +97,11 @@ function readHash(answer: { success?: boolean; settled?: boolean; txHash?: strin
   return answer.success && answer.settled ? answer.txHash : undefined;
 }
 
-function cpuOf(world: World, names: readonly ProcessName[]): { processes: number; postgres: number } {
+function cpuOf(world: World, names: readonly ProcessName[]) {
   return {
     processes: cpuMilliseconds(names.map((name) => world.pidOf(name))),
     postgres: cpuMilliseconds(pidsOfDatabase(world.db.name)),
+    chain: cpuMilliseconds([world.chain.pid]),
   };
 }
 

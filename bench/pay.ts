@@ -1,11 +1,12 @@
 /**
  * x402 payments through the service, and through the reference facilitator as its users would tune it, on the same machine: in turns, for
  * some rounds, each run on a fresh chain. `bun run bench pay 1` runs one round instead of three. `bun run bench pay --processes 1.1.1,4.4.2 3 4000`
- * compares numbers of api, worker and indexer processes instead: three rounds of 4,000 payments each.
+ * compares numbers of api, worker and indexer processes instead: three rounds of 4,000 payments each. `bun run bench pay --sustained 64 10`
+ * runs one service from its start, ten windows of 1,500 payments at concurrency 64.
  */
 import type { PayCase } from "./pay-load.ts";
 import { measureReference } from "./pay-reference.ts";
-import { measureService, type Shape } from "./pay-service.ts";
+import { measureService, measureSustained, type Shape } from "./pay-service.ts";
 import { describeMachine, printTable, type Row } from "./report.ts";
 
 const ROUNDS = 3;
@@ -24,6 +25,7 @@ const CONTENDERS = [
 export async function run(): Promise<void> {
   console.log(JSON.stringify({ bench: "pay", machine: describeMachine() }));
   if (process.argv[3] === "--processes") return runShapes(process.argv.slice(4));
+  if (process.argv[3] === "--sustained") return runSustained(process.argv.slice(4));
   const rounds = Number(process.argv[3] ?? ROUNDS);
   const rows: Row[] = [];
   for (let round = 1; round <= rounds; round++) {
@@ -58,6 +60,16 @@ async function runShapes([list = "", rounds = ROUNDS, payments = 4_000]: (string
   printTable(
     Object.values(Object.groupBy(rows, (row) => String(row.who))).map((same = []) => summarise(same)),
   );
+}
+
+async function runSustained([concurrency = 64, windows = 10]: (string | number)[]): Promise<void> {
+  const rows: Row[] = [];
+  const load = { blockTimeS: 0, concurrency: Number(concurrency), payments: 1_500 };
+  for await (const row of measureSustained(load, Number(windows))) {
+    console.log(JSON.stringify(row));
+    rows.push(row);
+  }
+  printTable(rows);
 }
 
 /** The median of the rounds; of CPU and rate also the least and the most. */
