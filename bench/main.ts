@@ -4,7 +4,7 @@ import { describeMachine } from "./report.ts";
 const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
   pay: {
     about:
-      "x402 payments through HTTP beside the tuned reference facilitator: CPU a payment, rate, latency (rounds: 3)",
+      "x402 payments through HTTP beside the tuned reference facilitator: CPU a payment, rate, latency (rounds: 3; pay --sustained 64 10: one service from its start)",
     run: async () => (await import("./pay.ts")).run(),
   },
   page: {

@@ -20,7 +20,7 @@ export function openRelayMetrics(registry: Registry) {
     feeWei: counter("relay_fee_wei_total", "Fees paid, in wei"),
     raises: counter(
       "relay_fee_raises_total",
-      "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (none in the day's), early (the ledger is behind), signer (the remote signer did not sign) or known (stored already)",
+      "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (the day's is used up), early (the ledger is behind), signer (the remote signer did not sign) or known (stored already)",
       "outcome",
     ),
     resendsPutOff: counter(
