@@ -31,6 +31,8 @@ export type LocalPostgresOptions = {
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 20_000;
 const ORPHAN_TIMEOUT_MS = 15_000;
+/** For the init process to reap an ended server; in a container there may be none that does. */
+const REAP_TIMEOUT_MS = 2_000;
 const LOG_TAIL_BYTES = 4_000;
 const MAX_CONNECTIONS = 200;
 
@@ -115,7 +117,7 @@ function userOf({ uid, gid }: PostgresAccount) {
 
 /**
  * We hold the folder's lock, so a server still running on this data has lost its owner: it is ending already, or is stopped here.
- * If the id in postmaster.pid now belongs to another program, Postgres would refuse to start; the file is removed.
+ * If the id in postmaster.pid now belongs to another program or to a zombie, Postgres would refuse to start; the file is removed.
  */
 async function endOrphan(data: string): Promise<void> {
   const pidFile = join(data, "postmaster.pid");
@@ -123,12 +125,33 @@ async function endOrphan(data: string): Promise<void> {
   const pid = Number(readFileSync(pidFile, "utf8").split("\n")[0]);
   const found = identifyProcess(pid);
   if (found && isPostgresOn(pid, data)) {
-    if (await waitUntilGone(found, 500)) return;
-    process.kill(pid, "SIGINT");
-    if (await waitUntilGone(found, ORPHAN_TIMEOUT_MS)) return;
-    throw new Error(`An earlier Postgres (process ${pid}) still uses ${data} and does not stop.`);
+    if (!(await waitUntilGone(found, 500))) {
+      process.kill(pid, "SIGINT");
+      if (!(await waitUntilGone(found, ORPHAN_TIMEOUT_MS)))
+        throw new Error(`An earlier Postgres (process ${pid}) still uses ${data} and does not stop.`);
+    }
+    // with the file, Postgres also waits for the memory that the server's children share
+    if (await waitUntilReaped(pid)) return;
   }
   rmSync(pidFile, { force: true });
+}
+
+async function waitUntilReaped(pid: number): Promise<boolean> {
+  const deadline = Date.now() + REAP_TIMEOUT_MS;
+  while (isIdTaken(pid)) {
+    if (Date.now() > deadline) return false;
+    await Bun.sleep(20);
+  }
+  return true;
+}
+
+/** Also by a zombie: the test that Postgres makes of postmaster.pid. */
+function isIdTaken(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== "ESRCH";
+  }
 }
 
 function isPostgresOn(pid: number, data: string): boolean {

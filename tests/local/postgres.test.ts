@@ -1,8 +1,12 @@
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
+import { choosePostgresAccount } from "../../local/postgres/account.ts";
+import { findPostgresBinaries } from "../../local/postgres/binaries.ts";
 import { startPostgres } from "../../local/postgres/postgres.ts";
 
 const dataDir = mkdtempSync(join(tmpdir(), "local-postgres-"));
@@ -76,6 +80,26 @@ test("recovers after Postgres itself and its owner were killed with SIGKILL", as
   const again = await startPostgres({ dataDir, database: "kept" });
   expect(await query<{ n: number }>(again.url, "select count(*)::int n from notes")).toEqual([{ n: 3 }]);
   await again.stop();
+});
+
+test("starts although the ended server of postmaster.pid is never reaped", async () => {
+  const clusterRoot = join(dataDir, "cluster");
+  const { uid, gid } = choosePostgresAccount({ nativeDir: findPostgresBinaries(), clusterRoot });
+  const data = join(clusterRoot, "data");
+  // named like a server on this data; what its parent becomes does not wait for it
+  const script = `tail -f '${data}/PG_VERSION' >/dev/null & echo $!; exec sleep 300`;
+  const parent = spawn("sh", ["-c", script], { cwd: "/", ...(uid === undefined ? {} : { uid, gid }) });
+  const [output] = await once(parent.stdout, "data");
+  const ended = Number(output);
+  writeFileSync(join(data, "postmaster.pid"), `${ended}\n`);
+  const starting = startPostgres({ dataDir, database: "kept" });
+  // it still runs when it is found, and is a zombie a moment later
+  await Bun.sleep(200);
+  process.kill(ended, "SIGKILL");
+  const server = await starting;
+  expect(await query<{ n: number }>(server.url, "select count(*)::int n from notes")).toEqual([{ n: 3 }]);
+  await server.stop();
+  parent.kill("SIGKILL");
 });
 
 test("leaves no server behind when its owner is killed with SIGKILL", async () => {
