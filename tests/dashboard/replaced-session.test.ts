@@ -196,6 +196,43 @@ describe.if(isBrowserThere)("a call that is refused with 401", () => {
     expect(await world.sql`select from payment_links`).toHaveLength(1);
   });
 
+  test("signing out while the account cannot be read leads to sign-in, and an answer on its way does not bring the screens back", async () => {
+    await page.goto(`${world.baseUrl}/settings`);
+    const form = page.getByRole("region", { name: "Your name, as payers see it" });
+    const retry = page.getByRole("alert").getByRole("button", { name: "Try again" });
+    const email = page.getByLabel("E-mail address");
+    const [asked, signedOut] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    await form.getByLabel("Merchant name").waitFor();
+    let reads = 0;
+    await page.route("**/v1/auth/me", async (route) => {
+      if (route.request().method() !== "GET") return route.fallback();
+      if (reads++ === 0) {
+        const error = { code: "INTERNAL_ERROR", message: "The database does not answer." };
+        return route.fulfill({ status: 500, json: { success: false, error } });
+      }
+      const response = await route.fetch();
+      asked.resolve();
+      await signedOut.promise;
+      await route.fulfill({ response });
+    });
+    await form.getByLabel("Merchant name").fill("Quay shop");
+    await form.getByRole("button", { name: "Save", exact: true }).click();
+    await retry.click();
+    await asked.promise;
+    expect(await retry.and(page.locator(":focus")).count()).toBe(1);
+    answers.clear();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await email.waitFor();
+    expect(await page.getByRole("alert").count()).toBe(0);
+    signedOut.resolve();
+    await waitFor("the late answer", async () => answers.get("GET /v1/auth/me")?.at(-1) === 200);
+    await page.unrouteAll({ behavior: "wait" });
+    // the page has read the answer when it can draw twice
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    expect(await page.getByRole("navigation", { name: "Screens" }).count()).toBe(0);
+    expect(await email.isVisible()).toBe(true);
+  });
+
   test("no error was logged, and nothing was asked of another origin", () => {
     person.expectClean();
   });

@@ -255,7 +255,10 @@ test("behavior: a node that stops following the chain pays no link twice: nothin
   await payLinkByHand(queued);
   await queueAll(lab, [queued]);
   await waitUntilPutOff(lab, queued);
-  await waitFor("the resend to be put off", async () => (await metricOf("relay_resends_put_off_total")) > 0);
+  await waitFor(
+    "the resend to be deferred",
+    async () => (await metricOf("relay_resends_deferred_total")) > 0,
+  );
   expect(await countRelays(lab)).toBe(before);
   expect([await balanceOf(lab, signed), await balanceOf(lab, queued)]).toEqual([...funds]);
   lab.proxy.fault = () => undefined;

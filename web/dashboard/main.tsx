@@ -1,6 +1,6 @@
 /** The dashboard begins: who is signed in decides between the way in and the screens. */
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { App } from "./app.tsx";
 import { forgetAll } from "./frame/load.ts";
 import { actAs } from "./frame/merchant.ts";
@@ -18,15 +18,25 @@ const ENTRY_PATHS = new Set(["/sign-in", "/email-verification", "/wallet-setup",
 function Root() {
   const [me, setMe] = useState<Me | null>();
   const [fault, setFault] = useState<string>();
+  // an action may end after the screens it began on are gone: what it asks for depends on who is signed in by then
+  const isInside = useRef(false);
+  isInside.current = me?.status === "ACTIVE";
+  const newestRead = useRef(0);
+  /** Of several at once the last decides; after a sign-out none that began before it. */
   const read = async () => {
-    setFault(undefined);
+    const id = ++newestRead.current;
     // whoever sees the screens keeps them: refused, this is sent again like any read, then the passkey is asked for over the page
-    const isInside = me?.status === "ACTIVE";
+    const isQuiet = !isInside.current;
     try {
-      setMe(actAs(await call("GET /v1/auth/me", { isQuiet: !isInside })));
+      const account = await call("GET /v1/auth/me", { isQuiet });
+      if (id !== newestRead.current) return;
+      setMe(actAs(account));
+      setFault(undefined);
     } catch (error) {
-      if (!(error instanceof Refusal && error.status === 401)) setFault(messageOf(error));
-      else if (!isInside) setMe(null);
+      if (id !== newestRead.current) return;
+      const isSignedOut = isQuiet && error instanceof Refusal && error.status === 401;
+      setFault(isSignedOut ? undefined : messageOf(error));
+      if (isSignedOut) setMe(null);
     }
   };
   useEffect(() => void read(), []);
@@ -35,8 +45,10 @@ function Root() {
     void read();
   };
   const leave = () => {
+    newestRead.current++;
     forgetAll();
     navigate("/sign-in", { replace: true });
+    setFault(undefined);
     setMe(null);
   };
   const signOut = async () => {

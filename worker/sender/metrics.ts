@@ -23,8 +23,8 @@ export function openRelayMetrics(registry: Registry) {
       "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (the day's is used up), early (the ledger is behind), signer (the remote signer did not sign) or known (stored already)",
       "outcome",
     ),
-    resendsPutOff: counter(
-      "relay_resends_put_off_total",
+    resendsDeferred: counter(
+      "relay_resends_deferred_total",
       "Waiting transactions due to be sent again that were not, as nothing could tell whether they are still wanted; why early (the ledger is behind, or the head too old) or outdated (nodes answer too slowly)",
       "why",
     ),

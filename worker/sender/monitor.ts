@@ -164,7 +164,7 @@ async function advanceRelay(
   const isLikeNew = relay.isReopened || relay.state === "SIGNED";
   // the next pass asks for another head
   if (verdict === "outdated" || (verdict === "early" && isLikeNew)) {
-    network.metrics.resendsPutOff.inc({ network: network.chain.network.id, why: verdict });
+    network.metrics.resendsDeferred.inc({ network: network.chain.network.id, why: verdict });
     return;
   }
   // what is over, and a node has, may be mined already
