@@ -188,6 +188,8 @@ function settingsOf({ durable = true, maxConnections = MAX_CONNECTIONS }: LocalP
     listen_addresses: "127.0.0.1",
     unix_socket_directories: "",
     max_connections: maxConnections,
+    // a page's first change after a checkpoint logs the whole page, mostly free space kept for updates
+    wal_compression: "on",
     ...(durable ? {} : { fsync: "off", synchronous_commit: "off", full_page_writes: "off" }),
   };
   return Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
