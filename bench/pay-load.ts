@@ -3,8 +3,6 @@ import { loadavg } from "node:os";
 import { percentile, type Row } from "./report.ts";
 
 export const AMOUNT = 10_000n;
-/** Payments that each server process takes before the measured ones, whatever the case: processes live long, and are compiled by then. */
-export const WARM_UP = 1_000;
 export const WARM_UP_CONCURRENCY = 64;
 export const VALID_FOR_S = 3_600;
 /** What takes longer counts as failed. */

@@ -14,10 +14,12 @@ import {
   type Request,
   rowOf,
   VALID_FOR_S,
-  WARM_UP,
   WARM_UP_CONCURRENCY,
 } from "./pay-load.ts";
 import { percentile, type Row, round } from "./report.ts";
+
+/** For each api process: processes live long, and are compiled and their statements planned by then. */
+const WARM_UP_PAYMENTS = 3_000;
 
 const ENV = { LOG_LEVEL: "warn", RATE_LIMITS: "0" };
 const RECEIPT_POLL_MS = 200;
@@ -32,7 +34,7 @@ export async function measureService(load: PayCase, shape: Shape = "1.1.1"): Pro
   const processes = namesOf(shape);
   const world = await startWorld({ processes, blockTimeS: load.blockTimeS, env: ENV });
   try {
-    const warmUp = WARM_UP * processes.filter((name) => name.startsWith("api")).length;
+    const warmUp = WARM_UP_PAYMENTS * processes.filter((name) => name.startsWith("api")).length;
     const first = await makeOrders(world, processes, warmUp);
     await payAll(first, { concurrency: WARM_UP_CONCURRENCY, readHash });
     const who = shape === "1.1.1" ? "the service" : `the service, ${shape}`;
