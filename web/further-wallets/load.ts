@@ -9,10 +9,15 @@ const DISCONNECTED = 4900;
 
 export const declined = () => codedError(DECLINED);
 
+const failures = new Map<string, number>();
+
+/** A browser may remember that an address did not load (HTML: the module map), so another attempt has another address. */
 export async function load<Library>(script: string): Promise<Library> {
+  const failed = failures.get(script) ?? 0;
   try {
-    return (await import(script)) as Library;
+    return (await import(failed ? `${script}?attempt=${failed + 1}` : script)) as Library;
   } catch {
+    failures.set(script, failed + 1);
     throw codedError(DISCONNECTED);
   }
 }
