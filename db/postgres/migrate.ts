@@ -170,6 +170,14 @@ function toFile(name: string, text: string): SchemaFile {
 
 /** Loaded here alone: every process asks what is pending, and its packages take several megabytes. */
 async function prepareJobs(databaseUrl: string): Promise<void> {
-  const { Logger, runMigrations } = await import("graphile-worker");
-  await runMigrations({ connectionString: databaseUrl, logger: new Logger(() => () => {}) });
+  const [{ Logger, runMigrations }, { Pool }] = await Promise.all([import("graphile-worker"), import("pg")]);
+  const pgPool = new Pool({ connectionString: databaseUrl });
+  // a statement on a lost connection rejects by itself; an error of an idle or closing one would end the process
+  pgPool.on("error", () => undefined);
+  pgPool.on("connect", (client) => client.on("error", () => undefined));
+  try {
+    await runMigrations({ pgPool, logger: new Logger(() => () => {}) });
+  } finally {
+    await pgPool.end();
+  }
 }
