@@ -153,7 +153,7 @@ create table document_counters (
 
 create table documents (
   amount_units numeric(78,0) not null,
-  block_hash text not null,
+  block_hash bytea not null,
   facts jsonb not null,
   happened_at timestamp with time zone not null,
   id text not null,
@@ -167,29 +167,28 @@ create table documents (
   number integer not null,
   receipt_id text,
   refund_id text,
-  tx_hash text not null,
+  tx_hash bytea not null,
   user_id text not null,
   void_reason text,
   voided_at timestamp with time zone,
   year integer not null,
   constraint documents_amount_units_check CHECK ((amount_units > (0)::numeric)),
-  constraint documents_block_hash_check CHECK (((length(block_hash) = 66) AND (block_hash = ('0x'::text || encode(decode(substr(block_hash, 3), 'hex'::text), 'hex'::text))))),
   constraint documents_check CHECK (((kind = 'CREDIT_NOTE'::text) = (refund_id IS NOT NULL))),
   constraint documents_check1 CHECK (((voided_at IS NULL) = (void_reason IS NULL))),
   constraint documents_kind_check CHECK ((kind = ANY (ARRAY['RECEIPT'::text, 'CREDIT_NOTE'::text]))),
   constraint documents_language_check CHECK ((language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))) NOT VALID,
+  constraint documents_lengths_check CHECK (((octet_length(tx_hash) = 32) AND (octet_length(block_hash) = 32))),
   constraint documents_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint documents_number_check CHECK ((number > 0)),
   constraint documents_pkey PRIMARY KEY (id),
   constraint documents_receipt_id_fkey FOREIGN KEY (receipt_id) REFERENCES documents(id) ON DELETE CASCADE,
-  constraint documents_tx_hash_check CHECK (((length(tx_hash) = 66) AND (tx_hash = ('0x'::text || encode(decode(substr(tx_hash, 3), 'hex'::text), 'hex'::text))))),
   constraint documents_void_reason_check CHECK ((void_reason = ANY (ARRAY['REORGANISED'::text, 'REASSIGNED'::text])))
 );
-CREATE INDEX documents_link ON public.documents USING btree (link_id);
+CREATE INDEX documents_link_moment ON public.documents USING btree (link_moment(link_id));
 CREATE INDEX documents_owner_happened ON public.documents USING btree (owner_key(user_id), happened_at DESC);
 CREATE UNIQUE INDEX documents_owner_place_key ON public.documents USING btree (owner_key(user_id), document_place(kind, is_test, year, number));
 CREATE INDEX documents_receipt ON public.documents USING btree (receipt_id) WHERE (receipt_id IS NOT NULL);
-CREATE UNIQUE INDEX documents_transfer_digest_key ON public.documents USING btree (log_digest(network, bytes_of(tx_hash), log_index), kind) WHERE (voided_at IS NULL);
+CREATE UNIQUE INDEX documents_transfer_digest_key ON public.documents USING btree (log_digest(network, tx_hash, log_index), kind) WHERE (voided_at IS NULL);
 
 create unlogged table drain_leases (
   holder text not null,
@@ -1649,6 +1648,12 @@ CREATE OR REPLACE FUNCTION public.history_id(payment_id text)
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN ('txn_'::text || substr(payment_id, 5));
+
+CREATE OR REPLACE FUNCTION public.link_moment(link_id text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE STRICT
+RETURN substr(link_id, 6, 7);
 
 CREATE OR REPLACE FUNCTION public.log_digest(network text, block_hash bytea, log_index integer)
  RETURNS uuid
