@@ -631,7 +631,7 @@ CREATE INDEX passkeys_user ON public.passkeys USING btree (user_id);
 create table pay_amounts (
   link_id text not null,
   network text not null,
-  recipient text not null,
+  recipient bytea not null,
   units bigint not null,
   used_at timestamp with time zone default now() not null,
   constraint pay_amounts_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
@@ -675,7 +675,7 @@ END) stored,
   paid_units bigint,
   parent_id text,
   pay_amount_units bigint,
-  recipient text not null,
+  recipient bytea not null,
   reference text,
   refunded_units bigint default 0 not null,
   settled_by text,
@@ -686,7 +686,7 @@ CASE
 END) stored not null,
   status text default 'ACTIVE'::text not null,
   success_url text,
-  tag text,
+  tag bytea,
   unique_reference boolean default false not null,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
@@ -697,6 +697,7 @@ END) stored not null,
   constraint payment_links_discoverable_check CHECK (((NOT is_discoverable) OR (parent_id IS NULL))),
   constraint payment_links_exception_check CHECK ((exception = ANY (ARRAY['NONE'::text, 'PAID_LATE'::text, 'UNDERPAID'::text, 'OVERPAID'::text, 'DUPLICATE'::text]))),
   constraint payment_links_id_check CHECK (starts_with(id, 'link_'::text)),
+  constraint payment_links_lengths_check CHECK (((octet_length(recipient) = 20) AND (octet_length(tag) = 16))),
   constraint payment_links_max_payments_check CHECK ((max_payments >= 1)),
   constraint payment_links_max_units_check CHECK (((max_units >= 1) AND (max_units <= '1000000000000'::bigint))),
   constraint payment_links_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text)),
@@ -708,14 +709,12 @@ END) stored not null,
   constraint payment_links_parent_id_fkey FOREIGN KEY (parent_id) REFERENCES payment_links(id) ON DELETE CASCADE,
   constraint payment_links_pay_amount_check CHECK ((pay_amount_units > amount_units)),
   constraint payment_links_pkey PRIMARY KEY (id),
-  constraint payment_links_recipient_check CHECK (((recipient ~ '^0x[0-9a-f]*$'::text) AND (length(recipient) = 42))),
   constraint payment_links_reference_check CHECK (((length(reference) >= 1) AND (length(reference) <= 100))),
   constraint payment_links_refunded_units_check CHECK ((refunded_units >= 0)),
   constraint payment_links_reusable_check CHECK ((is_reusable OR (max_payments = 1))),
   constraint payment_links_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
   constraint payment_links_status_check CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'PENDING'::text, 'PAID'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
   constraint payment_links_success_url_check CHECK ((length(success_url) <= 2000)),
-  constraint payment_links_tag_check CHECK (((tag ~ '^0x[0-9a-f]*$'::text) AND (length(tag) = 34))),
   constraint payment_links_template_check CHECK (((NOT is_reusable) OR ((tag IS NULL) AND (pay_amount_units IS NULL) AND (status = ANY (ARRAY['ACTIVE'::text, 'EXPIRED'::text, 'CANCELLED'::text]))))),
   constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
   constraint payment_links_use_check CHECK (((parent_id IS NULL) OR (NOT is_reusable))),
@@ -1317,7 +1316,7 @@ CREATE INDEX wallet_operations_unsigned ON public.wallet_operations USING btree 
 CREATE INDEX wallet_operations_user ON public.wallet_operations USING btree (user_id, kind, id DESC);
 
 create table wallets (
-  address text not null,
+  address bytea not null,
   backfilled_at timestamp with time zone,
   booked_number bigint default '-1'::integer not null,
   booked_units numeric(78,0) default 0 not null,
@@ -1338,7 +1337,7 @@ create table wallets (
   recount_units numeric(78,0),
   salt_nonce bigint default 0 not null,
   user_id text not null,
-  constraint wallets_address_check CHECK (((address ~ '^0x[0-9a-f]*$'::text) AND (length(address) = 42))),
+  constraint wallets_address_check CHECK ((octet_length(address) = 20)),
   constraint wallets_factory_check CHECK (((factory ~ '^0x[0-9a-f]*$'::text) AND (length(factory) = 42))),
   constraint wallets_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint wallets_passkey_id_fkey FOREIGN KEY (passkey_id) REFERENCES passkeys(id),
@@ -1454,12 +1453,6 @@ CREATE OR REPLACE FUNCTION public.address_key(address bytea)
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN ((('x'::text || encode(substr(address, 13), 'hex'::text)))::bit(64))::bigint;
-
-CREATE OR REPLACE FUNCTION public.address_key(address text)
- RETURNS bigint
- LANGUAGE sql
- IMMUTABLE PARALLEL SAFE
-RETURN ((('x'::text || "right"(address, 16)))::bit(64))::bigint;
 
 CREATE OR REPLACE FUNCTION public.authorization_digest(network text, token bytea, payer bytea, nonce bytea)
  RETURNS uuid

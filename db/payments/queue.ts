@@ -327,7 +327,7 @@ function isForBooksToEnd(tx: Tx, payment: "over" | "expired") {
       exists (
         select from wallets
         where wallets.network = ${tx(payment)}.network
-          and wallets.address = hex_of(${tx(payment)}.recipient)
+          and wallets.address = ${tx(payment)}.recipient
           and wallets.backfilled_at is null
       )
       or ${tx(payment)}.link_id is not null
