@@ -738,6 +738,13 @@ CREATE TRIGGER payment_links_count_changed AFTER UPDATE ON public.payment_links 
 CREATE TRIGGER payment_links_count_removed AFTER DELETE ON public.payment_links REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_links();
 CREATE TRIGGER payment_links_note_cancellation BEFORE UPDATE OF status ON public.payment_links FOR EACH ROW WHEN (((new.status = 'CANCELLED'::text) AND (old.status <> 'CANCELLED'::text))) EXECUTE FUNCTION note_cancellation();
 
+create unlogged table payment_requests (
+  created_at timestamp with time zone default now() not null,
+  payment_id text not null,
+  request_id text not null,
+  constraint payment_requests_pkey PRIMARY KEY (payment_id)
+);
+
 create table payments (
   accepted_block bigint,
   alone boolean default false not null,
@@ -774,7 +781,6 @@ END) stored,
   recipient bytea not null,
   refusals integer default 0 not null,
   relay_id bigint,
-  request_id text,
   reverts integer default 0 not null,
   signature bytea not null,
   state text default 'QUEUED'::text not null,

@@ -234,7 +234,6 @@ export const payments = pgTable("payments", {
   unavailableSince: time("unavailable_since"),
   nextTryAt: time("next_try_at").notNull(),
   idempotencyKey: text("idempotency_key"),
-  requestId: text("request_id"),
   toldTo: text("told_to"),
   answerState: text("answer_state").$type<"SENDING" | "SENT" | "CUT">(),
   answerClaim: text("answer_claim"),

@@ -92,6 +92,7 @@ const LEFTOVERS = {
   payment_leases: { key: "payment_id", over: "until < now() - interval '1 hour'" },
   relay_charges: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
   relay_budgets: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
+  payment_requests: { key: "payment_id", over: "created_at < now() - interval '1 hour'" },
   traces: { key: "subject_id", over: "created_at < now() - interval '1 day'" },
   rate_counters: { key: "key", over: "ends_at < now()" },
 } as const;
