@@ -3,6 +3,7 @@ import { z } from "zod";
 import { relayerAddress } from "../core/chain/sign-relay.ts";
 import { OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
 import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
+import { EVENTS_KEPT_DAYS_DEFAULT } from "../core/domain/retention.ts";
 import { chainFaults, chainShape, enabledChains, enabledNetworks } from "../core/runtime/chain-env.ts";
 import {
   commaList,
@@ -106,7 +107,7 @@ const shape = {
   DATABASE_READ_URL: postgresUrl.optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
   WORKER_DATABASE_MAX_CONNECTIONS: wholeNumber(17, 400).optional(),
-  EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(90),
+  EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(EVENTS_KEPT_DAYS_DEFAULT),
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
   WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),

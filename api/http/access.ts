@@ -22,7 +22,7 @@ import type { Caller, KeyCaller, PersonCaller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
 import { requireFreshPasskey } from "./fresh-passkey.ts";
 import { oncePer } from "./memoize-per-key.ts";
-import { type LimitName, takeFromCallersLimit } from "./rate-limit.ts";
+import { type LimitName, takeFromCallersLimit } from "./rate-limits.ts";
 import { requestContext } from "./request-context.ts";
 import { type ResponseSet, setSessionCookie } from "./session-cookie.ts";
 import type { Trace } from "./trace.ts";

@@ -14,7 +14,7 @@ import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, isoTime } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
-import { takeFromLimit } from "../http/rate-limit.ts";
+import { takeFromLimit } from "../http/rate-limits.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { readAmountUnits } from "./amount.ts";
 import { claimLink } from "./claim-link.ts";

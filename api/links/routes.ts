@@ -31,7 +31,7 @@ import { pageOf, readCursor, writeCursor } from "../http/list-cursor.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { createLink } from "./create-link.ts";
 import { readOrder } from "./order-fields.ts";
-import { readReuse } from "./reuse-fields.ts";
+import { readReuse } from "./reusable-fields.ts";
 import {
   createBody,
   linkPaymentsSchema,

@@ -23,7 +23,7 @@ import { queryNumber } from "../http/query.ts";
 import { settledBy } from "../http/settled-by.ts";
 import { orderFields, orderSchema } from "./order-fields.ts";
 import { openReturnSecret } from "./return-secret.ts";
-import { reuseFields, reuseSchema } from "./reuse-fields.ts";
+import { reuseFields, reuseSchema } from "./reusable-fields.ts";
 
 export const LIST_LIMIT_DEFAULT = 20;
 export const LIST_LIMIT_MAX = 100;

@@ -3,7 +3,7 @@ import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { takeFromCallersLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { presentPublicLink } from "../links/wire.ts";

@@ -5,7 +5,7 @@ import { parseUnits } from "../../core/domain/money.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readBodyText } from "../http/json-body.ts";
-import { takeFromCallersLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import { openUseFor } from "../links/open-use.ts";
 import { presentPublicLink } from "../links/wire.ts";

@@ -15,7 +15,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
-import { takeFromCallersLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { type Looks, sendPage } from "../pages/document.ts";
 import { messagePage } from "../pages/link-page.ts";
 import { filesOf } from "../pages/page-files.ts";

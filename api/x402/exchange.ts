@@ -5,7 +5,7 @@ import { acceptedLanguage } from "../../core/domain/language.ts";
 import { parseUnits } from "../../core/domain/money.ts";
 import { PAYMENT_REFUSALS, type Refusal, refusalOf } from "../../core/domain/payment.ts";
 import { isRelayObstacle } from "../../core/domain/relay-budget.ts";
-import { choiceOf, isTooFine } from "../../core/domain/reuse.ts";
+import { choiceOf, isTooFine } from "../../core/domain/reusable-link.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import type { PayMetrics } from "./metrics.ts";
 import type { OfferSigner } from "./offers.ts";

@@ -6,7 +6,7 @@ import { Elysia } from "elysia";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readBodyText } from "../http/json-body.ts";
-import { takeFromCallersLimit, takeFromLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit, takeFromLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { storeLinkPayments } from "./accept.ts";

@@ -10,7 +10,7 @@ import {
   parseUnitsFromNumber,
   toAmountNumber,
 } from "../../core/domain/money.ts";
-import { choiceOf, isTooFine, useIdOf } from "../../core/domain/reuse.ts";
+import { choiceOf, isTooFine, useIdOf } from "../../core/domain/reusable-link.ts";
 import { isInferred, isRevocable, SETTLED_BY } from "../../core/domain/settled-by.ts";
 
 describe("an amount", () => {
