@@ -15,7 +15,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { pageOf } from "../http/list-cursor.ts";
+import { pageOf } from "../http/list-pages.ts";
 import { documentSchema, presentDocument } from "./present-document.ts";
 import { sendPdf } from "./send-pdf.ts";
 

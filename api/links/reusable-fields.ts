@@ -1,7 +1,7 @@
 /** Reusable links on the wire: how often a link is paid, and whether the payer chooses the amount. */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
-import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/money.ts";
+import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/link.ts";
 import {
   isTooFine,
   MAX_PAYMENTS_LIMIT,

@@ -27,7 +27,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { pageOf, readCursor, writeCursor } from "../http/list-cursor.ts";
+import { pageOf, readCursor, writeCursor } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { createLink } from "./create-link.ts";
 import { readOrder } from "./order-fields.ts";

@@ -8,10 +8,10 @@ import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { presentPublicLink } from "../links/wire.ts";
 import { type PageFiles, sendPage } from "./document.ts";
+import { findShop } from "./embed-origin.ts";
 import { foreignOriginsOf, linkPage, messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
 import { reusablePage } from "./reusable-page.ts";
-import { findShop } from "./shop-origin.ts";
 import { chooseLanguage, wordsOf } from "./words.ts";
 
 const EMBED_KEPT_S = 300;

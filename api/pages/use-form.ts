@@ -10,10 +10,10 @@ import { requestContext } from "../http/request-context.ts";
 import { openUseFor } from "../links/open-use.ts";
 import { presentPublicLink } from "../links/wire.ts";
 import { sendPage } from "./document.ts";
+import { embedQuery, findShop } from "./embed-origin.ts";
 import { messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
 import { reusablePage } from "./reusable-page.ts";
-import { embedQuery, findShop } from "./shop-origin.ts";
 import { chooseLanguage, wordsOf } from "./words.ts";
 
 const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;

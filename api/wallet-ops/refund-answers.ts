@@ -9,7 +9,7 @@ import { findOperation, findOperations } from "../../db/wallet-ops/operations.ts
 import { listRefundable } from "../../db/wallet-ops/refundable.ts";
 import { findRefund, listRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { pageOf } from "../http/list-cursor.ts";
+import { pageOf } from "../http/list-pages.ts";
 import {
   type linkRefundsSchema,
   presentRefund,

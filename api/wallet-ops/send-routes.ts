@@ -14,7 +14,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { pageOf } from "../http/list-cursor.ts";
+import { pageOf } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm.ts";

@@ -1,4 +1,7 @@
-/** Payments that are refused before the chain is asked; nothing of them has been sent. */
+/**
+ * Payments that are refused before the chain is asked; nothing of them has been sent. What the token itself refuses, a blocklisted payer
+ * among it: core/chain/revert-reasons.ts.
+ */
 import type { LeasedPayment } from "../../db/payments/queue.ts";
 import type { Failure } from "./fail-payments.ts";
 
