@@ -1,8 +1,10 @@
 /** Receipts of paid links, for the merchant and for whoever has the link: JSON, a page, or a PDF. */
+
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { documentNumber } from "../../core/domain/document.ts";
 import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
+import { LINK_ID } from "../../core/domain/ids.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { listCreditNotes } from "../../db/documents/documents.ts";
@@ -26,7 +28,6 @@ import { presentPublicReceipt, presentReceipt, publicReceiptSchema, receiptSchem
 
 type ShownReceipt = Receipt & Looks;
 
-const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const params = z.object({ id: z.string().max(100) });
 const publicParams = z.object({ linkId: z.string().max(100) });
 const query = z.object({

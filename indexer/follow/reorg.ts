@@ -1,4 +1,7 @@
-/** Reorganisations: proving that the cursor's block left the chain, finding the last common block, and undoing what stood above it. */
+/**
+ * Reorganisations: proving that the cursor's block left the chain, finding the last common block, and undoing what stood above it
+ * (db/ledger/orphan-blocks.ts). What the links are then: db/links/link-status.ts.
+ */
 import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
 import { fieldOf } from "../../core/rpc/answers.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
