@@ -15,9 +15,9 @@ import {
 } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
 import { beginSigned, type SigningKey } from "./begin-signed.ts";
-import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { noopOf, repeatCall } from "./relay-kind.ts";
+import type { Market } from "./relayer-lanes.ts";
 import { sendAttempt, signCall } from "./send.ts";
 
 export async function resendAttempt(
