@@ -1,4 +1,4 @@
--- People who act for a merchant in a role, the invitations that make them members, and what names the person behind a change.
+-- People who act for a merchant in a role, and the invitations that make them members.
 
 create table members (
   merchant_id text not null references users on delete cascade,
@@ -14,6 +14,7 @@ create table members (
 -- serves: the merchants of a user
 create index members_user on members (user_id);
 
+-- Bound to an address: whoever has an account with it accepts, once.
 create table member_invitations (
   id text primary key check (starts_with(id, 'inv_')),
   merchant_id text not null references users on delete cascade,
@@ -23,24 +24,12 @@ create table member_invitations (
   sent_at timestamptz,
   created_at timestamptz not null default now(),
   expires_at timestamptz not null,
-  -- accepted, declined or revoked: an invitation ends once
+  -- an invitation ends once
   outcome text check (outcome in ('ACCEPTED', 'DECLINED', 'REVOKED')),
   ended_at timestamptz,
   constraint member_invitations_end_check check ((outcome is null) = (ended_at is null))
 );
--- one open invitation a merchant and address; serves: a merchant's open invitations
+-- an address has one open invitation of a merchant; serves: a merchant's open invitations
 create unique index member_invitations_open_key on member_invitations (merchant_id, email) where outcome is null;
 -- serves: the open invitations of an address
 create index member_invitations_email on member_invitations (email) where outcome is null;
-
--- the merchants that a session has acted for: it ends with a membership
-alter table sessions add column acted_for text[] not null default '{}';
-
--- the person or API key that did it; not a reference, because a row of the trail never changes
-alter table security_events add column actor_id text;
-
--- the member who made it: revoked with the membership
-alter table api_keys add column created_by text references users on delete set null;
-
--- whose passkey an addition adds, if a member's
-alter table owner_changes add column member_id text references users on delete set null;

@@ -1,0 +1,61 @@
+/**
+ * The schema that an empty database gets (`db/schema`), named by the last of the migrations it replaces. A database that has exactly
+ * these is adopted: it has this schema, and gets the baseline's name beside theirs. They stay, because processes of the version before,
+ * which run until an upgrade has replaced them, look for them when they start.
+ */
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+
+const SCHEMA_DIR = new URL("../schema/", import.meta.url);
+/** In the order their references need. */
+const FILES = [
+  ...["postgres", "accounts", "auth", "sessions", "api-keys", "members", "wallets", "links", "relays", "payments"],
+  ...["ledger", "wallet-ops", "transactions", "exports", "documents", "events", "webhooks", "notices"],
+  ...["http", "health", "traces"],
+];
+export const BASELINE = "0155_baseline";
+/** SHA-256 of the names of what it replaces, sorted, a line each. How a later baseline replaces this one: db/migrations/README.md. */
+const REPLACED_SHA256 = "43d5d7777b1e0d8b327382952f1bfbec28ea4fca198e6ad4fbcecdcf6a8988df";
+/** What it was made of began with a baseline, too, the one name without a number. */
+const FIRST_REPLACED = "baseline";
+
+export async function readBaseline(): Promise<string> {
+  const texts = await Promise.all(FILES.map((name) => readFile(new URL(`${name}.sql`, SCHEMA_DIR), "utf8")));
+  return texts.join("\n");
+}
+
+export function isReplaced(name: string): boolean {
+  return name === FIRST_REPLACED || (name !== BASELINE && numberOf(name) <= numberOf(BASELINE));
+}
+
+/** With the schema of the baseline, but without its name: `names` are those of a database's or a backup's migrations. */
+export function isAdoptable(names: readonly string[]): boolean {
+  const replaced = names.filter(isReplaced).sort();
+  return !names.includes(BASELINE) && hashOf(replaced.join("\n")) === REPLACED_SHA256;
+}
+
+/** Throws one sentence for what lacks migrations that this version no longer has. `subject`: "the database". */
+export function refuseEarlier(subject: string, names: readonly string[]): void {
+  if (names.length === 0 || names.includes(BASELINE) || isAdoptable(names)) return;
+  const last = names
+    .filter((name) => name !== FIRST_REPLACED)
+    .sort()
+    .at(-1);
+  const had = `${subject} is of an earlier version (${last ? `its last migration is ${last}` : "it has no migrations after its baseline"})`;
+  if (!names.includes(FIRST_REPLACED))
+    throw new Error(
+      `${had} and can't be upgraded: name an empty database in DATABASE_URL and keep this one`,
+    );
+  throw new Error(
+    `${had}, and this version begins with the schema of migration ${numberOf(BASELINE)}: ` +
+      "migrate with the version whose last migration that is first, or name an empty database in DATABASE_URL and keep this one",
+  );
+}
+
+function numberOf(name: string): string {
+  return name.slice(0, 4);
+}
+
+export function hashOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
