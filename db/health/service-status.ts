@@ -84,7 +84,9 @@ async function listBudgets(tx: Tx, networks: readonly NetworkId[]) {
 }
 
 async function findLastMigration(tx: Tx): Promise<string> {
-  const [row] = await tx<{ name: string }[]>`select name from migrations order by applied_at desc, name desc limit 1`;
+  const [row] = await tx<
+    { name: string }[]
+  >`select name from migrations order by applied_at desc, name desc limit 1`;
   return row?.name ?? "none";
 }
 

@@ -9,13 +9,24 @@ import { readFile } from "node:fs/promises";
 const SCHEMA_DIR = new URL("../schema/", import.meta.url);
 /** In the order their references need. */
 const FILES = [
-  ...["postgres", "accounts", "auth", "sessions", "api-keys", "members", "wallets", "links", "relays", "payments"],
+  ...[
+    "postgres",
+    "accounts",
+    "auth",
+    "sessions",
+    "api-keys",
+    "members",
+    "wallets",
+    "links",
+    "relays",
+    "payments",
+  ],
   ...["ledger", "wallet-ops", "transactions", "exports", "documents", "events", "webhooks", "notices"],
   ...["http", "health", "traces"],
 ];
 export const BASELINE = "0155_baseline";
-/** SHA-256 of the names of what it replaces, sorted, a line each. How a later baseline replaces this one: db/migrations/README.md. */
-const REPLACED_SHA256 = "43d5d7777b1e0d8b327382952f1bfbec28ea4fca198e6ad4fbcecdcf6a8988df";
+/** SHA-256 of the names of all that it replaces, sorted, a line each. How it is made anew: db/migrations/README.md. */
+const REPLACED_SHA256 = ["43d5d7777b1e0d8b327382952f1bfbec28ea4fca198e6ad4fbcecdcf6a8988df"];
 /** What it was made of began with a baseline, too, the one name without a number. */
 const FIRST_REPLACED = "baseline";
 
@@ -31,25 +42,26 @@ export function isReplaced(name: string): boolean {
 /** With the schema of the baseline, but without its name: `names` are those of a database's or a backup's migrations. */
 export function isAdoptable(names: readonly string[]): boolean {
   const replaced = names.filter(isReplaced).sort();
-  return !names.includes(BASELINE) && hashOf(replaced.join("\n")) === REPLACED_SHA256;
+  return !names.includes(BASELINE) && REPLACED_SHA256.includes(hashOf(replaced.join("\n")));
 }
 
-/** Throws one sentence for what lacks migrations that this version no longer has. `subject`: "the database". */
-export function refuseEarlier(subject: string, names: readonly string[]): void {
+/** Throws one sentence for what lacks migrations that this version no longer has. */
+export function refuseEarlier(kind: "database" | "backup", names: readonly string[]): void {
   if (names.length === 0 || names.includes(BASELINE) || isAdoptable(names)) return;
   const last = names
     .filter((name) => name !== FIRST_REPLACED)
     .sort()
     .at(-1);
-  const had = `${subject} is of an earlier version (${last ? `its last migration is ${last}` : "it has no migrations after its baseline"})`;
-  if (!names.includes(FIRST_REPLACED))
-    throw new Error(
-      `${had} and can't be upgraded: name an empty database in DATABASE_URL and keep this one`,
-    );
-  throw new Error(
-    `${had}, and this version begins with the schema of migration ${numberOf(BASELINE)}: ` +
-      "migrate with the version whose last migration that is first, or name an empty database in DATABASE_URL and keep this one",
-  );
+  const earlier =
+    `the ${kind} is of an earlier version ` +
+    (last ? `(its last migration is ${last})` : "(it has no migrations after its baseline)");
+  const another = "name an empty database in DATABASE_URL and keep this one";
+  if (!names.includes(FIRST_REPLACED)) throw new Error(`${earlier} and can't be upgraded: ${another}`);
+  const first =
+    kind === "database"
+      ? `run \`bun run migrate\` of the version that ends with that migration first, or ${another}`
+      : "restore it with the version that ends with that migration";
+  throw new Error(`${earlier}, and this version begins with migration ${numberOf(BASELINE)}: ${first}`);
 }
 
 function numberOf(name: string): string {

@@ -42,7 +42,7 @@ export async function migrate(
     await lockMigrations(sql, onWait);
     const known = await readApplied(sql);
     const names = [...known.keys()];
-    refuseEarlier("the database", names);
+    refuseEarlier("database", names);
     const newer = await listUnknownMigrations(names, folder);
     // older code runs on a newer schema for the length of an upgrade; it does not know how to change it
     if (newer.length > 0)
@@ -68,7 +68,9 @@ async function readApplied(sql: Tx | postgres.Sql): Promise<Map<string, string>>
     { exists: boolean }[]
   >`select to_regclass('public.migrations') is not null as exists`;
   if (!found?.exists) return new Map();
-  const rows = await sql<{ name: string; sha256: string }[]>`select name, sha256 from migrations order by name`;
+  const rows = await sql<
+    { name: string; sha256: string }[]
+  >`select name, sha256 from migrations order by name`;
   return new Map(rows.map((row) => [row.name, row.sha256]));
 }
 
@@ -81,7 +83,7 @@ export async function listUnknownMigrations(names: readonly string[], folder?: s
 /** The migrations that `migrate` would apply to the database, with their text. Throws when it would refuse to. */
 export async function readPending(sql: Tx, folder?: string): Promise<{ name: string; text: string }[]> {
   const known = await readApplied(sql);
-  refuseEarlier("the database", [...known.keys()]);
+  refuseEarlier("database", [...known.keys()]);
   return (await readFiles([...known.keys()], folder)).filter(({ name }) => !known.has(name));
 }
 
