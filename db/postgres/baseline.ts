@@ -9,20 +9,9 @@ import { readFile } from "node:fs/promises";
 const SCHEMA_DIR = new URL("../schema/", import.meta.url);
 /** In the order their references need. */
 const FILES = [
-  ...[
-    "postgres",
-    "accounts",
-    "auth",
-    "sessions",
-    "api-keys",
-    "members",
-    "wallets",
-    "links",
-    "relays",
-    "payments",
-  ],
-  ...["ledger", "wallet-ops", "transactions", "exports", "documents", "events", "webhooks", "notices"],
-  ...["http", "health", "traces"],
+  ...["postgres", "accounts", "auth", "sessions", "api-keys", "members", "wallets", "links"],
+  ...["relays", "payments", "ledger", "wallet-ops", "transactions", "exports", "documents"],
+  ...["events", "webhooks", "notices", "http", "health", "traces"],
 ];
 export const BASELINE = "0155_baseline";
 /** SHA-256 of the names of all that it replaces, sorted, a line each. How it is made anew: db/migrations/README.md. */

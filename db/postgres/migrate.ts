@@ -40,7 +40,7 @@ export async function migrate(
   });
   try {
     await lockMigrations(sql, onWait);
-    const known = await readApplied(sql);
+    const known = await readApplied(sql as unknown as Tx);
     const names = [...known.keys()];
     refuseEarlier("database", names);
     const newer = await listUnknownMigrations(names, folder);
@@ -63,7 +63,7 @@ export async function migrate(
 }
 
 /** Names and hashes of what the database has. */
-async function readApplied(sql: Tx | postgres.Sql): Promise<Map<string, string>> {
+async function readApplied(sql: Tx): Promise<Map<string, string>> {
   const [found] = await sql<
     { exists: boolean }[]
   >`select to_regclass('public.migrations') is not null as exists`;

@@ -69,8 +69,9 @@ create table export_schedules (
 );
 -- serves: a merchant's schedules
 create index export_schedules_user on export_schedules (user_id, created_at, id);
--- serves: a profile or a person that is deleted
+-- serves: a profile that is deleted
 create index export_schedules_profile on export_schedules (profile_id);
+-- serves: a person that is deleted, or whose membership ends
 create index export_schedules_created_by on export_schedules (created_by);
 
 -- Each period of a schedule once. Days are those of the profile's time zone, both included.
@@ -146,7 +147,7 @@ create table monthly_statements (
 create index monthly_statements_user on monthly_statements (user_id, month desc, wallet_id);
 -- serves: which are still to be announced by mail
 create index monthly_statements_unannounced on monthly_statements (created_at) where announced_at is null;
--- serves: an export that is deleted
+-- serves both: an export that is deleted
 create index monthly_statements_pdf on monthly_statements (pdf_export_id) where pdf_export_id is not null;
 create index monthly_statements_csv on monthly_statements (csv_export_id) where csv_export_id is not null;
 

@@ -104,7 +104,7 @@ create index transfers_authorization on transfers using hash (authorization_nonc
 create index transfers_height on transfers (block_number, network) where status <> 'ORPHANED';
 -- serves: transfers that wait for their depth
 create index transfers_detected on transfers (network, block_number) where status = 'DETECTED';
--- serves: balance of a wallet in the ledger, on any network
+-- serves both: balance of a wallet in the ledger, on any network
 create index transfers_to on transfers (address_key(to_address), block_number);
 create index transfers_from on transfers (address_key(from_address), block_number);
 -- serves: the transfers of a link that do not pay it, for its exception

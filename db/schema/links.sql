@@ -325,6 +325,7 @@ create table receipt_mails (
   sent_at timestamptz,
   created_at timestamptz not null default now()
 );
+-- a payment has one mail
 create unique index receipt_mails_payment_key on receipt_mails (link_id, tx_hash);
 -- serves: how many a merchant has caused in the last day
 create index receipt_mails_user on receipt_mails (user_id, created_at);

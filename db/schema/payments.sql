@@ -119,22 +119,7 @@ create table relay_payments (
   payment_ids text[] not null
 );
 
--- Which queued payments a worker is working on, and until when: after that it has died. Unlogged, so that taking a payment writes
--- nothing into the log and leaves its wide row as it is. A crash of Postgres ends all leases; signing finds out under the payment's lock
--- that another worker was faster. Inserted and deleted, hardly ever updated: its pages need no free space for HOT updates.
-create unlogged table payment_leases (
-  payment_id text primary key,
-  until timestamptz not null
-) with (fillfactor = 100);
-
--- One worker at a time drains a network's payments, so that further workers do not split the batches that make a payment cheap. A
--- crash of Postgres ends all leases. Updated in place: half of the page is free for that (HOT).
-create unlogged table drain_leases (
-  until timestamptz not null,
-  network text primary key check (network in ('base', 'base-sepolia')),
-  holder text not null
-) with (fillfactor = 50);
-
+-- The user who is paid by a payment of this link.
 create function open_payment_owner(link_id text) returns uuid
   language sql stable parallel safe
   return coalesce(
@@ -241,3 +226,19 @@ create trigger payments_note_changed after update on payments
 create trigger payments_note_removed after delete on payments
   referencing old table as removed
   for each statement execute function note_removed_payments();
+
+-- Which queued payments a worker is working on, and until when: after that it has died. Unlogged, so that taking a payment writes
+-- nothing into the log and leaves its wide row as it is. A crash of Postgres ends all leases; signing finds out under the payment's lock
+-- that another worker was faster. Inserted and deleted, hardly ever updated: its pages need no free space for HOT updates.
+create unlogged table payment_leases (
+  payment_id text primary key,
+  until timestamptz not null
+) with (fillfactor = 100);
+
+-- One worker at a time drains a network's payments, so that further workers do not split the batches that make a payment cheap. A
+-- crash of Postgres ends all leases. Updated in place: half of the page is free for that (HOT).
+create unlogged table drain_leases (
+  until timestamptz not null,
+  network text primary key check (network in ('base', 'base-sepolia')),
+  holder text not null
+) with (fillfactor = 50);

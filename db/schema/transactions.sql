@@ -74,7 +74,7 @@ create table transactions (
 -- serves: confirming and orphaning by transfer
 create unique index transactions_transfer_key on transactions (transfer_id, (type = 'SEND'))
   where transfer_id is not null;
--- a payment, a claim and a transfer of an operation have one row; serves: finding it
+-- a payment, a claim and a transfer of an operation have one row; each serves: finding it
 create unique index transactions_payment_key on transactions (payment_id) where payment_id is not null;
 create unique index transactions_claim_key on transactions (claim_id) where claim_id is not null;
 create unique index transactions_operation_item_key on transactions (operation_item_id)

@@ -42,8 +42,9 @@ create table webhook_deliveries (
 );
 -- an endpoint gets an event once
 create unique index webhook_deliveries_event_key on webhook_deliveries (endpoint_id, event_id);
--- serves: what is due to an endpoint; when the next will be
+-- serves: what is due to an endpoint
 create index webhook_deliveries_due on webhook_deliveries (endpoint_id, next_try_at) where state = 'PENDING';
+-- serves: when the next will be due
 create index webhook_deliveries_next on webhook_deliveries (next_try_at) where state = 'PENDING';
 -- serves: an endpoint's log, newest first
 create index webhook_deliveries_log on webhook_deliveries (endpoint_id, created_at desc, id desc);
