@@ -25,13 +25,13 @@ export async function readBaseline(): Promise<string> {
 }
 
 export function isReplaced(name: string): boolean {
-  return name === FIRST_REPLACED || (name !== BASELINE && numberOf(name) <= numberOf(BASELINE));
+  return name === FIRST_REPLACED || numberOf(name) <= numberOf(BASELINE);
 }
 
-/** With the schema of the baseline, but without its name: `names` are those of a database's or a backup's migrations. */
+/** With the schema of the baseline: `names` are those of a database's or a backup's migrations. */
 export function isAdoptable(names: readonly string[]): boolean {
   const replaced = names.filter(isReplaced).sort();
-  return !names.includes(BASELINE) && REPLACED_SHA256.includes(hashOf(replaced.join("\n")));
+  return REPLACED_SHA256.includes(hashOf(replaced.join("\n")));
 }
 
 /** Throws one sentence for what lacks migrations that this version no longer has. */

@@ -44,7 +44,7 @@ create table documents (
   -- a credit note's receipt; none when the money that goes back paid no link
   receipt_id text references documents on delete cascade,
   amount_units numeric(78, 0) not null check (amount_units > 0),
-  -- what it was issued in; null: issued before documents had a language
+  -- what it was issued in; null: not recorded, of one issued long ago
   language text
     check (language in ('en', 'es', 'pt-BR', 'fr', 'de', 'tr', 'ar', 'hi', 'id', 'vi', 'zh-Hans')),
   -- what is printed, as it was when the number was given
