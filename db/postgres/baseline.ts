@@ -5,6 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
+import type { SchemaFile } from "./apply-migration.ts";
 
 const SCHEMA_DIR = new URL("../schema/", import.meta.url);
 /** In the order their references need. */
@@ -19,9 +20,15 @@ const REPLACED_SHA256 = ["43d5d7777b1e0d8b327382952f1bfbec28ea4fca198e6ad4fbcecd
 /** What it was made of began with a baseline, too, the one name without a number. */
 const FIRST_REPLACED = "baseline";
 
-export async function readBaseline(): Promise<string> {
+export async function readBaseline(): Promise<SchemaFile> {
   const texts = await Promise.all(FILES.map((name) => readFile(new URL(`${name}.sql`, SCHEMA_DIR), "utf8")));
-  return texts.join("\n");
+  const text = texts.join("\n");
+  return { name: BASELINE, text, sha256: hashOf(withoutComments(text)) };
+}
+
+/** A comment may be corrected after the baseline was applied. */
+export function withoutComments(text: string): string {
+  return text.replace(/^\s*(--.*)?\n/gm, "");
 }
 
 export function isReplaced(name: string): boolean {

@@ -125,10 +125,11 @@ async function applyFiles(
 
 /** The baseline, of which a database that is adopted gets the name alone, and the migrations after it. */
 async function readFiles(known: readonly string[], folder?: string): Promise<SchemaFile[]> {
-  const baseline = toFile(BASELINE, await readBaseline());
-  const migrations = (await listMigrationNames(folder)).map(async (name) =>
-    toFile(name, await readFile(new URL(name, urlOf(folder)), "utf8")),
-  );
+  const baseline = await readBaseline();
+  const migrations = (await listMigrationNames(folder)).map(async (name) => {
+    const text = await readFile(new URL(name, urlOf(folder)), "utf8");
+    return { name, text, sha256: hashOf(text) };
+  });
   return [isAdoptable(known) ? { ...baseline, text: "" } : baseline, ...(await Promise.all(migrations))];
 }
 
@@ -138,10 +139,6 @@ async function listMigrationNames(folder?: string): Promise<string[]> {
 
 function urlOf(folder: string | undefined): URL {
   return folder === undefined ? MIGRATIONS_DIR : pathToFileURL(`${folder}/`);
-}
-
-function toFile(name: string, text: string): SchemaFile {
-  return { name, text, sha256: hashOf(text) };
 }
 
 /** Loaded here alone: every process asks what is pending, and its packages take several megabytes. */
