@@ -91,6 +91,7 @@ create index security_events_user on security_events (user_id, id desc);
 -- serves: retention
 create index security_events_created on security_events using brin (created_at);
 
+-- Housekeeping names its time in service.security_trail_from.
 create function refuse_trail_change() returns trigger language plpgsql as $$
 begin
   if tg_op = 'DELETE' and not exists (select from users where id = old.user_id) then

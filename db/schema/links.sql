@@ -119,6 +119,7 @@ create index payment_links_released on payment_links (network) where is_released
 -- serves: links made in blocks that a reorganisation took away
 create index payment_links_created_block on payment_links using brin (created_block);
 
+-- When the merchant cancelled it (cancelled_at), whichever statement does.
 create function note_cancellation() returns trigger language plpgsql as $$
 begin
   new.cancelled_at := now();
@@ -232,6 +233,7 @@ begin
   return null;
 end $$;
 
+-- Each statement appends what it changed.
 create trigger payment_links_count_added after insert on payment_links
   referencing new table as added
   for each statement execute function count_added_links();

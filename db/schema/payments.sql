@@ -132,6 +132,7 @@ create function history_id(payment_id text) returns text
   language sql immutable parallel safe
   return 'txn_' || substr(payment_id, 5);
 
+-- What a statement added, changed and removed, in open_payments and relay_payments.
 create function note_added_payments() returns trigger language plpgsql as $$
 begin
   insert into open_payments (network, payment_id, owner)

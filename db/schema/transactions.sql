@@ -108,6 +108,7 @@ create index transactions_reference on transactions using gin (reference gin_trg
 create index transactions_numbered on transactions using gin (number_parts(description, reference))
   with (gin_pending_list_limit = 512) where is_settled and (description ~ '[0-9]{5}' or reference ~ '[0-9]{5}');
 
+-- A row carries its link's reference, which a search finds, whichever statement writes it.
 create function note_reference() returns trigger language plpgsql as $$
 begin
   new.reference := (select reference from payment_links where id = new.link_id);
@@ -238,6 +239,7 @@ create table transaction_wide_amount_counts (
   primary key (owner, cell, bucket)
 ) with (fillfactor = 75);
 
+-- Added, changed and removed counters, summed up by their hundred.
 create function widen_added_amount_counts() returns trigger language plpgsql as $$
 begin
   insert into transaction_wide_amount_counts as wide (owner, cell, bucket, count)
@@ -302,6 +304,7 @@ create table transaction_count_deltas (
 -- serves: the differences a reader adds
 create index transaction_count_deltas_owner on transaction_count_deltas (owner_key(user_id));
 
+-- The number of digits, and the first three of them.
 create function transaction_amount_bucket(units numeric) returns int
   language sql immutable parallel safe
   return length(trunc(units)::text) * 1000 + rpad(left(trunc(units)::text, 3), 3, '0')::int;
@@ -310,6 +313,7 @@ create function transaction_day(detected_at timestamptz) returns date
   language sql immutable parallel safe
   return (detected_at at time zone 'UTC')::date;
 
+-- What a statement added, changed and removed, but what is PENDING, summed up by day, cell and bucket.
 create function count_added_transactions() returns trigger language plpgsql as $$
 begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
