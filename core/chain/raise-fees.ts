@@ -1,6 +1,6 @@
 /**
  * The EIP-1559 fees a relay offers, in wei per gas, and by how much they are raised. When they are raised, after how many blocks without
- * inclusion, `core/domain/passed-over.ts` says; `worker/sender/monitor.ts` asks it.
+ * inclusion, `core/domain/relay-replacement.ts` says; `worker/sender/monitor.ts` asks it.
  */
 
 export type Fees = { readonly maxFeePerGas: bigint; readonly maxPriorityFeePerGas: bigint };

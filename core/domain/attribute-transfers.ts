@@ -27,6 +27,7 @@ import type {
   LogPlace,
   PaymentFacts,
 } from "./ledger-snapshot.ts";
+import { isLateFor, isOpenAt } from "./link-expiry.ts";
 import { tagOfNonce } from "./link-tag.ts";
 import type { Hex } from "./networks.ts";
 import type { SettledBy } from "./settled-by.ts";
@@ -211,20 +212,20 @@ function byInference(transfer: AttributableTransfer, index: Index): Verdict {
 }
 
 /**
- * Links that fit and were unpaid at the transfer's position: the open ones, else the expired ones. Limited to as many as prove the
+ * Links that fit and were unpaid at the transfer's position: the open ones, else the expired ones (link-expiry.ts). Limited to as many as prove the
  * transfer ambiguous: one transaction may hold thousands of transfers of one price.
  */
 function findCandidates(transfer: AttributableTransfer, index: Index): LinkFacts[] {
   const { blockTimeMs } = transfer;
-  const [open, over]: [LinkFacts[], LinkFacts[]] = [[], []];
+  const [open, late]: [LinkFacts[], LinkFacts[]] = [[], []];
   for (const link of index.fitting.get(fitKey(transfer.to, transfer.amountUnits)) ?? []) {
     const isUnpaid = !index.taken.has(link.id) || isPaidAfter(link, transfer);
     if (!isUnpaid || !hasBegun(link, transfer)) continue;
     if (isOpenAt(link, blockTimeMs)) open.push(link);
-    else if (link.expiresAtMs < blockTimeMs && link.cancelledAtMs === undefined) over.push(link);
+    else if (isLateFor(link, blockTimeMs)) late.push(link);
     if (open.length === CANDIDATES_MAX && !isNamed(transfer, index)) break;
   }
-  return open.length > 0 ? open : over;
+  return open.length > 0 ? open : late;
 }
 
 /** A claim may decide for any of the links, not only for the first ones found. */
@@ -297,11 +298,6 @@ function isExact(link: LinkFacts, { amountUnits }: AttributableTransfer): boolea
 function hasBegun(link: LinkFacts, { blockNumber, blockTimeMs }: AttributableTransfer): boolean {
   if (link.createdBlock !== undefined) return blockNumber > link.createdBlock;
   return startOfSecond(link.createdAtMs) <= blockTimeMs;
-}
-
-function isOpenAt(link: LinkFacts, timeMs: number): boolean {
-  const isCancelled = link.cancelledAtMs !== undefined && link.cancelledAtMs <= timeMs;
-  return !isCancelled && timeMs <= link.expiresAtMs;
 }
 
 function indexSnapshot({ links, payments, claims, assignments }: LedgerSnapshot): Index {

@@ -11,6 +11,7 @@
  * The api claims, the worker relays or releases, the indexer settles. Only the merchant cancels or assigns. `attribute-transfers.ts`
  * says which link a transfer pays, also a late one; `db/links/link-status.ts` makes the moves that follow from it.
  */
+import { UNITS_PER_USDC } from "./money.ts";
 import { unreachable } from "./unreachable.ts";
 
 export const LINK_STATUSES = ["ACTIVE", "PENDING", "PAID", "EXPIRED", "CANCELLED"] as const;
@@ -34,4 +35,6 @@ export function isOpenStatus(status: LinkStatus): boolean {
 export const LINK_EXCEPTIONS = ["NONE", "PAID_LATE", "UNDERPAID", "OVERPAID", "DUPLICATE"] as const;
 export type LinkException = (typeof LINK_EXCEPTIONS)[number];
 
+/** An amount is greater than 0 and at most 1,000,000 USDC. */
+export const LINK_AMOUNT_MAX_UNITS = 1_000_000n * UNITS_PER_USDC;
 export const LINK_DESCRIPTION_MAX = 500;

@@ -122,15 +122,7 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
     with reopened as (
       update transactions
       set
-        type = case when operation_item_id is null then 'PAYMENT_LINK' else type end,
-        status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
-        amount_units = case
-          when operation_item_id is null
-            then coalesce((select amount_units from payment_links link where link.id = link_id), amount_units)
-          else amount_units
-        end,
-        tx_hash = (select bytes_of(claim.tx_hash) from claims claim where claim.id = claim_id), settled_by = null,
-        candidates = null, detected_at = created_at, confirmed_at = null, updated_at = now()
+        ${withoutTransfer(tx)}, updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id !~ '^txn_[0-9a-f]{32}$'
       returning id, user_id, type
@@ -149,4 +141,18 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
     select user_id, 'transaction.orphaned', id, jsonb_build_object('type', type, 'network', ${network}::text)
     from (select * from reopened union all select * from orphaned) undone
     order by id`;
+}
+
+/** SQL: what makes a row of the history again what it was before its transfer was seen. */
+export function withoutTransfer(tx: Tx) {
+  return tx`
+    type = case when operation_item_id is null then 'PAYMENT_LINK' else type end,
+    status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
+    amount_units = case
+      when operation_item_id is null
+        then coalesce((select amount_units from payment_links link where link.id = link_id), amount_units)
+      else amount_units
+    end,
+    tx_hash = (select bytes_of(claim.tx_hash) from claims claim where claim.id = claim_id), settled_by = null,
+    candidates = null, detected_at = created_at, confirmed_at = null`;
 }

@@ -10,14 +10,19 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { type Drain, releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { RelayerKey } from "../config.ts";
-import type { Lanes, NoLane } from "../sender/lanes.ts";
+import type { Lanes, NoLane } from "../sender/relayer-lanes.ts";
 import { relayFenced, SIGNING_MARKET_MS } from "./fenced-relay.ts";
 import { gatherBatch } from "./gather-batch.ts";
-import { toRelayable } from "./items.ts";
 import { explainNoLane, limitReached, splitByBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
-import { endUnlessUsed, handleRefusals, handleUnavailable, releaseLeases } from "./refusals.ts";
-import { screenPayments } from "./screen.ts";
+import {
+  endUnlessUsed,
+  handleRefusals,
+  handleUnavailable,
+  releaseLeases,
+  screenPayments,
+} from "./refusals.ts";
+import { toRelayable } from "./relay-items.ts";
 import { type Simulated, simulateLeased } from "./simulate.ts";
 
 /** A lease covers simulation, signing and storing; when it runs out, a crashed worker's payments are free again. */

@@ -6,9 +6,9 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Fence } from "../../db/payments/signing-fence.ts";
 import type { RelayerKey } from "../config.ts";
 import { resolveDoubts } from "./doubts.ts";
-import type { Relayable } from "./items.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import type { Refused } from "./refusals.ts";
+import type { Relayable } from "./relay-items.ts";
 
 /** Behind by more than this, the ledger is waited for: a node's own logs are no substitute. */
 const UNREAD_BLOCKS_MAX = 100n;

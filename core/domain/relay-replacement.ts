@@ -1,5 +1,5 @@
 /**
- * When a transaction that is not mined is offered at a higher fee. Counted in blocks, not in time: while no block is produced, a
+ * When a transaction that is not mined is replaced by one with a higher fee (by how much: core/chain/raise-fees.ts). Counted in blocks, not in time: while no block is produced, a
  * higher fee has no effect, and every raise is paid for once blocks are produced again.
  */
 
