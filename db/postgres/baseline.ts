@@ -17,8 +17,9 @@ const FILES = [
 export const BASELINE = "0155_baseline";
 /** SHA-256 of the names of all that it replaces, sorted, a line each. How it is made anew: db/migrations/README.md. */
 const REPLACED_SHA256 = ["43d5d7777b1e0d8b327382952f1bfbec28ea4fca198e6ad4fbcecdcf6a8988df"];
-/** What it was made of began with a baseline, too, the one name without a number. */
-const FIRST_REPLACED = "baseline";
+/** The first baseline had no number; later ones are named like this one. */
+const FIRST_BASELINE = "baseline";
+const ANY_BASELINE = /^(\d{4}_)?baseline$/;
 
 export async function readBaseline(): Promise<SchemaFile> {
   const texts = await Promise.all(FILES.map((name) => readFile(new URL(`${name}.sql`, SCHEMA_DIR), "utf8")));
@@ -32,7 +33,7 @@ export function withoutComments(text: string): string {
 }
 
 export function isReplaced(name: string): boolean {
-  return name === FIRST_REPLACED || numberOf(name) <= numberOf(BASELINE);
+  return name === FIRST_BASELINE || numberOf(name) <= numberOf(BASELINE);
 }
 
 /** With the schema of the baseline: `names` are those of a database's or a backup's migrations. */
@@ -45,14 +46,15 @@ export function isAdoptable(names: readonly string[]): boolean {
 export function refuseEarlier(kind: "database" | "backup", names: readonly string[]): void {
   if (names.length === 0 || names.includes(BASELINE) || isAdoptable(names)) return;
   const last = names
-    .filter((name) => name !== FIRST_REPLACED)
+    .filter((name) => name !== FIRST_BASELINE)
     .sort()
     .at(-1);
   const earlier =
     `the ${kind} is of an earlier version ` +
     (last ? `(its last migration is ${last})` : "(it has no migrations after its baseline)");
   const another = "name an empty database in DATABASE_URL and keep this one";
-  if (!names.includes(FIRST_REPLACED)) throw new Error(`${earlier} and can't be upgraded: ${another}`);
+  if (!names.some((name) => ANY_BASELINE.test(name)))
+    throw new Error(`${earlier} and can't be upgraded: ${another}`);
   const first =
     kind === "database"
       ? `run \`bun run migrate\` of the version that ends with that migration first, or ${another}`

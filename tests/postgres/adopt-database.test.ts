@@ -115,6 +115,10 @@ test("error: one of its migrations alone is missing, the first, the last or one 
 
 test("error: a name among them that was never there, and one of a newer version", async () => {
   await expectRefused(await openReplaced([...REPLACED, "0103_unknown.sql"]), "is of an earlier version");
+  await expectRefused(
+    await openReplaced(["0100_baseline", "0101_after_another_baseline.sql"]),
+    "(its last migration is 0101_after_another_baseline.sql), and this version begins with migration",
+  );
   const newer = await openReplaced([...REPLACED, "9999_newer.sql"]);
   await expect(migrate(newer.url)).rejects.toThrow("migrated by a newer version (it has 9999_newer.sql)");
   expect((await readMigrations(newer.sql)).map(({ name }) => name)).not.toContain(BASELINE);
