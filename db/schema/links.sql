@@ -42,14 +42,14 @@ create table payment_links (
   id text primary key check (starts_with(id, 'link_')),
   user_id text not null,
   network text not null check (network in ('base', 'base-sepolia')),
-  recipient text not null check (recipient ~ '^0x[0-9a-f]*$' and length(recipient) = 42),
+  recipient bytea not null,
   status text not null default 'ACTIVE'
     check (status in ('ACTIVE', 'PENDING', 'PAID', 'EXPIRED', 'CANCELLED')),
   stage text not null generated always as (case when status in ('ACTIVE', 'PENDING') then 'OPEN' else status end) stored,
   exception text not null default 'NONE'
     check (exception in ('NONE', 'PAID_LATE', 'UNDERPAID', 'OVERPAID', 'DUPLICATE')),
   -- first 16 bytes of keccak256("link-tag:" + id)
-  tag text check (tag ~ '^0x[0-9a-f]*$' and length(tag) = 34),
+  tag bytea,
   -- what decided that the paying transfer pays it
   settled_by text check (
     settled_by in ('authorization', 'tag', 'proof', 'early_claim', 'pay_amount', 'amount', 'merchant')
@@ -65,6 +65,7 @@ create table payment_links (
   success_url text check (length(success_url) <= 2000),
   cancel_url text check (length(cancel_url) <= 2000),
 
+  constraint payment_links_lengths_check check (octet_length(recipient) = 20 and octet_length(tag) = 16),
   constraint payment_links_paid_at_check check ((status = 'PAID') = (paid_at is not null)),
   constraint payment_links_unique_reference_check check (not unique_reference or reference is not null),
   constraint payment_links_open_amount_check
@@ -250,7 +251,7 @@ create table pay_amounts (
   units bigint not null,
   used_at timestamptz not null default now(),
   network text not null check (network in ('base', 'base-sepolia')),
-  recipient text not null,
+  recipient bytea not null,
   link_id text not null,
   primary key (network, recipient, units),
   constraint pay_amounts_wallet_fkey

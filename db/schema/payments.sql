@@ -68,7 +68,6 @@ create table payments (
   payer_language text
     check (payer_language in ('en', 'es', 'pt-BR', 'fr', 'de', 'tr', 'ar', 'hi', 'id', 'vi', 'zh-Hans')),
   idempotency_key text,
-  request_id text,
   -- The one answer that reports the success of a facilitated payment: to whom, how far it has come (claimed, handed to an open
   -- connection, or cut before it was), who claimed it last, and for which request (SHA-256 of its content).
   told_to text,
@@ -227,6 +226,14 @@ create trigger payments_note_changed after update on payments
 create trigger payments_note_removed after delete on payments
   referencing old table as removed
   for each statement execute function note_removed_payments();
+
+-- Which request a payment came with, for log lines while it is in flight: kept for an hour beside the payments, not in each of them for
+-- good. Unlogged: a crash of Postgres ends them.
+create unlogged table payment_requests (
+  created_at timestamptz not null default now(),
+  payment_id text primary key,
+  request_id text not null
+);
 
 -- Which queued payments a worker is working on, and until when: after that it has died. Unlogged, so that taking a payment writes
 -- nothing into the log and leaves its wide row as it is. A crash of Postgres ends all leases; signing finds out under the payment's lock

@@ -9,10 +9,6 @@ create function owner_key(user_id text) returns uuid
   return substr(user_id, 6)::uuid;
 
 -- The last 8 bytes of an address, for indexes. Queries compare the address too.
-create function address_key(address text) returns bigint
-  language sql immutable parallel safe
-  return ('x' || right(address, 16))::bit(64)::bigint;
-
 create function address_key(address bytea) returns bigint
   language sql immutable parallel safe
   return ('x' || encode(substr(address, 13), 'hex'))::bit(64)::bigint;

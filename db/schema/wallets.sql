@@ -3,7 +3,7 @@ create table wallets (
   id text primary key,
   user_id text not null references users on delete cascade,
   network text not null check (network in ('base', 'base-sepolia')),
-  address text not null check (address ~ '^0x[0-9a-f]*$' and length(address) = 42),
+  address bytea not null check (octet_length(address) = 20),
   passkey_id text not null references passkeys,
   -- what the address was computed from: never recomputed from today's configuration
   factory text not null check (factory ~ '^0x[0-9a-f]*$' and length(factory) = 42),

@@ -13,6 +13,10 @@ const PAYER: Hex = `0x${"e5".repeat(20)}`;
 const WALLET: Hex = `0x${"f6".repeat(20)}`;
 /** Columns that arrive as `0x…`; every other bytea column as a Buffer. */
 const HEX_COLUMNS = {
+  documents: ["block_hash", "tx_hash"],
+  pay_amounts: ["recipient"],
+  payment_links: ["recipient", "tag"],
+  wallets: ["address"],
   payments: ["token", "payer", "recipient", "nonce", "signature", "tx_hash"],
   transfers: ["block_hash", "tx_hash", "from_address", "to_address", "authorization_nonce"],
   transactions: ["counterparty", "tx_hash"],
