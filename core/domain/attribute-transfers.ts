@@ -27,6 +27,7 @@ import type {
   LogPlace,
   PaymentFacts,
 } from "./ledger-snapshot.ts";
+import { isExactAmount } from "./link.ts";
 import { isLateFor, isOpenAt } from "./link-expiry.ts";
 import { tagOfNonce } from "./link-tag.ts";
 import type { Hex } from "./networks.ts";
@@ -155,7 +156,7 @@ function byProofs(
         transfer.to === link.recipient &&
         hasBegun(link, transfer),
     );
-    const transfer = logs.find((log) => isExact(link, log)) ?? logs[0];
+    const transfer = logs.find((log) => isExactAmount(link, log.amountUnits)) ?? logs[0];
     if (!transfer) continue;
     index.usedClaims.add(claim.id);
     found.set(transfer, { ...book(transfer, link, "proof", index), claimId: claim.id });
@@ -172,7 +173,7 @@ function book(
   { acceptsValue = false } = {},
 ): Attribution {
   const isFree = !index.taken.has(link.id) && link.cancelledAtMs === undefined;
-  const pays = isFree && (acceptsValue || isExact(link, transfer));
+  const pays = isFree && (acceptsValue || isExactAmount(link, transfer.amountUnits));
   if (pays) index.taken.add(link.id);
   return { linkId: link.id, pays, settledBy };
 }
@@ -288,10 +289,6 @@ function findPayment(transfer: AttributableTransfer, index: Index): PaymentFacts
   if (!authorizationNonce) return undefined;
   const payment = index.payments.get(authorizationKey(from, authorizationNonce));
   return payment?.recipient === to && payment.amountUnits === amountUnits ? payment : undefined;
-}
-
-function isExact(link: LinkFacts, { amountUnits }: AttributableTransfer): boolean {
-  return amountUnits === link.amountUnits || amountUnits === link.payAmountUnits;
 }
 
 /** By height, because clocks differ. Without a height: block times are whole seconds, and the second of creation counts. */

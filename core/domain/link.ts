@@ -17,6 +17,14 @@ import { unreachable } from "./unreachable.ts";
 export const LINK_STATUSES = ["ACTIVE", "PENDING", "PAID", "EXPIRED", "CANCELLED"] as const;
 export type LinkStatus = (typeof LINK_STATUSES)[number];
 
+/** Only the exact amount pays a link, or the amount that is asked for it alone. More or less is booked on it, as an exception. */
+export function isExactAmount(
+  link: { readonly amountUnits: bigint; readonly payAmountUnits?: bigint | undefined },
+  amountUnits: bigint,
+): boolean {
+  return amountUnits === link.amountUnits || amountUnits === link.payAmountUnits;
+}
+
 /** Whether a payment can still make a link of this status PAID in the ordinary way; late transfers and the merchant's hand apart. */
 export function isOpenStatus(status: LinkStatus): boolean {
   switch (status) {

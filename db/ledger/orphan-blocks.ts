@@ -1,4 +1,7 @@
-/** Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. */
+/**
+ * Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. What their links are then is decided
+ * by `refreshLinks` of db/links/link-status.ts, which the caller asks.
+ */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -17,7 +20,6 @@ export type Undone = {
 /**
  * Reverts everything above `ancestor`: transfers and history rows become ORPHANED (rows that were open before are PENDING again),
  * relays BROADCAST, payments SIGNED with their relay or QUEUED without, claims OPEN with a new lease.
- * The caller puts the returned links back, by `refreshLinks` of db/links/link-status.ts.
  */
 export async function orphanAbove(
   tx: Tx,

@@ -4,7 +4,7 @@
  */
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { SignerError } from "../../core/chain/remote-signer.ts";
-import { isPassedOver, keepOnly } from "../../core/domain/relay-replacement.ts";
+import { isPassedOver, keepOnly } from "../../core/domain/raise-fees.ts";
 import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";

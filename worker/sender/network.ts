@@ -1,4 +1,4 @@
-import type { FirstHeads } from "../../core/domain/relay-replacement.ts";
+import type { FirstHeads } from "../../core/domain/raise-fees.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { RelayMetrics } from "./metrics.ts";

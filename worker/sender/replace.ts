@@ -1,9 +1,10 @@
 /**
  * Another attempt at the same nonce: the stored bytes again, or bytes with a higher fee, stored before they are sent. When:
- * core/domain/relay-replacement.ts and monitor.ts.
+ * core/domain/raise-fees.ts and monitor.ts.
  */
-import { nextFees } from "../../core/chain/raise-fees.ts";
+
 import { SignerError } from "../../core/chain/remote-signer.ts";
+import { nextFees } from "../../core/domain/raise-fees.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { BudgetExceededError, raiseFeeCharge } from "../../db/relays/budgets.ts";
 import {
