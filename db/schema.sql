@@ -93,7 +93,7 @@ create table claims (
   updated_at timestamp with time zone default now() not null,
   constraint claims_client_address_check CHECK ((client_address ~ '^0x[0-9a-f]{40}$'::text)),
   constraint claims_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
-  constraint claims_payer_language_check CHECK ((payer_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))) NOT VALID,
+  constraint claims_payer_language_check CHECK ((payer_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))),
   constraint claims_pkey PRIMARY KEY (id),
   constraint claims_proof_check CHECK ((proof = ANY (ARRAY['EOA'::text, 'CONTRACT'::text]))),
   constraint claims_state_check CHECK ((state = ANY (ARRAY['OPEN'::text, 'HINT'::text, 'DISPUTED'::text, 'MATCHED'::text, 'REJECTED'::text, 'EXPIRED'::text]))),
@@ -176,7 +176,7 @@ create table documents (
   constraint documents_check CHECK (((kind = 'CREDIT_NOTE'::text) = (refund_id IS NOT NULL))),
   constraint documents_check1 CHECK (((voided_at IS NULL) = (void_reason IS NULL))),
   constraint documents_kind_check CHECK ((kind = ANY (ARRAY['RECEIPT'::text, 'CREDIT_NOTE'::text]))),
-  constraint documents_language_check CHECK ((language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))) NOT VALID,
+  constraint documents_language_check CHECK ((language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))),
   constraint documents_lengths_check CHECK (((octet_length(tx_hash) = 32) AND (octet_length(block_hash) = 32))),
   constraint documents_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint documents_number_check CHECK ((number > 0)),
@@ -366,7 +366,7 @@ create table identities (
   issuer text not null,
   subject text not null,
   user_id text not null,
-  constraint identities_email_check CHECK (((email = lower(email)) AND ((length(email) >= 3) AND (length(email) <= 254)))) NOT VALID,
+  constraint identities_email_check CHECK (((email = lower(email)) AND ((length(email) >= 3) AND (length(email) <= 254)))),
   constraint identities_pkey PRIMARY KEY (issuer, subject),
   constraint identities_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
@@ -636,7 +636,7 @@ create table pay_amounts (
   used_at timestamp with time zone default now() not null,
   constraint pay_amounts_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint pay_amounts_pkey PRIMARY KEY (network, recipient, units),
-  constraint pay_amounts_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE NOT VALID
+  constraint pay_amounts_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE
 );
 
 create unlogged table payment_leases (
@@ -718,7 +718,7 @@ END) stored not null,
   constraint payment_links_template_check CHECK (((NOT is_reusable) OR ((tag IS NULL) AND (pay_amount_units IS NULL) AND (status = ANY (ARRAY['ACTIVE'::text, 'EXPIRED'::text, 'CANCELLED'::text]))))),
   constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
   constraint payment_links_use_check CHECK (((parent_id IS NULL) OR (NOT is_reusable))),
-  constraint payment_links_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE NOT VALID
+  constraint payment_links_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE
 ) with (fillfactor=58);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id, customer_email, created_at DESC, id DESC) WHERE (customer_email IS NOT NULL);
@@ -798,7 +798,7 @@ END) stored,
   constraint payments_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint payments_one_purpose CHECK ((num_nonnulls(link_id, facilitator_user_id) = 1)),
   constraint payments_payer_kind_check CHECK ((payer_kind = ANY (ARRAY['EOA'::text, 'CONTRACT'::text]))),
-  constraint payments_payer_language_check CHECK ((payer_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))) NOT VALID,
+  constraint payments_payer_language_check CHECK ((payer_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))),
   constraint payments_pkey PRIMARY KEY (id),
   constraint payments_reason_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
   constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
