@@ -52,10 +52,10 @@ export async function run(): Promise<void> {
 async function fill(sql: Sql): Promise<void> {
   await sql`
     insert into transactions (
-      id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, block_number, detected_at, confirmed_at
+      id, owner, network, type, status, amount_units, counterparty, description, tx_hash, block_number, detected_at, confirmed_at
     )
     select
-      'txn_' || lpad(number::text, 22, '0'), users.id, 'base-sepolia', 'RECEIVE', 'CONFIRMED', 1000000 + number,
+      'txn_' || lpad(number::text, 22, '0'), owner_key(users.id), 'base-sepolia', 'RECEIVE', 'CONFIRMED', 1000000 + number,
       decode(lpad(to_hex(number), 40, 'a'), 'hex'), 'Order ' || number, decode(lpad(to_hex(number), 64, 'b'), 'hex'), number,
       now() - make_interval(mins => number), now() - make_interval(mins => number)
     from generate_series(1, ${TRANSACTIONS}::int) number

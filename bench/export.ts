@@ -65,7 +65,7 @@ async function measureSize(size: number): Promise<Row[]> {
 async function giveOthersAHistory(sql: Sql): Promise<void> {
   for (let merchant = 2; merchant <= MERCHANTS; merchant++) {
     const [user] = await sql<{ id: string; rows: bigint }[]>`
-      select id, (select count(*) from transactions where user_id = users.id) as rows
+      select id, (select count(*) from transactions where owner = owner_key(users.id)) as rows
       from users
       where email = ${emailOf(merchant)}`;
     if (!user) throw new Error(`there is no ${emailOf(merchant)}`);

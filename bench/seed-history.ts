@@ -127,9 +127,9 @@ async function countEverything(sql: Sql): Promise<void> {
     sql,
     (tx) => tx`
       insert into transaction_amount_counts (user_id, network, type, status, bucket, count)
-      select user_id, coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), bucket, count(*)
+      select user_of(owner), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), bucket, count(*)
       from (select *, transaction_amount_bucket(amount_units) as bucket from transactions where is_settled) rows
-      group by grouping sets ((user_id, bucket, network, type, status), (user_id, bucket))`,
+      group by grouping sets ((owner, bucket, network, type, status), (owner, bucket))`,
   );
   await unlimited(
     sql,
@@ -148,11 +148,11 @@ export async function countDays(sql: Sql, userId?: string): Promise<void> {
     (tx) => tx`
       insert into transaction_counts (user_id, day, network, type, status, count, units)
       select
-        user_id, coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), count(*),
+        user_of(owner), coalesce(day, 'infinity'), coalesce(network, '*'), coalesce(type, '*'), coalesce(status, '*'), count(*),
         sum(amount_units)
-      from (select *, transaction_day(detected_at) as day from transactions where is_settled and ${userId === undefined ? tx`true` : tx`user_id = ${userId}`}) rows
+      from (select *, transaction_day(detected_at) as day from transactions where is_settled and ${userId === undefined ? tx`true` : tx`owner = owner_key(${userId})`}) rows
       group by grouping sets (
-        (user_id, day, network, type, status), (user_id, network, type, status), (user_id, day), (user_id)
+        (owner, day, network, type, status), (owner, network, type, status), (owner, day), (owner)
       )`,
   );
 }
@@ -200,9 +200,9 @@ export function insertHistory(
     sql,
     (tx) => tx`
       insert into transactions
-        (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
+        (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
          block_number, detected_at, confirmed_at, created_at, updated_at)
-      select ${prefix} || lpad(n::text, 18, '0'), ${userId}, ${historyColumns(tx, rows)}
+      select ${prefix} || lpad(n::text, 18, '0'), owner_key(${userId}), ${historyColumns(tx, rows)}
       from (
         select n, ${moment(tx, rows)} as created, random() as dice
         from generate_series(${range.from}::int, ${range.to}::int) n
@@ -219,10 +219,10 @@ export function insertMovements(
     sql,
     (tx) => tx`
       insert into transactions
-        (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
+        (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
          block_number, detected_at, confirmed_at, created_at, updated_at)
       select
-        'txn_move' || lpad(n::text, 18, '0'), ${userId}, ${network},
+        'txn_move' || lpad(n::text, 18, '0'), owner_key(${userId}), ${network},
         case when n % 10 < 7 then 'PAYMENT_LINK' when n % 10 < 9 then 'RECEIVE' else 'SEND' end, 'CONFIRMED', ${amount(tx)},
         decode(left(md5('payer' || (n % 50000)) || md5('tail' || (n % 50000)), 40), 'hex'), ${description(tx)},
         decode(md5('moved' || n) || md5('tail' || n), 'hex'), n % 300, 1000000 + n,
@@ -241,11 +241,11 @@ function insertSmall(sql: Sql, merchants: number) {
     sql,
     (tx) => tx`
       insert into transactions
-        (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
+        (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
          block_number, detected_at, confirmed_at, created_at, updated_at)
       select
         'txn_small' || lpad(n::text, 17, '0'),
-        ${"user_00000000-0000-4000-8000-"} || lpad((2 + n % ${merchants}::int)::text, 12, '0'), ${historyColumns(tx, 0)}
+        owner_key(${"user_00000000-0000-4000-8000-"} || lpad((2 + n % ${merchants}::int)::text, 12, '0')), ${historyColumns(tx, 0)}
       from (
         select n, now() - random() * interval '3 years' as created, random() as dice
         from generate_series(1, ${merchants * SMALL_HISTORY}::int) n

@@ -53,13 +53,13 @@ export async function run(): Promise<void> {
 
 async function addMovements(sql: Sql): Promise<void> {
   const [user] = await sql<{ id: string; rows: bigint }[]>`
-    select id, (select count(*) from transactions where user_id = users.id) as rows
+    select id, (select count(*) from transactions where owner = owner_key(users.id)) as rows
     from users
     where email = ${emailOf(MERCHANT)}`;
   if (!user) throw new Error(`there is no ${emailOf(MERCHANT)}`);
   if (user.rows >= MOVEMENTS) return;
   // what is not confirmed yet would end the statement before it
-  await sql`delete from transactions where user_id = ${user.id}`;
+  await sql`delete from transactions where owner = owner_key(${user.id})`;
   await sql`delete from transaction_counts where user_id = ${user.id}`;
   await sql`delete from transaction_count_deltas where user_id = ${user.id}`;
   await withoutIndexes(

@@ -1106,7 +1106,7 @@ create table transactions (
   operation_id text,
   operation_item_id bigint,
   operation_note text,
-  owner uuid generated always as (owner_key(user_id)) stored not null,
+  owner uuid not null,
   payment_id text,
   reference text,
   settled_by text,
@@ -1115,7 +1115,6 @@ create table transactions (
   tx_hash bytea,
   type text not null,
   updated_at timestamp with time zone default now() not null,
-  user_id text not null,
   constraint transactions_claim_id_fkey FOREIGN KEY (claim_id) REFERENCES claims(id) ON DELETE SET NULL,
   constraint transactions_id_check CHECK (starts_with(id, 'txn_'::text)),
   constraint transactions_lengths_check CHECK (((octet_length(counterparty) = 20) AND (octet_length(tx_hash) = 32))),
@@ -1422,11 +1421,11 @@ CREATE INDEX webhook_endpoints_user ON public.webhook_endpoints USING btree (use
 
 create view link_count_changes (amount_units numeric, count bigint, refunded_units numeric, status text, user_id text)
 
-create view pending_transactions (amount_units numeric(78,0), block_number bigint, candidates text[], cell smallint, claim_id text, confirmed_at timestamp with time zone, counterparty bytea, created_at timestamp with time zone, description text, detected_at timestamp with time zone, failure_reason text, id text, is_settled boolean, link_id text, log_index integer, network text, operation_id text, operation_item_id bigint, operation_note text, owner uuid, payment_id text, reference text, settled_by text, status text, transfer_id bigint, tx_hash bytea, type text, updated_at timestamp with time zone, user_id text)
+create view pending_transactions (amount_units numeric(78,0), block_number bigint, candidates text[], cell smallint, claim_id text, confirmed_at timestamp with time zone, counterparty bytea, created_at timestamp with time zone, description text, detected_at timestamp with time zone, failure_reason text, id text, is_settled boolean, link_id text, log_index integer, network text, operation_id text, operation_item_id bigint, operation_note text, owner uuid, payment_id text, reference text, settled_by text, status text, transfer_id bigint, tx_hash bytea, type text, updated_at timestamp with time zone)
 
 create view transactions_to_count (amount_bucket integer, count bigint, day date, network text, owner uuid, status text, type text, units numeric(78,0), user_id text)
 
-create view unwritten_transactions (amount_units numeric(78,0), block_number bigint, candidates text[], cell smallint, claim_id text, confirmed_at timestamp with time zone, counterparty bytea, created_at timestamp with time zone, description text, detected_at timestamp with time zone, failure_reason text, id text, is_settled boolean, link_id text, log_index integer, network text, operation_id text, operation_item_id bigint, operation_note text, owner uuid, payment_id text, reference text, settled_by text, status text, transfer_id bigint, tx_hash bytea, type text, updated_at timestamp with time zone, user_id text)
+create view unwritten_transactions (amount_units numeric(78,0), block_number bigint, candidates text[], cell smallint, claim_id text, confirmed_at timestamp with time zone, counterparty bytea, created_at timestamp with time zone, description text, detected_at timestamp with time zone, failure_reason text, id text, is_settled boolean, link_id text, log_index integer, network text, operation_id text, operation_item_id bigint, operation_note text, owner uuid, payment_id text, reference text, settled_by text, status text, transfer_id bigint, tx_hash bytea, type text, updated_at timestamp with time zone)
 
 CREATE OR REPLACE FUNCTION public.add_order_data()
  RETURNS trigger
@@ -1516,11 +1515,11 @@ AS $function$
 begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
   select
-    user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), count(*),
-    sum(amount_units)
+    user_of(owner), transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units),
+    count(*), sum(amount_units)
   from added
   where status <> 'PENDING'
-  group by 1, 2, 3, 4, 5, 6;
+  group by owner, 2, 3, 4, 5, 6;
   return null;
 end $function$;
 
@@ -1552,14 +1551,14 @@ AS $function$
 begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
   select
-    user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), sum(n),
-    sum(n * amount_units)
+    user_of(owner), transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units),
+    sum(n), sum(n * amount_units)
   from (
-    select user_id, detected_at, network, type, status, amount_units, 1 as n from added where status <> 'PENDING'
+    select owner, detected_at, network, type, status, amount_units, 1 as n from added where status <> 'PENDING'
     union all
-    select user_id, detected_at, network, type, status, amount_units, -1 from removed where status <> 'PENDING'
+    select owner, detected_at, network, type, status, amount_units, -1 from removed where status <> 'PENDING'
   ) changed
-  group by 1, 2, 3, 4, 5, 6
+  group by owner, 2, 3, 4, 5, 6
   having sum(n) <> 0 or sum(n * amount_units) <> 0;
   return null;
 end $function$;
@@ -1584,11 +1583,11 @@ AS $function$
 begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
   select
-    user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), -count(*),
-    -sum(amount_units)
+    user_of(owner), transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units),
+    -count(*), -sum(amount_units)
   from removed
   where status <> 'PENDING'
-  group by 1, 2, 3, 4, 5, 6;
+  group by owner, 2, 3, 4, 5, 6;
   return null;
 end $function$;
 
@@ -1725,12 +1724,12 @@ begin
   set payment_ids = relay_payments.payment_ids || excluded.payment_ids;
   with written as (
     insert into transactions (
-      id, user_id, network, type, status, amount_units, counterparty, description, link_id, payment_id, failure_reason,
+      id, owner, network, type, status, amount_units, counterparty, description, link_id, payment_id, failure_reason,
       detected_at, created_at
     )
     select
-      history_id(failed.id), link.user_id, failed.network, 'PAYMENT_LINK', 'FAILED', failed.amount_units, failed.payer,
-      link.description, failed.link_id, failed.id, failed.reason, failed.created_at, failed.created_at
+      history_id(failed.id), owner_key(link.user_id), failed.network, 'PAYMENT_LINK', 'FAILED', failed.amount_units,
+      failed.payer, link.description, failed.link_id, failed.id, failed.reason, failed.created_at, failed.created_at
     from (
       select id, network, amount_units, payer, link_id, reason, created_at
       from added
@@ -1741,10 +1740,10 @@ begin
       select from transactions
       where transactions.payment_id = failed.id
     )
-    returning id, user_id, failure_reason
+    returning id, owner, failure_reason
   )
   insert into events (user_id, type, subject_id, data)
-  select user_id, 'transaction.failed', id, jsonb_build_object('reason', failure_reason)
+  select user_of(owner), 'transaction.failed', id, jsonb_build_object('reason', failure_reason)
   from written;
   return null;
 end $function$;
@@ -1840,7 +1839,7 @@ AS $function$
 begin
   return query
   select
-    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
     one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
     one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
     one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
@@ -1913,7 +1912,7 @@ AS $function$
 begin
   return query
   select
-    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
     one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
     one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
     one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
@@ -1921,6 +1920,12 @@ begin
   from unwritten_transactions one
   where one.owner = whose;
 end $function$;
+
+CREATE OR REPLACE FUNCTION public.user_of(owner uuid)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE STRICT
+RETURN ('user_'::text || (owner)::text);
 
 CREATE OR REPLACE FUNCTION public.widen_added_amount_counts()
  RETURNS trigger

@@ -311,7 +311,6 @@ export const transfers = pgTable("transfers", {
 
 export const transactions = pgTable("transactions", {
   id: text("id").primaryKey(),
-  userId: text("user_id").notNull(),
   network: network(),
   type: text("type").$type<TransactionType>().notNull(),
   status: text("status").$type<TransactionStatus>().notNull(),

@@ -73,7 +73,7 @@ export function findDueReceipts(tx: Tx, linkIds: readonly string[]): Promise<Due
     left join merchant_books books on books.user_id = link.user_id
     left join payments payment on payment.id = transfer.payment_id
     left join transactions history
-      on history.transfer_id = transfer.id and history.user_id = link.user_id and history.type = 'PAYMENT_LINK'
+      on history.transfer_id = transfer.id and history.owner = owner_key(link.user_id) and history.type = 'PAYMENT_LINK'
     where link.id = any(${[...linkIds]}::text[])
       and link.status = 'PAID'
       and not ${hasDocument(tx, "RECEIPT")}

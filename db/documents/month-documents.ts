@@ -51,7 +51,7 @@ export async function findUndocumentedLinks(
       from transactions history
       join transfers transfer on transfer.id = history.transfer_id
       join payment_links link on link.id = history.link_id
-      where history.owner = owner_key(${userId}) and history.user_id = ${userId} and history.is_settled
+      where history.owner = owner_key(${userId}) and history.is_settled
         and history.status = 'CONFIRMED'
         and history.detected_at >= ${from} and history.detected_at < ${before}
         and history.type = 'PAYMENT_LINK' and transfer.pays and link.status = 'PAID'

@@ -28,7 +28,7 @@ const CURSOR = "export_rows";
 
 const CHOSEN_COLUMNS = {
   ...HISTORY_COLUMNS,
-  userId: transactions.userId,
+  owner: transactions.owner,
   operationItemId: transactions.operationItemId,
 };
 
@@ -55,14 +55,14 @@ const MOVEMENT_FIELDS = {
       and paid.log_index = refund.paid_log_index
       and paid.status <> 'ORPHANED'
     join transactions history on history.transfer_id = paid.id and history.type <> 'SEND'
-    where refund.id = transactions.operation_id and history.user_id = refund.user_id
+    where refund.id = transactions.operation_id and history.owner = owner_key(refund.user_id)
     limit 1
   )`,
 };
 
 /** Each is looked up for every row: half of what reading a row takes. `feeUnits` is the fee of the send it belongs to. */
 const ACCOUNTING_FIELDS = {
-  walletAddress: sql`(select hex_of(address) from wallets where wallets.user_id = transactions.user_id and wallets.network = transactions.network)`,
+  walletAddress: sql`(select hex_of(address) from wallets where wallets.user_id = user_of(transactions.owner) and wallets.network = transactions.network)`,
   feeWei: sql`(
     select trunc(relays.fee_wei / (
       select count(*)

@@ -57,16 +57,15 @@ export async function findAssignableTransfer(
           and elsewhere.link_id is null
       ) as is_facilitated
     from (
-      select id, user_id, network, type, status, transfer_id
+      select id, network, type, status, transfer_id
       from transactions
-      where id = ${transactionId}
+      where id = ${transactionId} and owner = owner_key(${userId})
       union all
-      select id, user_id, network, type, status, transfer_id
+      select id, network, type, status, transfer_id
       from unwritten_of(owner_key(${userId}))
       where id = ${transactionId}
     ) history
-    left join transfers transfer on transfer.id = history.transfer_id
-    where history.user_id = ${userId}`;
+    left join transfers transfer on transfer.id = history.transfer_id`;
   return row;
 }
 

@@ -140,12 +140,12 @@ function reviveOrphaned(tx: Tx) {
 function insertHistory(tx: Tx, network: NetworkId, areNew: boolean) {
   return tx`
     insert into transactions (
-      id, user_id, network, type, status, amount_units, counterparty, tx_hash, log_index, block_number, transfer_id,
+      id, owner, network, type, status, amount_units, counterparty, tx_hash, log_index, block_number, transfer_id,
       detected_at, confirmed_at, created_at
     )
     select
-      id, user_id, ${network}, type, 'CONFIRMED', amount_units, counterparty, tx_hash, log_index, block_number,
-      transfer_id, block_time, confirmed_at, block_time
+      id, owner_key(user_id), ${network}, type, 'CONFIRMED', amount_units, counterparty, tx_hash, log_index,
+      block_number, transfer_id, block_time, confirmed_at, block_time
     from sides
     ${areNew ? tx`` : replaceHistory(tx)}`;
 }

@@ -26,7 +26,9 @@ export async function confirmTransfers(
       set status = 'CONFIRMED', confirmed_at = deep.confirmed_at, updated_at = now()
       from deep
       where transactions.transfer_id = deep.id and transactions.status = 'DETECTED'
-      returning transactions.id, transactions.user_id, transactions.type, transactions.tx_hash, transactions.block_number
+      returning
+        transactions.id, user_of(transactions.owner) as user_id, transactions.type, transactions.tx_hash,
+        transactions.block_number
     ),
     payment as (
       update payments

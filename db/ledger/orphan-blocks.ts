@@ -127,7 +127,7 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
         ${withoutTransfer(tx)}, updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id !~ '^txn_[0-9a-f]{32}$'
-      returning id, user_id, type
+      returning id, user_of(owner) as user_id, type
     ),
     orphaned as (
       update transactions
@@ -137,7 +137,7 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
         updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id ~ '^txn_[0-9a-f]{32}$'
-      returning id, user_id, type
+      returning id, user_of(owner) as user_id, type
     )
     insert into events (user_id, type, subject_id, data)
     select user_id, 'transaction.orphaned', id, jsonb_build_object('type', type, 'network', ${network}::text)

@@ -16,7 +16,7 @@ import { withoutTransfer } from "./orphan-blocks.ts";
 const TABLES = {
   transactions: {
     key: "id",
-    same: "user_id, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number, link_id, payment_id, claim_id, failure_reason, detected_at, settled_by, candidates, operation_item_id, operation_id",
+    same: "owner, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number, link_id, payment_id, claim_id, failure_reason, detected_at, settled_by, candidates, operation_item_id, operation_id",
     written: ["confirmed_at", "created_at", "updated_at"],
   },
   payment_links: {

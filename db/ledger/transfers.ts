@@ -154,25 +154,25 @@ export async function storeTransfers(
       select transactions.id, sides.*
       from sides
       cross join lateral (
-        select id, user_id
+        select id, owner
         from transactions
         where payment_id = sides.payment_id
         limit 1
       ) transactions
-      where transactions.user_id = sides.user_id
+      where transactions.owner = owner_key(sides.user_id)
       union all
       select transactions.id, sides.*
       from sides
       cross join lateral (
-        select id, user_id
+        select id, owner
         from transactions
         where claim_id = sides.claim_id
         limit 1
       ) transactions
-      where transactions.user_id = sides.user_id
+      where transactions.owner = owner_key(sides.user_id)
         and not exists (
           select from transactions paid
-          where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+          where paid.payment_id = sides.payment_id and paid.owner = owner_key(sides.user_id)
         )
         and not exists (
           select from unwritten
@@ -182,12 +182,12 @@ export async function storeTransfers(
       select transactions.id, sides.*
       from sides
       cross join lateral (
-        select id, user_id
+        select id, owner
         from transactions
         where operation_item_id = sides.operation_item_id
         limit 1
       ) transactions
-      where transactions.user_id = sides.user_id
+      where transactions.owner = owner_key(sides.user_id)
     ),
     -- one row per transfer: the payment's row, also when it was claimed
     replaced as (
@@ -199,7 +199,7 @@ export async function storeTransfers(
         and (
           exists (
             select from transactions paid
-            where paid.payment_id = sides.payment_id and paid.user_id = sides.user_id
+            where paid.payment_id = sides.payment_id and paid.owner = owner_key(sides.user_id)
           )
           or exists (
             select from unwritten
@@ -217,31 +217,31 @@ export async function storeTransfers(
         confirmed_at = given.confirmed_at, updated_at = now()
       from open_rows given
       where transactions.id = given.id
-      returning transactions.id, transactions.user_id, transactions.transfer_id, transactions.type, transactions.status
+      returning transactions.id, transactions.owner, transactions.transfer_id, transactions.type, transactions.status
     ),
     -- no row has these ids, so that no conflict needs to be expected
     begun as (
       insert into transactions (
-        id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+        id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
         link_id, settled_by, candidates, payment_id, transfer_id, detected_at, confirmed_at, created_at
       )
       select
-        history_id(unwritten.id), user_id, ${network}, type, status, amount_units, counterparty, unwritten.description,
-        tx_hash, log_index, block_number, link_id, settled_by, candidates, payment_id, transfer_id, block_time,
+        history_id(unwritten.id), owner_key(user_id), ${network}, type, status, amount_units, counterparty,
+        unwritten.description, tx_hash, log_index, block_number, link_id, settled_by, candidates, payment_id, transfer_id, block_time,
         confirmed_at, unwritten.created_at
       from unwritten
       join sides using (transfer_id, side)
-      returning id, user_id, transfer_id, type, status
+      returning id, owner, transfer_id, type, status
     ),
     inserted as (
       insert into transactions (
-        id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+        id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
         link_id, settled_by, candidates, payment_id, claim_id, operation_item_id, operation_id, transfer_id, detected_at,
         confirmed_at, created_at
       )
       select
         'txn_' || md5(concat_ws(':', user_id, ${network}::text, hex_of(tx_hash), log_index, side)),
-        user_id, ${network}, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+        owner_key(user_id), ${network}, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
         link_id, settled_by, candidates, payment_id, claim_id, operation_item_id, operation_id, transfer_id, block_time,
         confirmed_at, block_time
       from sides
@@ -261,7 +261,7 @@ export async function storeTransfers(
         candidates = excluded.candidates, payment_id = excluded.payment_id, claim_id = excluded.claim_id,
         operation_item_id = excluded.operation_item_id, operation_id = excluded.operation_id, transfer_id = excluded.transfer_id, detected_at = excluded.detected_at,
         confirmed_at = excluded.confirmed_at, updated_at = now()
-      returning id, user_id, transfer_id, type, status
+      returning id, owner, transfer_id, type, status
     ),
     written as (
       select * from adopted
@@ -272,7 +272,7 @@ export async function storeTransfers(
     )
     insert into events (user_id, type, subject_id, data)
     select
-      written.user_id, case written.status when 'CONFIRMED' then 'transaction.confirmed' else 'transaction.detected' end, written.id,
+      user_of(written.owner), case written.status when 'CONFIRMED' then 'transaction.confirmed' else 'transaction.detected' end, written.id,
       jsonb_build_object(
         'type', written.type, 'amount', fresh.amount, 'network', ${network}::text,
         'txHash', hex_of(fresh.tx_hash), 'logIndex', fresh.log_index, 'blockNumber', fresh.block_number, 'linkId', fresh.link_id,

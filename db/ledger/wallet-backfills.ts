@@ -65,22 +65,22 @@ export async function addMissingHistory(
     ),
     added as (
       insert into transactions (
-        id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+        id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
         link_id, transfer_id, detected_at, confirmed_at, created_at
       )
       select
         'txn_' || md5(concat_ws(':', user_id, network, hex_of(tx_hash), log_index, side)),
-        user_id, network, type, status, amount_units, counterparty, '', tx_hash, log_index, block_number,
+        owner_key(user_id), network, type, status, amount_units, counterparty, '', tx_hash, log_index, block_number,
         case when side = 'IN' then link_id end, id, block_time, confirmed_at, block_time
       from sides
       where not exists (
         select from transactions
         where transactions.transfer_id = sides.id
-          and transactions.user_id = sides.user_id
+          and transactions.owner = owner_key(sides.user_id)
           and (transactions.type = 'SEND') = (sides.side = 'OUT')
       )
       on conflict do nothing
-      returning id, user_id, type, status, tx_hash, block_number
+      returning id, user_of(owner) as user_id, type, status, tx_hash, block_number
     )
     insert into events (user_id, type, subject_id, data)
     select

@@ -46,7 +46,7 @@ export async function disputeTransfers(
     if (closed.length === 0) continue;
     await tx`delete from transactions where claim_id = ${claimId} and transfer_id is null`;
     const [row] = await tx<{ id: string; userId: string; txHash: Hex; linkId: string | null }[]>`
-      select id, user_id, tx_hash, link_id
+      select id, user_of(owner) as user_id, tx_hash, link_id
       from transactions
       where transfer_id = ${transferId.toString()}::bigint and type <> 'SEND'`;
     if (!row) continue;

@@ -241,9 +241,9 @@ async function upsertClaim(
 async function openHistoryRow(tx: Tx, link: PaymentLink, claim: Claim, transactionId: string): Promise<void> {
   await tx`
     insert into transactions
-      (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, link_id, claim_id, detected_at)
+      (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, link_id, claim_id, detected_at)
     values (
-      ${transactionId}, ${link.userId}, ${link.network}, 'PAYMENT_LINK', 'PENDING', ${link.amountUnits}::bigint,
+      ${transactionId}, owner_key(${link.userId}), ${link.network}, 'PAYMENT_LINK', 'PENDING', ${link.amountUnits}::bigint,
       ${claim.clientAddress}, ${link.description}, ${claim.txHash}, ${link.id}, ${claim.id}, now()
     )
     on conflict do nothing`;
@@ -328,7 +328,7 @@ export async function endClaim(
       update transactions
       set status = 'FAILED', failure_reason = ${reason}, updated_at = now()
       where claim_id = ${id} and status = 'PENDING' and transfer_id is null
-      returning id, user_id`;
+      returning id, user_of(owner) as user_id`;
     await recordEvents(
       tx,
       rows.map((row) => ({

@@ -42,7 +42,7 @@ export async function findReceipt(tx: Tx, place: ReceiptPlace): Promise<ReceiptR
     left join merchant_pages merchant_page on merchant_page.user_id = link.user_id
     join transfers transfer on transfer.link_id = link.id and transfer.pays and transfer.status = 'CONFIRMED'
     left join transactions history
-      on history.transfer_id = transfer.id and history.user_id = link.user_id and history.type = 'PAYMENT_LINK'
+      on history.transfer_id = transfer.id and history.owner = owner_key(link.user_id) and history.type = 'PAYMENT_LINK'
     where (
         link.id = ${place.linkId}
         or link.parent_id = ${place.paymentId === undefined && place.transactionId === undefined ? null : place.linkId}

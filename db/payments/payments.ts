@@ -111,7 +111,7 @@ export async function failPayments(
       set status = 'FAILED', failure_reason = failed.reason, updated_at = now()
       from failed
       where transactions.payment_id = failed.id and transactions.status = 'PENDING'
-      returning transactions.id, transactions.user_id, failed.reason
+      returning transactions.id, user_of(transactions.owner) as user_id, failed.reason
     ),
     link_event as (
       insert into events (user_id, type, subject_id, data)

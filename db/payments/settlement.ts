@@ -76,7 +76,7 @@ export async function failSpentPayments(
       set status = 'FAILED', failure_reason = 'NONCE_USED', updated_at = now()
       from failed
       where transactions.payment_id = failed.id and transactions.status = 'PENDING'
-      returning transactions.id, transactions.user_id
+      returning transactions.id, user_of(transactions.owner) as user_id
     ),
     event as (
       insert into events (user_id, type, subject_id, data)

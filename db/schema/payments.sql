@@ -185,12 +185,12 @@ begin
   set payment_ids = relay_payments.payment_ids || excluded.payment_ids;
   with written as (
     insert into transactions (
-      id, user_id, network, type, status, amount_units, counterparty, description, link_id, payment_id, failure_reason,
+      id, owner, network, type, status, amount_units, counterparty, description, link_id, payment_id, failure_reason,
       detected_at, created_at
     )
     select
-      history_id(failed.id), link.user_id, failed.network, 'PAYMENT_LINK', 'FAILED', failed.amount_units, failed.payer,
-      link.description, failed.link_id, failed.id, failed.reason, failed.created_at, failed.created_at
+      history_id(failed.id), owner_key(link.user_id), failed.network, 'PAYMENT_LINK', 'FAILED', failed.amount_units,
+      failed.payer, link.description, failed.link_id, failed.id, failed.reason, failed.created_at, failed.created_at
     from (
       select id, network, amount_units, payer, link_id, reason, created_at
       from added
@@ -201,10 +201,10 @@ begin
       select from transactions
       where transactions.payment_id = failed.id
     )
-    returning id, user_id, failure_reason
+    returning id, owner, failure_reason
   )
   insert into events (user_id, type, subject_id, data)
-  select user_id, 'transaction.failed', id, jsonb_build_object('reason', failure_reason)
+  select user_of(owner), 'transaction.failed', id, jsonb_build_object('reason', failure_reason)
   from written;
   return null;
 end $$;

@@ -8,6 +8,11 @@ create function owner_key(user_id text) returns uuid
   language sql immutable parallel safe
   return substr(user_id, 6)::uuid;
 
+-- The user that owner_key stands for.
+create function user_of(owner uuid) returns text
+  language sql immutable strict parallel safe
+  return 'user_' || owner::text;
+
 -- The last 8 bytes of an address, for indexes. Queries compare the address too.
 create function address_key(address bytea) returns bigint
   language sql immutable parallel safe

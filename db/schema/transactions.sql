@@ -41,15 +41,15 @@ create table transactions (
   -- the transfer of an operation of ours, whose row is opened PENDING when its owner confirms it
   operation_item_id bigint references wallet_operation_items on delete set null,
   log_index int,
-  -- What indexes hold of type, status and network, of user_id, and choose rows by. The wide indexes hold a row only once it is not PENDING,
+  -- What indexes hold of type, status and network, and choose rows by. The wide indexes hold a row only once it is not PENDING,
   -- when it has the time, hash and status of its block, so each gets one entry of it, not two. What is PENDING is few, and in an index of
   -- its own. Readers read both (branchesOf in db/transactions/filter.ts).
   cell smallint not null generated always as (transaction_cell(type, status, network)) stored,
   is_settled boolean not null generated always as (status <> 'PENDING') stored,
-  owner uuid not null generated always as (owner_key(user_id)) stored,
+  -- owner_key of the user
+  owner uuid not null,
 
   id text primary key check (starts_with(id, 'txn_')),
-  user_id text not null,
   network text not null,
   type text not null check (type in ('SEND', 'RECEIVE', 'PAYMENT_LINK')),
   status text not null check (status in ('PENDING', 'DETECTED', 'CONFIRMED', 'FAILED', 'ORPHANED')),
@@ -136,7 +136,7 @@ create trigger transactions_note_changed_reference after update of link_id on tr
 -- for the owner.
 create view unwritten_transactions as
   select
-    history_id(payment.id) as id, link.user_id, payment.network, 'PAYMENT_LINK' as type, 'PENDING' as status,
+    history_id(payment.id) as id, payment.network, 'PAYMENT_LINK' as type, 'PENDING' as status,
     false as is_settled, open.owner, transaction_cell('PAYMENT_LINK', 'PENDING', payment.network) as cell,
     payment.amount_units::numeric(78, 0) as amount_units, payment.payer as counterparty, link.description,
     null::bytea as tx_hash, null::int as log_index, null::bigint as block_number, payment.link_id,
@@ -157,14 +157,14 @@ create view unwritten_transactions as
 -- Everything that is PENDING.
 create view pending_transactions as
   select
-    id, user_id, network, type, status, is_settled, owner, cell, amount_units, counterparty, description, tx_hash,
+    id, network, type, status, is_settled, owner, cell, amount_units, counterparty, description, tx_hash,
     log_index, block_number, link_id, payment_id, claim_id, transfer_id, failure_reason, detected_at, confirmed_at,
     created_at, updated_at, settled_by, candidates, operation_item_id, operation_id, operation_note, reference
   from transactions
   where not is_settled
   union all
   select
-    id, user_id, network, type, status, is_settled, owner, cell, amount_units, counterparty, description, tx_hash,
+    id, network, type, status, is_settled, owner, cell, amount_units, counterparty, description, tx_hash,
     log_index, block_number, link_id, payment_id, claim_id, transfer_id, failure_reason, detected_at, confirmed_at,
     created_at, updated_at, settled_by, candidates, operation_item_id, operation_id, operation_note, reference
   from unwritten_transactions;
@@ -175,7 +175,7 @@ create function unwritten_of(whose uuid) returns setof unwritten_transactions
 begin
   return query
   select
-    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
     one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
     one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
     one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
@@ -189,7 +189,7 @@ create function pending_of(whose uuid) returns setof pending_transactions
 begin
   return query
   select
-    one.id, one.user_id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
+    one.id, one.network, one.type, one.status, one.is_settled, one.owner, one.cell,
     one.amount_units, one.counterparty, one.description, one.tx_hash, one.log_index, one.block_number,
     one.link_id, one.payment_id, one.claim_id, one.transfer_id, one.failure_reason, one.detected_at,
     one.confirmed_at, one.created_at, one.updated_at, one.settled_by, one.candidates, one.operation_item_id,
@@ -318,11 +318,11 @@ create function count_added_transactions() returns trigger language plpgsql as $
 begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
   select
-    user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), count(*),
-    sum(amount_units)
+    user_of(owner), transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units),
+    count(*), sum(amount_units)
   from added
   where status <> 'PENDING'
-  group by 1, 2, 3, 4, 5, 6;
+  group by owner, 2, 3, 4, 5, 6;
   return null;
 end $$;
 
@@ -330,14 +330,14 @@ create function count_changed_transactions() returns trigger language plpgsql as
 begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
   select
-    user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), sum(n),
-    sum(n * amount_units)
+    user_of(owner), transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units),
+    sum(n), sum(n * amount_units)
   from (
-    select user_id, detected_at, network, type, status, amount_units, 1 as n from added where status <> 'PENDING'
+    select owner, detected_at, network, type, status, amount_units, 1 as n from added where status <> 'PENDING'
     union all
-    select user_id, detected_at, network, type, status, amount_units, -1 from removed where status <> 'PENDING'
+    select owner, detected_at, network, type, status, amount_units, -1 from removed where status <> 'PENDING'
   ) changed
-  group by 1, 2, 3, 4, 5, 6
+  group by owner, 2, 3, 4, 5, 6
   having sum(n) <> 0 or sum(n * amount_units) <> 0;
   return null;
 end $$;
@@ -346,11 +346,11 @@ create function count_removed_transactions() returns trigger language plpgsql as
 begin
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
   select
-    user_id, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), -count(*),
-    -sum(amount_units)
+    user_of(owner), transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units),
+    -count(*), -sum(amount_units)
   from removed
   where status <> 'PENDING'
-  group by 1, 2, 3, 4, 5, 6;
+  group by owner, 2, 3, 4, 5, 6;
   return null;
 end $$;
 
@@ -370,6 +370,6 @@ create view transactions_to_count as
   from transaction_count_deltas
   union all
   select
-    user_id, owner, transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units), 1,
-    amount_units
+    user_of(owner) as user_id, owner, transaction_day(detected_at), network, type, status,
+    transaction_amount_bucket(amount_units), 1, amount_units
   from pending_transactions;

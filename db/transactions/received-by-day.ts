@@ -21,7 +21,6 @@ export async function sumReceivedByDay(
       select (detected_at at time zone ${timeZone}::text)::date as date, sum(amount_units) as units, count(*)::int as count
       from transactions, today
       where owner = owner_key(${userId})
-        and user_id = ${userId}
         and is_settled
         and type <> 'SEND'
         and status = 'CONFIRMED'

@@ -79,11 +79,11 @@ export async function findPosition(
   const [row] = await tx<HistoryPosition[]>`
     select id, (extract(epoch from detected_at) * 1000000)::bigint as micros
     from transactions
-    where id = ${id} and user_id = ${userId}
+    where id = ${id} and owner = owner_key(${userId})
     union all
     select id, (extract(epoch from detected_at) * 1000000)::bigint
     from unwritten_of(owner_key(${userId}))
-    where id = ${id} and user_id = ${userId}
+    where id = ${id}
     limit 1`;
   return row;
 }
@@ -96,11 +96,11 @@ export async function findTransaction(
   const [row] = await tx<HistoryRow[]>`
     select ${columnsOf(tx, transactions)}
     from transactions
-    where id = ${id} and user_id = ${userId}
+    where id = ${id} and owner = owner_key(${userId})
     union all
     select ${columnsOf(tx, transactions)}
     from unwritten_of(owner_key(${userId}))
-    where id = ${id} and user_id = ${userId}
+    where id = ${id}
     limit 1`;
   return row;
 }

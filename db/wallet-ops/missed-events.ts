@@ -93,7 +93,7 @@ export async function bindBookedTransfers(
         and log_digest(transfers.network, transfers.block_hash, transfers.log_index)
           = log_digest(${network}, given.block_hash, given.log_index)
       join transactions history on history.transfer_id = transfers.id
-        and history.user_id = op.user_id
+        and history.owner = owner_key(op.user_id)
         and history.type = 'SEND'
         and history.operation_item_id is null
       left join transactions opened on opened.operation_item_id = item.id
@@ -121,8 +121,8 @@ export async function bindBookedTransfers(
     from removed
     where opened.id = removed.opened_id
     returning
-      opened.id, opened.user_id, opened.status, opened.amount_units, opened.tx_hash, opened.log_index,
-      opened.block_number, opened.link_id`;
+      opened.id, user_of(opened.owner) as user_id, opened.status, opened.amount_units, opened.tx_hash,
+      opened.log_index, opened.block_number, opened.link_id`;
   await recordEvents(
     tx,
     bound.map(({ id, userId, status, amountUnits, txHash, logIndex, blockNumber, linkId }) => ({

@@ -284,12 +284,12 @@ export async function openHistory(
 ): Promise<void> {
   await tx`
     insert into transactions (
-      id, user_id, network, type, status, amount_units, counterparty, description, link_id, operation_item_id, operation_id,
+      id, owner, network, type, status, amount_units, counterparty, description, link_id, operation_item_id, operation_id,
       operation_note, detected_at
     )
     select
-      (${[...ids]}::text[])[item.position + 1], op.user_id, op.network, 'SEND', 'PENDING', item.amount_units,
-      bytes_of(item.to_address), coalesce(${description}::text, item.note), ${linkId}, item.id, op.id, ${note}, now()
+      (${[...ids]}::text[])[item.position + 1], owner_key(op.user_id), op.network, 'SEND', 'PENDING',
+      item.amount_units, bytes_of(item.to_address), coalesce(${description}::text, item.note), ${linkId}, item.id, op.id, ${note}, now()
     from wallet_operations op
     join wallet_operation_items item on item.operation_id = op.id
     where op.id = ${operation.id}`;

@@ -250,7 +250,7 @@ export async function writeFailures(tx: Tx, ids: readonly string[]): Promise<voi
       set status = 'FAILED', failure_reason = ended.reason, updated_at = now()
       from ended
       where transactions.operation_id = ended.id and transactions.status = 'PENDING'
-      returning transactions.id, transactions.user_id, ended.reason
+      returning transactions.id, user_of(transactions.owner) as user_id, ended.reason
     )
     insert into events (user_id, type, subject_id, data)
     select user_id, type, id, jsonb_build_object('reason', reason) || money

@@ -64,6 +64,6 @@ async function findTransactions(tx: Tx, named: Named[]): Promise<Map<string, His
   const rows = await tx<HistoryRow[]>`
     select ${columnsOf(tx, transactions, "history")}
     from json_to_recordset(${JSON.stringify(named)}::text::json) as given (user_id text, id text)
-    join transactions history on history.id = given.id and history.user_id = given.user_id`;
+    join transactions history on history.id = given.id and history.owner = owner_key(given.user_id)`;
   return new Map(rows.map((row) => [row.id, row]));
 }

@@ -77,7 +77,7 @@ describe.each([
   test("is forgotten with its history row when no payment and no claim named it", async () => {
     lab.merchant = await seedMerchant(lab.sql);
     await read(lab, [makeTransfer(lab, 90, { amountUnits: 7n })], [], { isDeep });
-    const rows = () => lab.sql`select 1 from transactions where user_id = ${lab.merchant.userId}`;
+    const rows = () => lab.sql`select 1 from transactions where owner = owner_key(${lab.merchant.userId})`;
     expect(await rows()).toHaveLength(1);
     await drop();
     expect(await rows()).toHaveLength(0);
@@ -86,9 +86,11 @@ describe.each([
   test("takes a history row of any status with it: nothing names a transfer that is gone", async () => {
     lab.merchant = await seedMerchant(lab.sql);
     await read(lab, [makeTransfer(lab, 90, { amountUnits: 7n })], [], { isDeep });
-    await lab.sql`update transactions set status = 'FAILED' where user_id = ${lab.merchant.userId}`;
+    await lab.sql`update transactions set status = 'FAILED' where owner = owner_key(${lab.merchant.userId})`;
     await drop();
-    expect(await lab.sql`select 1 from transactions where user_id = ${lab.merchant.userId}`).toHaveLength(0);
+    expect(
+      await lab.sql`select 1 from transactions where owner = owner_key(${lab.merchant.userId})`,
+    ).toHaveLength(0);
   });
 
   test("of another network stays", async () => {

@@ -103,11 +103,11 @@ describe("a wallet that is added later", () => {
     await until("it is read", isRead(merchant.address));
     await settled(lab);
     const before =
-      await lab.sql`select id, status, transfer_id from transactions where user_id = ${merchant.userId}`;
+      await lab.sql`select id, status, transfer_id from transactions where owner = owner_key(${merchant.userId})`;
     await lab.sql`update wallets set backfilled_at = null where address = ${merchant.address}`;
     await until("it is read again", isRead(merchant.address));
     const after =
-      await lab.sql`select id, status, transfer_id from transactions where user_id = ${merchant.userId}`;
+      await lab.sql`select id, status, transfer_id from transactions where owner = owner_key(${merchant.userId})`;
     expect([...after]).toEqual([...before]);
     expect(after).toHaveLength(1);
   });
@@ -122,7 +122,7 @@ describe("a wallet that is added later", () => {
     const merchant = await makeMerchant(lab, address, -30);
     await until("it is read", isRead(address));
     const [row] =
-      await lab.sql`select count(*), sum(amount_units) from transactions where user_id = ${merchant.userId}`;
+      await lab.sql`select count(*), sum(amount_units) from transactions where owner = owner_key(${merchant.userId})`;
     expect(row).toEqual({ count: 5n, sum: 15n });
     await indexer.stop();
     await proxy.stop();

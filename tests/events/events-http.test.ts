@@ -56,8 +56,8 @@ describe("GET /v1/events", () => {
     const order = { reference: "INV-7", metadata: { table: "4" } };
     const { body: made } = await client.post("/v1/payment-links", { amount: 2, description: "d", ...order });
     await world.sql`
-      insert into transactions (id, user_id, type, status, amount_units, network, counterparty, description, detected_at)
-      values (${`txn_${made.id}`}, ${userId}, 'RECEIVE', 'PENDING', 5, 'base-sepolia', ${`0x${"11".repeat(20)}`}, '', now())`;
+      insert into transactions (id, owner, type, status, amount_units, network, counterparty, description, detected_at)
+      values (${`txn_${made.id}`}, owner_key(${userId}), 'RECEIVE', 'PENDING', 5, 'base-sepolia', ${`0x${"11".repeat(20)}`}, '', now())`;
     await recordEvents(world.sql, [
       { userId, type: "transaction.detected", subjectId: `txn_${made.id}`, data: { amount: "0.000005" } },
       { userId, type: "refund.created", subjectId: "rfd_1", data: { linkId: made.id } },

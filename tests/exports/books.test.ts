@@ -39,7 +39,7 @@ beforeAll(async () => {
     from (
       select id, row_number() over (order by id) - 1 as place
       from transactions
-      where user_id = ${ann.userId} and tx_hash = bytes_of(${BATCH_HASH})
+      where owner = owner_key(${ann.userId}) and tx_hash = bytes_of(${BATCH_HASH})
     ) numbered
     where transactions.id = numbered.id`;
 });
@@ -191,7 +191,7 @@ describe("the books of a year", () => {
     const closing = formatUnits(net(inYear));
     // the period is not closed while a transfer of it is unconfirmed
     expect(JSON.parse((await statement("json")).text).isFinal).toBe(false);
-    await world.sql`update transactions set status = 'ORPHANED' where user_id = ${ann.userId} and status = 'DETECTED'`;
+    await world.sql`update transactions set status = 'ORPHANED' where owner = owner_key(${ann.userId}) and status = 'DETECTED'`;
     const json = JSON.parse((await statement("json")).text);
     expect(json.isFinal).toBe(true);
     expect([json.closingBalance, json.movements.length]).toEqual([closing, inYear.length]);

@@ -119,7 +119,7 @@ test("error: a facilitated payment into the merchant's own wallet cannot be assi
   const [row] = await lab.sql<{ id: string }[]>`
     select id
     from transactions
-    where tx_hash = ${txHash} and user_id = ${merchant.userId} and counterparty = ${from}`;
+    where tx_hash = ${txHash} and owner = owner_key(${merchant.userId}) and counterparty = ${from}`;
   const asked = {
     ...{ transactionId: row?.id ?? "", userId: merchant.userId, mismatchMinUnits: 0n },
     ...{ linkId, accept: true, trace: { requestId: "req_test", clientAddress: "127.0.0.1" } },

@@ -243,7 +243,7 @@ describe("settling", () => {
     const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits: bought.amount });
     const { transaction } = await settle2(bought);
     const [row] = await lab.sql<{ type: string; linkId: string | null }[]>`
-      select type, link_id from transactions where tx_hash = ${transaction} and user_id = ${lab.merchant.userId}`;
+      select type, link_id from transactions where tx_hash = ${transaction} and owner = owner_key(${lab.merchant.userId})`;
     expect(row).toEqual({ type: "RECEIVE", linkId: null });
     const [link] = await lab.sql<{ status: string }[]>`
       select status from payment_links where id = ${linkId}`;

@@ -120,7 +120,7 @@ async function readLedger(sql: Sql) {
         authorization_nonce, status, link_id, pays, settled_by, candidates, payment_id, confirmed_at
       from transfers order by block_number, block_hash, log_index`),
     history: await rows(`
-      select transactions.id, user_id, transactions.network, type, transactions.status, transactions.amount_units,
+      select transactions.id, owner, transactions.network, type, transactions.status, transactions.amount_units,
         counterparty, description, transactions.tx_hash, transactions.log_index, transactions.block_number,
         transactions.link_id, transactions.settled_by, transactions.candidates, detected_at is not null as is_detected,
         transactions.confirmed_at, transactions.detected_at, failure_reason, created_at, reference, is_settled

@@ -179,7 +179,7 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     }
     for (const linkId of paid.keys()) expect(await statusOf(linkId)).toBe("PAID");
     const [row] = await lab.sql<{ doubles: bigint }[]>`
-      select count(*) - count(distinct tx_hash) as doubles from transactions where user_id = ${merchant.userId} and status <> 'ORPHANED'`;
+      select count(*) - count(distinct tx_hash) as doubles from transactions where owner = owner_key(${merchant.userId}) and status <> 'ORPHANED'`;
     expect(row?.doubles).toBe(0n);
   }, 120_000);
 

@@ -36,8 +36,8 @@ beforeAll(async () => {
   );
   expect(exported.status).toBe(202);
   await world.sql`
-    insert into transactions (id, user_id, network, type, status, amount_units, counterparty, description, detected_at)
-    values ('txn_canary', ${victim.userId}, 'base-sepolia', 'RECEIVE', 'CONFIRMED', 1, ${`0x${"ab".repeat(20)}`},
+    insert into transactions (id, owner, network, type, status, amount_units, counterparty, description, detected_at)
+    values ('txn_canary', owner_key(${victim.userId}), 'base-sepolia', 'RECEIVE', 'CONFIRMED', 1, ${`0x${"ab".repeat(20)}`},
       'canary-transaction', now())`;
   const sessions = await victim.client.get("/v1/auth/sessions");
   belongings.session = sessions.body.data[0].id;

@@ -348,11 +348,11 @@ describe("a proof against another link's transfer", () => {
     const transferId = await book(sql, { linkId: paid, pays: true, txHash, from: clientAddress });
     await sql`
       insert into transactions (
-        id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, link_id,
+        id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index, link_id,
         transfer_id, detected_at
       )
       values (
-        ${historyId}, ${ann.userId}, ${NETWORK}, 'PAYMENT_LINK', 'CONFIRMED', ${UNITS}::bigint, ${clientAddress}, 'd',
+        ${historyId}, owner_key(${ann.userId}), ${NETWORK}, 'PAYMENT_LINK', 'CONFIRMED', ${UNITS}::bigint, ${clientAddress}, 'd',
         ${txHash}, 0, ${paid}, ${transferId.toString()}::bigint, now()
       )`;
     const stored = await claimFor(claimed, { txHash, clientAddress, proof: "EOA" });

@@ -300,7 +300,7 @@ export async function historyOf(
   return sql<HistoryRow[]>`
     select id, type, status, link_id, settled_by, candidates, transfer_id
     from transactions
-    where tx_hash = ${hash} and user_id = ${ann.userId}
+    where tx_hash = ${hash} and owner = owner_key(${ann.userId})
     order by log_index nulls last, id`;
 }
 

@@ -24,8 +24,8 @@ async function addRow(row: {
   userId?: string;
 }): Promise<void> {
   await world.sql`
-    insert into transactions (id, user_id, network, type, status, amount_units, counterparty, detected_at)
-    values (${newTransactionId()}, ${row.userId ?? merchant.userId}, 'base-sepolia', ${row.type}, ${row.status},
+    insert into transactions (id, owner, network, type, status, amount_units, counterparty, detected_at)
+    values (${newTransactionId()}, owner_key(${row.userId ?? merchant.userId}), 'base-sepolia', ${row.type}, ${row.status},
       ${row.units}, ${`0x${"1".repeat(40)}`}, ${row.at})`;
 }
 

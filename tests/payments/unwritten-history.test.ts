@@ -59,9 +59,9 @@ const historyEvents = (id: string) => lab.sql<{ type: string; data: Record<strin
 /** As the version before opens it. */
 const writeRow = (payment: NewPayment) => lab.sql`
   insert into transactions (
-    id, user_id, network, type, status, amount_units, counterparty, description, link_id, payment_id, detected_at
+    id, owner, network, type, status, amount_units, counterparty, description, link_id, payment_id, detected_at
   )
-  select id, user_id, network, type, status, amount_units, counterparty, description, link_id, payment_id, detected_at
+  select id, owner, network, type, status, amount_units, counterparty, description, link_id, payment_id, detected_at
   from unwritten_transactions
   where payment_id = ${payment.id}`;
 
@@ -82,7 +82,10 @@ describe("an open payment", () => {
       ...{ counterparty: payment.payer, linkId: payment.linkId, paymentId: payment.id, failureReason: null },
     });
     const { userId } = lab.merchant;
-    expect(await findTransaction(lab.sql, { id: row.id, userId })).toMatchObject({ ...row, userId });
+    expect(await findTransaction(lab.sql, { id: row.id, userId })).toMatchObject({
+      ...row,
+      owner: userId.slice("user_".length),
+    });
     const other = await seedMerchant(lab.sql);
     expect(await findTransaction(lab.sql, { id: row.id, userId: other.userId })).toBeUndefined();
     lab.merchant = other;
@@ -145,9 +148,9 @@ describe("an open payment", () => {
   test("is skipped to by key in a distant page like any other row", async () => {
     const { userId } = lab.merchant;
     await lab.sql`
-      insert into transactions (id, user_id, network, type, status, amount_units, counterparty, detected_at)
+      insert into transactions (id, owner, network, type, status, amount_units, counterparty, detected_at)
       select
-        'txn_' || md5(${userId}::text || n), ${userId}, ${NETWORK}, 'RECEIVE', 'CONFIRMED', 1, ${`0x${"11".repeat(20)}`},
+        'txn_' || md5(${userId}::text || n), owner_key(${userId}), ${NETWORK}, 'RECEIVE', 'CONFIRMED', 1, ${`0x${"11".repeat(20)}`},
         now() + make_interval(mins => n)
       from generate_series(1, 110) as n`;
     const payment = await acceptOne();

@@ -243,8 +243,8 @@ async function grow(): Promise<void> {
           'link_' || ${index}::int || '_' || n, true, 'pay_' || ${index}::int || '_' || n
         from generate_series(1, ${ROWS}::int) n`;
       await tx`
-        insert into transactions (id, user_id, network, type, status, amount_units, counterparty, transfer_id, detected_at)
-        select 'txn_' || id, ${userId}, network, 'PAYMENT_LINK', 'CONFIRMED', amount_units, from_address, id, now()
+        insert into transactions (id, owner, network, type, status, amount_units, counterparty, transfer_id, detected_at)
+        select 'txn_' || id, owner_key(${userId}), network, 'PAYMENT_LINK', 'CONFIRMED', amount_units, from_address, id, now()
         from transfers
         where to_address = ${address}`;
       await tx`

@@ -392,7 +392,7 @@ test("giving a transfer its link changes the payee's history row, never the send
     ]),
   );
   const history = await lab.sql`
-    select type, link_id, description from transactions where id = any(${rows}::text[]) order by user_id = ${sender.userId} desc`;
+    select type, link_id, description from transactions where id = any(${rows}::text[]) order by owner = owner_key(${sender.userId}) desc`;
   expect([...history]).toEqual([
     { type: "SEND", linkId: null, description: "mine" },
     { type: "PAYMENT_LINK", linkId, description: "a test link" },

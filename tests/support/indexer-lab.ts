@@ -279,7 +279,7 @@ export type HistoryRow = {
 /** A transaction's rows in a user's history. */
 export function findHistory(lab: Lab, txHash: Hex, userId: string): Promise<HistoryRow[]> {
   return lab.sql<HistoryRow[]>`
-    select * from transactions where tx_hash = ${txHash} and user_id = ${userId} order by log_index, type`;
+    select * from transactions where tx_hash = ${txHash} and owner = owner_key(${userId}) order by log_index, type`;
 }
 
 /** Amounts that are used once in a test file, so that no link of another test fits. */

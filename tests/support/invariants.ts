@@ -112,7 +112,7 @@ async function checkHistory(
   });
   const rows = await sql<{ place: string }[]>`
     select concat_ws(
-      ':', hex_of(tx_hash), log_index, block_number, amount_units, user_id, case when type = 'SEND' then 'out' else 'in' end,
+      ':', hex_of(tx_hash), log_index, block_number, amount_units, user_of(owner), case when type = 'SEND' then 'out' else 'in' end,
       hex_of(counterparty), extract(epoch from detected_at)::bigint
     ) as place
     from transactions

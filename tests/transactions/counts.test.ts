@@ -88,7 +88,7 @@ async function sumByHand(userId: string, filter: TransactionFilter): Promise<Sum
   return sql<Sum[]>`
     select type, status, count(*) as count, sum(amount_units) as units
     from transactions
-    where user_id = ${userId}
+    where owner = owner_key(${userId})
       and (${filter.types.length === 0} or type = any(${filter.types as string[]}::text[]))
       and (${filter.statuses.length === 0} or status = any(${filter.statuses as string[]}::text[]))
       and (${filter.networks.length === 0} or network = any(${filter.networks as string[]}::text[]))
@@ -165,11 +165,11 @@ describe("counters of the history", () => {
         expect({ filter, sums }).toEqual({ filter, sums: [...(await sumByHand(userId, filter))] });
       }
       // change counted rows, then fold some of the differences
-      await sql`update transactions set status = 'CONFIRMED' where user_id = ${userId} and status = 'DETECTED' and amount_units > 500000`;
-      await sql`update transactions set type = 'PAYMENT_LINK', amount_units = amount_units + 1 where user_id = ${userId} and type = 'SEND' and log_index = 0 and amount_units < 1000`;
+      await sql`update transactions set status = 'CONFIRMED' where owner = owner_key(${userId}) and status = 'DETECTED' and amount_units > 500000`;
+      await sql`update transactions set type = 'PAYMENT_LINK', amount_units = amount_units + 1 where owner = owner_key(${userId}) and type = 'SEND' and log_index = 0 and amount_units < 1000`;
       // another amount of the same bucket changes a sum and no count
-      await sql`update transactions set amount_units = amount_units + 1 where user_id = ${userId} and amount_units = 123456789`;
-      await sql`delete from transactions where user_id = ${userId} and amount_units = 9990000`;
+      await sql`update transactions set amount_units = amount_units + 1 where owner = owner_key(${userId}) and amount_units = 123456789`;
+      await sql`delete from transactions where owner = owner_key(${userId}) and amount_units = 9990000`;
       await sql.begin((tx) => foldTransactionCounts(tx, round === 0 ? 300 : 1_000_000));
     }
     const [left] = await sql`select count(*) as n from transaction_count_deltas`;
@@ -201,7 +201,7 @@ describe("counters of the history", () => {
             .begin(async (tx) => {
               await insertHistory(tx as unknown as Sql, userId, rows);
               await tx`update transactions set status = 'CONFIRMED' where id in (
-                select id from transactions where user_id = ${userId} and status <> 'CONFIRMED' limit 1 for update skip locked)`;
+                select id from transactions where owner = owner_key(${userId}) and status <> 'CONFIRMED' limit 1 for update skip locked)`;
               if (!isKept) throw new Error("roll back");
             })
             .catch((error: Error) => {
@@ -265,9 +265,9 @@ describe("counters of the history", () => {
     const userId = await newUser();
     // one bucket: 30,000 rows of 10 USDC, 6,000 of 10.05
     await sql`
-      insert into transactions (id, user_id, network, type, status, amount_units, counterparty, description, detected_at)
+      insert into transactions (id, owner, network, type, status, amount_units, counterparty, description, detected_at)
       select
-        'txn_price' || lpad(n::text, 17, '0'), ${userId}, 'base', 'RECEIVE', 'CONFIRMED',
+        'txn_price' || lpad(n::text, 17, '0'), owner_key(${userId}), 'base', 'RECEIVE', 'CONFIRMED',
         case when n % 6 = 0 then 10050000 else 10000000 end, ${`0x${"ab".repeat(20)}`}, '',
         ${new Date(START_MS)}::timestamptz + n * interval '1 second'
       from generate_series(1, 36000) n`;
@@ -330,7 +330,7 @@ describe("counters of the history", () => {
       const all = await sql<{ id: string; detectedAt: Date }[]>`
         select id
         from transactions
-        where user_id = ${userId}
+        where owner = owner_key(${userId})
           and (${filter.types.length === 0} or type = any(${filter.types as string[]}::text[]))
           and (${filter.statuses.length === 0} or status = any(${filter.statuses as string[]}::text[]))
           and (${filter.networks.length === 0} or network = any(${filter.networks as string[]}::text[]))

@@ -41,11 +41,11 @@ export async function insertHistory(sql: Sql, userId: string, rows: readonly Giv
   }));
   await sql`
     insert into transactions (
-      id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+      id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
       link_id, detected_at, confirmed_at
     )
     select
-      id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
+      id, owner_key(user_id), network, type, status, amount_units, counterparty, description, tx_hash, log_index, block_number,
       link_id, detected_at, case when status = 'CONFIRMED' then detected_at end
     from json_to_recordset(${JSON.stringify(given)}::text::json) as row (
       id text, user_id text, network text, type text, status text, amount_units numeric, counterparty bytea,

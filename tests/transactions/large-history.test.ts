@@ -24,9 +24,9 @@ beforeAll(async () => {
   // order
   await sql`
     insert into transactions
-      (id, user_id, network, type, status, amount_units, counterparty, reference, description, tx_hash, detected_at)
+      (id, owner, network, type, status, amount_units, counterparty, reference, description, tx_hash, detected_at)
     select
-      'txn_' || lpad(n::text, 22, '0'), ${userId}, 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`},
+      'txn_' || lpad(n::text, 22, '0'), owner_key(${userId}), 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`},
       case when n = 55555 then 'PO-0012345678/99' end,
       case
         when n % 20000 = 7 then 'Saffron ' || n

@@ -48,9 +48,9 @@ beforeAll(async () => {
   // n counts from the newest; a third costs 5 or 25 USDC, one in 50 is PENDING, one in 3,000 is saffron, one in ten has two numbers
   await sql`
     insert into transactions
-      (id, user_id, network, type, status, amount_units, counterparty, description, tx_hash, detected_at)
+      (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, detected_at)
     select
-      'txn_' || lpad(n::text, 22, '0'), ${userId},
+      'txn_' || lpad(n::text, 22, '0'), owner_key(${userId}),
       case when n % 5 = 0 then 'base-sepolia' else 'base' end,
       case when n % 7 < 4 then 'PAYMENT_LINK' when n % 7 < 6 then 'RECEIVE' else 'SEND' end,
       case
@@ -79,7 +79,7 @@ async function readRows(): Promise<Row[]> {
       id, type, status, network, amount_units::float8 as units, lower(description) as text, hex_of(tx_hash) as tx_hash,
       extract(epoch from detected_at)::float8 * 1000 as detected_ms
     from transactions
-    where user_id = ${userId}
+    where owner = owner_key(${userId})
     order by detected_at desc, id desc`;
   return [...read];
 }

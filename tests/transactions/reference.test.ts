@@ -25,8 +25,8 @@ async function linkOf(reference: string | null): Promise<string> {
 
 async function insertRow(id: string, linkId: string | null): Promise<string> {
   await sql`
-    insert into transactions (id, user_id, network, type, status, amount_units, counterparty, link_id, detected_at)
-    values (${id}, ${ann.userId}, ${ann.network}, 'RECEIVE', 'CONFIRMED', 5, ${ann.address}, ${linkId}, now())`;
+    insert into transactions (id, owner, network, type, status, amount_units, counterparty, link_id, detected_at)
+    values (${id}, owner_key(${ann.userId}), ${ann.network}, 'RECEIVE', 'CONFIRMED', 5, ${ann.address}, ${linkId}, now())`;
   return id;
 }
 

@@ -30,10 +30,10 @@ async function insertMerchant(name: string, rows: number): Promise<string> {
   await insertUser(sql, { id, email: `${name}@example.com` });
   await sql`
     insert into transactions (
-      id, user_id, network, type, status, amount_units, counterparty, description, reference, tx_hash, detected_at
+      id, owner, network, type, status, amount_units, counterparty, description, reference, tx_hash, detected_at
     )
     select
-      ${`txn_${name}`} || n, ${id}, 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`}, 'Coffee ' || n,
+      ${`txn_${name}`} || n, owner_key(${id}), 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`}, 'Coffee ' || n,
       'order ' || n, bytes_of('0x' || lpad(to_hex(n), 64, '0')), timestamptz '2026-06-01' - n * interval '1 minute'
     from generate_series(1, ${rows}::int) n`;
   return id;

@@ -252,7 +252,7 @@ async function checkOwner(
       (
         select coalesce(sum(amount_units), 0)::bigint
         from transactions
-        where user_id = ${merchant.userId} and type = 'SEND' and status = 'CONFIRMED'
+        where owner = owner_key(${merchant.userId}) and type = 'SEND' and status = 'CONFIRMED'
       ) as sent,
       (select refunded_units::bigint from payment_links where id = ${linkId}) as refunded`;
   return [

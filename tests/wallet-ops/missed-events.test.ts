@@ -121,7 +121,7 @@ async function historyOf(merchant: Merchant) {
   const rows = await sql<{ id: string; status: string; operationId: string | null }[]>`
     select id, status, operation_id
     from transactions
-    where user_id = ${merchant.userId} and type = 'SEND'
+    where owner = owner_key(${merchant.userId}) and type = 'SEND'
     order by id`;
   return [...rows];
 }

@@ -116,7 +116,8 @@ describe("a payout of 100 with one signature", () => {
     const rows = await historyOf(sendId);
     expect(rows).toHaveLength(100);
     expect(new Set(rows.map(({ status }) => status))).toEqual(new Set(["CONFIRMED"]));
-    const all = await sql`select from transactions where user_id = ${merchant.userId} and type = 'SEND'`;
+    const all =
+      await sql`select from transactions where owner = owner_key(${merchant.userId}) and type = 'SEND'`;
     expect(all).toHaveLength(100);
   });
 });
@@ -236,7 +237,7 @@ describe("a stranger's handleOps", () => {
     expect(await readUsdcBalance(world.chain.rpcUrl, lost)).toBe(0n);
     expect(await readUsdcBalance(world.chain.rpcUrl, other)).toBe(2_000_000n);
     const [own] = await sql`
-      select status, operation_id from transactions where user_id = ${merchant.userId} and counterparty = ${other}`;
+      select status, operation_id from transactions where owner = owner_key(${merchant.userId}) and counterparty = ${other}`;
     expect(own).toMatchObject({ status: "CONFIRMED", operationId: null });
   });
 });
@@ -299,7 +300,8 @@ describe("a reorganisation", () => {
     });
     expect(await readUsdcBalance(world.chain.rpcUrl, to)).toBe(3_000_000n);
     expect(await historyOf(sendId)).toEqual([{ status: "CONFIRMED", failureReason: null }]);
-    const rows = await sql`select from transactions where user_id = ${merchant.userId} and type = 'SEND'`;
+    const rows =
+      await sql`select from transactions where owner = owner_key(${merchant.userId}) and type = 'SEND'`;
     expect(rows).toHaveLength(1);
     const [operation] = await sql`select missed_relays from wallet_operations where id = ${sendId}`;
     expect(operation).toEqual({ missedRelays: 0 });

@@ -99,7 +99,7 @@ describe("a refund", () => {
     const { hash, from: second } = await transferFor(linkId, 1_000_000n);
     expect((await linkOf(linkId)).exception).toBe("DUPLICATE");
     const [row] = await sql`
-      select id from transactions where tx_hash = ${hash} and user_id = ${merchant.userId}`;
+      select id from transactions where tx_hash = ${hash} and owner = owner_key(${merchant.userId})`;
     const over = await refund(linkId, { transactionId: row?.id, amount: "1.000001" });
     expectRefusal(over, 409, { issue: "exceeds_refundable", refundable: 1 });
     const paymentsOf = async () =>

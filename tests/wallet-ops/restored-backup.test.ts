@@ -153,7 +153,7 @@ test("a send made after the backup is found by the id it had; its confirmation s
   const again = await client.post("/v1/wallets/send/confirm", lost.confirmation);
   expectRefusal(again, 409, { issue: "already_confirmed" });
   const rows = await sql`
-    select status from transactions where user_id = ${owner.merchant.userId} and counterparty = any(${[...payout]}::bytea[])`;
+    select status from transactions where owner = owner_key(${owner.merchant.userId}) and counterparty = any(${[...payout]}::bytea[])`;
   expect([...rows]).toEqual([{ status: "CONFIRMED" }, { status: "CONFIRMED" }]);
   expect(await Promise.all(payout.map(balanceOf))).toEqual([3_000_000n, 3_000_000n]);
 });

@@ -157,7 +157,7 @@ describe("a confirmed send", () => {
     const winner = answers.find(({ status }) => status === 202)?.body.sendId;
     const answer = await user.client.post(PREPARE, { to: TO, amount: "1" });
     expectRefusal(answer, 409, { issue: "operation_in_flight", id: winner });
-    expect(await world.sql`select from transactions where user_id = ${user.userId}`).toHaveLength(1);
+    expect(await world.sql`select from transactions where owner = owner_key(${user.userId})`).toHaveLength(1);
   });
 
   test("error: once another operation has spent its nonce it is nonce_taken", async () => {

@@ -245,8 +245,8 @@ describe("warnings", () => {
     const user = await funded(2_000_000n);
     const known: Hex = `0xabcd${"1".repeat(32)}1234`;
     await world.sql`
-      insert into transactions (id, user_id, network, type, status, amount_units, counterparty, detected_at)
-      values (${`txn_${Bun.randomUUIDv7()}`}, ${user.userId}, 'base-sepolia', 'SEND', 'CONFIRMED', 1, ${known}, now())`;
+      insert into transactions (id, owner, network, type, status, amount_units, counterparty, detected_at)
+      values (${`txn_${Bun.randomUUIDv7()}`}, owner_key(${user.userId}), 'base-sepolia', 'SEND', 'CONFIRMED', 1, ${known}, now())`;
     const codesFor = async (to: Hex) =>
       (await prepareSend(user, { to, amount: "1" })).warnings.map(({ code }: { code: string }) => code);
     expect(await codesFor(known)).toEqual(["single_owner"]);
