@@ -1,7 +1,8 @@
 /**
  * The schema that an empty database gets (`db/schema`), named by the last of the migrations it replaces. A database that has exactly
  * these is adopted: it has this schema, and gets the baseline's name beside theirs. They stay, because processes of the version before,
- * which run until an upgrade has replaced them, look for them when they start.
+ * which run until an upgrade has replaced them, look for them when they start. The newest of them are still in `db/migrations`, for
+ * databases that lack them.
  */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
@@ -42,9 +43,13 @@ export function isAdoptable(names: readonly string[]): boolean {
   return REPLACED_SHA256.includes(hashOf(replaced.join("\n")));
 }
 
-/** Throws one sentence for what lacks migrations that this version no longer has. */
-export function refuseEarlier(kind: "database" | "backup", names: readonly string[]): void {
-  if (names.length === 0 || names.includes(BASELINE) || isAdoptable(names)) return;
+/** Throws one sentence for what lacks migrations that this version no longer has. `coming`: those that it still has, and would apply. */
+export function refuseEarlier(
+  kind: "database" | "backup",
+  names: readonly string[],
+  coming: readonly string[] = [],
+): void {
+  if (names.length === 0 || names.includes(BASELINE) || isAdoptable([...names, ...coming])) return;
   const last = names
     .filter((name) => name !== FIRST_BASELINE)
     .sort()
@@ -55,11 +60,13 @@ export function refuseEarlier(kind: "database" | "backup", names: readonly strin
   const another = "name an empty database in DATABASE_URL and keep this one";
   if (!names.some((name) => ANY_BASELINE.test(name)))
     throw new Error(`${earlier} and can't be upgraded: ${another}`);
+  const [next] = coming;
+  const needed = next ? `below ${numberOf(next)}` : `up to ${numberOf(BASELINE)}`;
   const first =
     kind === "database"
-      ? `run \`bun run migrate\` of the version that ends with that migration first, or ${another}`
-      : "restore it with the version that ends with that migration";
-  throw new Error(`${earlier}, and this version begins with migration ${numberOf(BASELINE)}: ${first}`);
+      ? `run \`bun run migrate\` of a version that has them first, or ${another}`
+      : "restore it with the version that wrote it";
+  throw new Error(`${earlier}, and this version needs every migration ${needed}: ${first}`);
 }
 
 function numberOf(name: string): string {

@@ -42,7 +42,7 @@ export async function migrate(
     await lockMigrations(sql, onWait);
     const known = await readApplied(sql as unknown as Tx);
     const names = [...known.keys()];
-    refuseEarlier("database", names);
+    const files = await readFiles(names, folder);
     const newer = await listUnknownMigrations(names, folder);
     // older code runs on a newer schema for the length of an upgrade; it does not know how to change it
     if (newer.length > 0)
@@ -51,7 +51,6 @@ export async function migrate(
           "use that version, or restore a backup from before it into an empty database",
       );
     await prepareJobs(databaseUrl);
-    const files = await readFiles(names, folder);
     const wanted = files.filter(({ name }) => name === BASELINE || (only?.includes(name) ?? true));
     const applied = await applyFiles(sql, known, { files: wanted, onWait });
     // after a restore into another cluster; no other transaction waits for this one here
@@ -83,7 +82,6 @@ export async function listUnknownMigrations(names: readonly string[], folder?: s
 /** The migrations that `migrate` would apply to the database, with their text. Throws when it would refuse to. */
 export async function readPending(sql: Tx, folder?: string): Promise<{ name: string; text: string }[]> {
   const known = await readApplied(sql);
-  refuseEarlier("database", [...known.keys()]);
   return (await readFiles([...known.keys()], folder)).filter(({ name }) => !known.has(name));
 }
 
@@ -93,9 +91,9 @@ export async function readPending(sql: Tx, folder?: string): Promise<{ name: str
  */
 export async function compareSchema(sql: Tx): Promise<{ pending: string[]; unknown: string[] }> {
   const known = await readApplied(sql);
-  const own = [BASELINE, ...(await listMigrationNames())];
+  const { replaced, later } = await listMigrations([...known.keys()]);
   return {
-    pending: own.filter((name) => !known.has(name)),
+    pending: [...replaced, BASELINE, ...later].filter((name) => !known.has(name)),
     unknown: await listUnknownMigrations([...known.keys()]),
   };
 }
@@ -123,14 +121,33 @@ async function applyFiles(
   return applied;
 }
 
-/** The baseline, of which a database that is adopted gets the name alone, and the migrations after it. */
+/**
+ * The baseline and the migrations after it. A database of before gets those that it lacks of what the baseline replaces, as far as they are
+ * here, and of the baseline the name alone. Throws when it lacks others.
+ */
 async function readFiles(known: readonly string[], folder?: string): Promise<SchemaFile[]> {
+  const { replaced, later } = await listMigrations(known, folder);
+  refuseEarlier("database", known, replaced);
   const baseline = await readBaseline();
-  const migrations = (await listMigrationNames(folder)).map(async (name) => {
+  const read = async (name: string) => {
     const text = await readFile(new URL(name, urlOf(folder)), "utf8");
     return { name, text, sha256: hashOf(text) };
-  });
-  return [isAdoptable(known) ? { ...baseline, text: "" } : baseline, ...(await Promise.all(migrations))];
+  };
+  return [
+    ...(await Promise.all(replaced.map(read))),
+    isAdoptable([...known, ...replaced]) ? { ...baseline, text: "" } : baseline,
+    ...(await Promise.all(later.map(read))),
+  ];
+}
+
+/** What a database with these names still needs of what the baseline replaces, and all migrations after it. */
+async function listMigrations(known: readonly string[], folder?: string) {
+  const names = await listMigrationNames(folder);
+  const isWhole = known.length === 0 || known.includes(BASELINE);
+  return {
+    replaced: isWhole ? [] : names.filter((name) => isReplaced(name) && !known.includes(name)),
+    later: names.filter((name) => !isReplaced(name)),
+  };
 }
 
 async function listMigrationNames(folder?: string): Promise<string[]> {

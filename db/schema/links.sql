@@ -5,65 +5,66 @@
 -- Columns go by size, the largest first, which saves their padding in every row.
 create table payment_links (
   amount_units bigint not null check (amount_units between 1 and 1000000000000),
-  refunded_units bigint not null default 0 check (refunded_units >= 0),
   created_at timestamptz not null default now(),
-  updated_at timestamptz not null default now(),
   expires_at timestamptz not null,
-  -- an amount that asks for this link alone, for people who type it
-  pay_amount_units bigint constraint payment_links_pay_amount_check check (pay_amount_units > amount_units),
   -- the indexer's cursor when the link was made: only transfers of later blocks can pay it
   created_block bigint,
+  -- an amount that asks for this link alone, for people who type it
+  pay_amount_units bigint constraint payment_links_pay_amount_check check (pay_amount_units > amount_units),
   -- the payer chooses an amount between these; amount_units is then the least
   min_units bigint check (min_units between 1 and 1000000000000),
   max_units bigint check (max_units between 1 and 1000000000000),
+  refunded_units bigint not null default 0 check (refunded_units >= 0),
+  -- A transfer mined before then still counts as a candidate when another link has the same amount.
+  cancelled_at timestamptz,
+  -- uses at most; null: no end
+  max_payments int default 1 check (max_payments >= 1),
+  -- paid by nonce, tag, proof, unique amount or the merchant's assignment only, never by its plain amount: anybody may open uses, and none of
+  -- them may make another link's transfer ambiguous
+  is_addressed boolean not null generated always as (is_reusable or parent_id is not null) stored,
+  -- the merchant shows it to agents: it is in the public listing, and its 402 says how it is called
+  is_discoverable boolean not null default false,
+  is_reusable boolean not null default false,
+  -- the merchant asked that no other link of his has this reference
+  unique_reference boolean not null default false,
+
+  updated_at timestamptz not null default now(),
   -- what came, when the unique amount was typed or the merchant accepted another value
   paid_units bigint check (paid_units > 0),
   -- block time of the transfer that paid it
   paid_at timestamptz,
-  -- A transfer mined before then still counts as a candidate when another link has the same amount.
-  cancelled_at timestamptz,
   -- What indexes order and choose rows by. With the status itself every change of it would write all indexes anew; open_until, is_unpaid
   -- and stage stay as they are from ACTIVE to PENDING and back, so such a change stays in its page (HOT).
   open_until timestamptz generated always as (case when status in ('ACTIVE', 'PENDING') then expires_at end) stored,
-  -- uses at most; null: no end
-  max_payments int default 1 check (max_payments >= 1),
-  is_reusable boolean not null default false,
-  -- the merchant shows it to agents: it is in the public listing, and its 402 says how it is called
-  is_discoverable boolean not null default false,
-  -- the merchant asked that no other link of his has this reference
-  unique_reference boolean not null default false,
-  is_unpaid boolean not null generated always as (status <> 'PAID') stored,
   -- It has lost what held it, while a transfer that fits it is booked on it: it stays PENDING until the indexer makes that one pay it.
   is_released boolean not null generated always as (status = 'PENDING' and exception = 'DUPLICATE') stored,
-  -- paid by nonce, tag, proof, unique amount or the merchant's assignment only, never by its plain amount: anybody may open uses, and none of
-  -- them may make another link's transfer ambiguous
-  is_addressed boolean not null generated always as (is_reusable or parent_id is not null) stored,
-
-  id text primary key check (starts_with(id, 'link_')),
-  user_id text not null,
-  network text not null check (network in ('base', 'base-sepolia')),
-  recipient bytea not null,
+  is_unpaid boolean not null generated always as (status <> 'PAID') stored,
   status text not null default 'ACTIVE'
     check (status in ('ACTIVE', 'PENDING', 'PAID', 'EXPIRED', 'CANCELLED')),
   stage text not null generated always as (case when status in ('ACTIVE', 'PENDING') then 'OPEN' else status end) stored,
   exception text not null default 'NONE'
     check (exception in ('NONE', 'PAID_LATE', 'UNDERPAID', 'OVERPAID', 'DUPLICATE')),
-  -- first 16 bytes of keccak256("link-tag:" + id)
-  tag bytea,
   -- what decided that the paying transfer pays it
   settled_by text check (
     settled_by in ('authorization', 'tag', 'proof', 'early_claim', 'pay_amount', 'amount', 'merchant')
   ),
-  -- of a use: its reusable link
-  parent_id text references payment_links on delete cascade,
+
+  id text primary key check (starts_with(id, 'link_')),
+  user_id text not null,
+  network text not null check (network in ('base', 'base-sepolia')),
+  recipient bytea not null,
+  -- first 16 bytes of keccak256("link-tag:" + id)
+  tag bytea,
   description text not null check (length(description) between 1 and 500),
-  -- What a merchant notes with it: his own number of the order, pairs of text, the customer's address, where the payer goes back to.
+  -- What a merchant notes with it: pairs of text, his own number of the order, the customer's address, where the payer goes back to.
   -- Events about the link carry the first three (add_order_data).
-  reference text check (length(reference) between 1 and 100),
   metadata jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
+  reference text check (length(reference) between 1 and 100),
   customer_email text check (length(customer_email) between 3 and 254),
   success_url text check (length(success_url) <= 2000),
   cancel_url text check (length(cancel_url) <= 2000),
+  -- of a use: its reusable link
+  parent_id text references payment_links on delete cascade,
 
   constraint payment_links_lengths_check check (octet_length(recipient) = 20 and octet_length(tag) = 16),
   constraint payment_links_paid_at_check check ((status = 'PAID') = (paid_at is not null)),

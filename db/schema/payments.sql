@@ -9,14 +9,21 @@ create function authorization_digest(network text, token bytea, payer bytea, non
 --   QUEUED -> SIGNED -> BROADCAST -> MINED -> CONFIRMED ; QUEUED -> FAILED (reason)
 -- On this way no index of its row changes, so each such update stays in its page (HOT) and writes one row version alone. What would be
 -- found by indexes of the state and the relay is in open_payments and relay_payments instead, kept by triggers.
--- Columns go by size, the largest first, which saves their padding in every row.
+-- Columns go by size, the largest first, which saves their padding in every row. Those that such an update changes stand side by side: it
+-- logs what lies between the first and the last changed byte.
 create table payments (
-  created_at timestamptz not null default now(),
-  updated_at timestamptz not null default now(),
-  next_try_at timestamptz not null default now(),
   amount_units bigint not null check (amount_units > 0),
+  created_at timestamptz not null default now(),
+  next_try_at timestamptz not null default now(),
   -- the indexer's cursor when the authorization was first accepted
   accepted_block bigint,
+  -- What went wrong so far, each kind for itself: a full queue or an unavailable node is no refusal.
+  -- simulations in a row that refused it
+  refusals int not null default 0,
+  -- transactions of ours that carried it and were mined without settling it
+  reverts int not null default 0,
+
+  updated_at timestamptz not null default now(),
   relay_id bigint,
   -- where the chain settled it, whoever sent it: tx_hash, block_number, log_index
   block_number bigint,
@@ -31,43 +38,38 @@ create table payments (
   doubt_until timestamptz,
   -- of the answer below
   answered_at timestamptz,
-  -- What went wrong so far, each kind for itself: a full queue or an unavailable node is no refusal.
-  -- simulations in a row that refused it
-  refusals int not null default 0,
-  -- transactions of ours that carried it and were mined without settling it
-  reverts int not null default 0,
   log_index int,
+  -- What indexes and triggers choose rows by: these change once in a payment's life, or never.
+  is_open boolean not null generated always as (state in ('QUEUED', 'SIGNED', 'BROADCAST')) stored,
+  is_live boolean not null generated always as (state <> 'FAILED') stored,
   -- its batch reverted as a whole: next time it travels alone
   alone boolean not null default false,
-  -- What indexes and triggers choose rows by: these change once in a payment's life, or never.
-  is_live boolean not null generated always as (state <> 'FAILED') stored,
-  is_open boolean not null generated always as (state in ('QUEUED', 'SIGNED', 'BROADCAST')) stored,
+  state text not null default 'QUEUED'
+    check (state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED', 'FAILED')),
+  tx_hash bytea,
+  reason text,
+  -- what a payer reads beside the reason: figures of a limit
+  reason_text text,
 
   id text primary key,
   -- a payment of a link, or one settled for another service's resource on behalf of the user whose API key asked
   link_id text,
-  facilitator_user_id text,
-  facilitator_key_id text,
   network text not null check (network in ('base', 'base-sepolia')),
-  state text not null default 'QUEUED'
-    check (state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED', 'FAILED')),
-  reason text,
-  -- what a payer reads beside the reason: figures of a limit
-  reason_text text,
-  payer_kind text not null check (payer_kind in ('EOA', 'CONTRACT')),
   -- what the payer signed
   token bytea not null,
   payer bytea not null,
+  payer_kind text not null check (payer_kind in ('EOA', 'CONTRACT')),
   recipient bytea not null,
-  nonce bytea not null,
   valid_after numeric(78, 0) not null,
   valid_before numeric(78, 0) not null,
+  nonce bytea not null,
   signature bytea not null,
-  tx_hash bytea,
+  facilitator_user_id text,
+  facilitator_key_id text,
+  idempotency_key text,
   -- of the page that the payer was shown
   payer_language text
     check (payer_language in ('en', 'es', 'pt-BR', 'fr', 'de', 'tr', 'ar', 'hi', 'id', 'vi', 'zh-Hans')),
-  idempotency_key text,
   -- The one answer that reports the success of a facilitated payment: to whom, how far it has come (claimed, handed to an open
   -- connection, or cut before it was), who claimed it last, and for which request (SHA-256 of its content).
   told_to text,

@@ -14,8 +14,11 @@ import { dumpSchema, SCHEMA_DUMP } from "../support/dump-schema.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/postgres.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { createReplacedDatabase, REPLACED } from "../support/replaced-migrations.ts";
+import { seedLink, seedMerchant } from "../support/seed.ts";
 
 const USERS = 3;
+/** What comes after it is still in db/migrations. */
+const LAST_WITHOUT_A_FILE = "0155_numbered_transactions.sql";
 const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
@@ -79,6 +82,81 @@ test("a database with everything that the baseline replaces gets its name, once,
   expect([...(await readMigrations(sql))]).toEqual(after);
 }, 60_000);
 
+/** Undoes what came after LAST_WITHOUT_A_FILE. */
+const BEFORE_BYTES = `
+  alter table payments add column request_id text;
+  drop table payment_requests;
+
+  alter table pay_amounts drop constraint pay_amounts_wallet_fkey;
+  alter table payment_links drop constraint payment_links_wallet_fkey, drop constraint payment_links_lengths_check;
+  drop index payment_links_fitting, payment_links_unique_amount;
+  alter table wallets drop constraint wallets_address_check, alter column address type text using hex_of(address);
+  alter table wallets add constraint wallets_address_check check (address ~ '^0x[0-9a-f]{40}$');
+  alter table pay_amounts alter column recipient type text using hex_of(recipient);
+  alter table payment_links
+    alter column recipient type text using hex_of(recipient),
+    alter column tag type text using hex_of(tag),
+    add constraint payment_links_recipient_check check (length(recipient) = 42),
+    add constraint payment_links_tag_check check (length(tag) = 34);
+  create function address_key(address text) returns bigint
+    language sql immutable parallel safe
+    return address_key(bytes_of(address));
+  alter table pay_amounts add constraint pay_amounts_wallet_fkey
+    foreign key (network, recipient) references wallets (network, address) on delete cascade;
+  alter table payment_links add constraint payment_links_wallet_fkey
+    foreign key (network, recipient) references wallets (network, address) on delete cascade;
+  create index payment_links_fitting on payment_links (address_key(recipient), amount_units, expires_at);
+  create index payment_links_unique_amount on payment_links (address_key(recipient), pay_amount_units);
+
+  drop index documents_link_moment, documents_transfer_digest_key;
+  drop function link_moment(text);
+  alter table documents
+    drop constraint documents_lengths_check,
+    alter column tx_hash type text using hex_of(tx_hash),
+    alter column block_hash type text using hex_of(block_hash);
+  alter table documents
+    add constraint documents_tx_hash_check check (length(tx_hash) = 66),
+    add constraint documents_block_hash_check check (length(block_hash) = 66);
+  create index documents_link on documents (link_id);
+  create unique index documents_transfer_digest_key
+    on documents (log_digest(network, bytes_of(tx_hash), log_index), kind) where voided_at is null`;
+
+test("a database that lacks the newest of what the baseline replaces gets that first, with its rows, and is adopted", async () => {
+  const { url, sql } = await open(createReplacedDatabase());
+  const merchant = await seedMerchant(sql);
+  const linkId = await seedLink(sql, merchant, { amountUnits: 2_500_000n });
+  const readLink = () => sql`select id, recipient, tag, amount_units, user_id from payment_links`;
+  const readWallet = () => sql`select id, address, user_id from wallets`;
+  const before = [...(await readLink()), ...(await readWallet())];
+  expect(before).toMatchObject([{ id: linkId, recipient: merchant.address }, { address: merchant.address }]);
+
+  const left = REPLACED.slice(REPLACED.indexOf(LAST_WITHOUT_A_FILE) + 1);
+  await sql.unsafe(BEFORE_BYTES);
+  await sql`delete from migrations where name = any(${left}::text[])`;
+  expect((await compareSchema(sql)).pending).toEqual([...left, BASELINE]);
+  expect((await planMigration(sql)).map(({ name }) => name)).toEqual([...left, BASELINE]);
+
+  expect(await migrate(url)).toEqual([...left, BASELINE]);
+  expect([...(await readLink()), ...(await readWallet())]).toEqual(before);
+  expect(withoutNotValid(await dumpSchema(sql))).toBe(readFileSync(SCHEMA_DUMP, "utf8"));
+  expect(await compareSchema(sql)).toEqual({ pending: [], unknown: [] });
+  expect(await migrate(url)).toEqual([]);
+}, 60_000);
+
+/** A new database needs none. */
+function withoutNotValid(dump: string): string {
+  return dump.replaceAll(" NOT VALID", "");
+}
+
+test("a new database gets the baseline alone, and nothing that it replaces", async () => {
+  const { url, sql } = await open(createEmptyDatabase());
+  const applied = await migrate(url);
+  expect(applied[0]).toBe(BASELINE);
+  expect(applied.filter((name) => REPLACED.includes(name))).toEqual([]);
+  expect(await compareSchema(sql)).toEqual({ pending: [], unknown: [] });
+  expect(await migrate(url)).toEqual([]);
+}, 60_000);
+
 test("an adopted database keeps the names that processes of the version before look for, and a baseline of the same text", async () => {
   const [adopted, made] = [await openReplaced(), await open(createEmptyDatabase())];
   await migrate(adopted.url);
@@ -94,14 +172,14 @@ test("error: a database in the middle of what the baseline replaces is refused u
   const middle = await openReplaced(REPLACED.slice(0, 30));
   await expectRefused(
     middle,
-    `the database is of an earlier version (its last migration is ${REPLACED[29]}), and this version begins with migration ` +
-      `${BASELINE.slice(0, 4)}: run \`bun run migrate\` of the version that ends with that migration first, or name an empty database`,
+    `the database is of an earlier version (its last migration is ${REPLACED[29]}), and this version needs every migration ` +
+      "below 0156: run `bun run migrate` of a version that has them first, or name an empty database",
   );
   expect((await inspectDatabase(middle.sql, middle.url)).refusal).toContain("run `bun run migrate` first");
 }, 60_000);
 
 test("error: one of its migrations alone is missing, the first, the last or one between them", async () => {
-  const missing = [1, 30, REPLACED.length - 1];
+  const missing = [1, 30, REPLACED.indexOf(LAST_WITHOUT_A_FILE)];
   for (const index of missing)
     await expectRefused(
       await openReplaced(REPLACED.toSpliced(index, 1)),
@@ -117,7 +195,7 @@ test("error: a name among them that was never there, and one of a newer version"
   await expectRefused(await openReplaced([...REPLACED, "0103_unknown.sql"]), "is of an earlier version");
   await expectRefused(
     await openReplaced(["0100_baseline", "0101_after_another_baseline.sql"]),
-    "(its last migration is 0101_after_another_baseline.sql), and this version begins with migration",
+    "(its last migration is 0101_after_another_baseline.sql), and this version needs every migration below",
   );
   const newer = await openReplaced([...REPLACED, "9999_newer.sql"]);
   await expect(migrate(newer.url)).rejects.toThrow("migrated by a newer version (it has 9999_newer.sql)");
