@@ -32,10 +32,11 @@ const CHOSEN_COLUMNS = {
   operationItemId: transactions.operationItemId,
 };
 
+/** Of the same types as the details: a connection reads every cursor by the types of its first one. */
 const NO_DETAIL = {
-  ...{ walletAddress: sql`null`, feeWei: sql`null`, isFinalized: sql`false` },
-  ...{ customerEmail: sql`null`, orderMetadata: sql`null` },
-  ...{ kind: sql`null`, refundOf: sql`null`, feeUnits: sql`null` },
+  ...{ walletAddress: sql`null::text`, feeWei: sql`null::numeric`, isFinalized: sql`false` },
+  ...{ customerEmail: sql`null::text`, orderMetadata: sql`null::jsonb` },
+  ...{ kind: sql`null::text`, refundOf: sql`null::text`, feeUnits: sql`null::bigint` },
 };
 
 /** What a row is beside its type. */
