@@ -36,6 +36,50 @@ export async function findPayments(
   return readPayments(sql, network, authorizations, { locks: false });
 }
 
+/**
+ * Whether a payment of one of these authorizations, or a claim, assignment or link that one of these transfers could settle, is there.
+ * Reads what `loadSnapshot` reads, and facilitated payments too; locks nothing.
+ */
+export async function hasEvidence(
+  sql: Tx,
+  network: NetworkId,
+  { transfers, spent }: { transfers: readonly AttributableTransfer[]; spent: readonly AuthorizationKey[] },
+): Promise<boolean> {
+  if (spent.length > 0 && (await hasPayments(sql, network, spent))) return true;
+  if (transfers.length === 0) return false;
+  const [claims, { linkIds, assignments }] = await Promise.all([
+    loadClaims(sql, network, transfers),
+    findEvidence(sql, network, transfers, { all: transfers, takenLinkIds: [] }),
+  ]);
+  return claims.length + linkIds.length + assignments.length > 0;
+}
+
+async function hasPayments(
+  sql: Tx,
+  network: NetworkId,
+  authorizations: readonly AuthorizationKey[],
+): Promise<boolean> {
+  const rows = await sql`
+    select
+    from unnest(
+      ${authorizations.map((one) => one.payer)}::bytea[],
+      ${authorizations.map((one) => one.nonce)}::bytea[]
+    ) as given (payer, nonce)
+    cross join lateral (
+      select id
+      from payments
+      where network = ${network}
+        and token = ${NETWORKS[network].usdc.address}
+        and payer = given.payer
+        and nonce = given.nonce
+        and authorization_digest(network, token, payer, nonce)
+          = authorization_digest(${network}, ${NETWORKS[network].usdc.address}, given.payer, given.nonce)
+      limit 1
+    ) payment
+    limit 1`;
+  return rows.length > 0;
+}
+
 async function readPayments(
   tx: Tx,
   network: NetworkId,
