@@ -36,50 +36,6 @@ export async function findPayments(
   return readPayments(sql, network, authorizations, { locks: false });
 }
 
-/**
- * Whether a payment of one of these authorizations, or a claim, assignment or link that one of these transfers could settle, is there.
- * Reads what `loadSnapshot` reads, and facilitated payments too; locks nothing.
- */
-export async function hasEvidence(
-  sql: Tx,
-  network: NetworkId,
-  { transfers, spent }: { transfers: readonly AttributableTransfer[]; spent: readonly AuthorizationKey[] },
-): Promise<boolean> {
-  if (spent.length > 0 && (await hasPayments(sql, network, spent))) return true;
-  if (transfers.length === 0) return false;
-  const [claims, { linkIds, assignments }] = await Promise.all([
-    loadClaims(sql, network, transfers),
-    findEvidence(sql, network, transfers, { all: transfers, takenLinkIds: [] }),
-  ]);
-  return claims.length + linkIds.length + assignments.length > 0;
-}
-
-async function hasPayments(
-  sql: Tx,
-  network: NetworkId,
-  authorizations: readonly AuthorizationKey[],
-): Promise<boolean> {
-  const rows = await sql`
-    select
-    from unnest(
-      ${authorizations.map((one) => one.payer)}::bytea[],
-      ${authorizations.map((one) => one.nonce)}::bytea[]
-    ) as given (payer, nonce)
-    cross join lateral (
-      select id
-      from payments
-      where network = ${network}
-        and token = ${NETWORKS[network].usdc.address}
-        and payer = given.payer
-        and nonce = given.nonce
-        and authorization_digest(network, token, payer, nonce)
-          = authorization_digest(${network}, ${NETWORKS[network].usdc.address}, given.payer, given.nonce)
-      limit 1
-    ) payment
-    limit 1`;
-  return rows.length > 0;
-}
-
 async function readPayments(
   tx: Tx,
   network: NetworkId,
@@ -174,7 +130,7 @@ function settlingKey(one: Pick<PaymentFacts, "payer" | "nonce" | "recipient" | "
 }
 
 /** A MATCHED claim already has its transfer: it does not apply to another log of the same transaction. */
-async function loadClaims(
+export async function loadClaims(
   tx: Tx,
   network: NetworkId,
   transfers: readonly AttributableTransfer[],
@@ -204,43 +160,58 @@ async function findEvidence(
   open: readonly AttributableTransfer[],
   scope: { all: readonly AttributableTransfer[]; takenLinkIds: readonly string[] },
 ): Promise<{ linkIds: string[]; assignments: AssignmentFacts[] }> {
-  const tags = open.flatMap(({ tag, authorizationNonce }) => [
+  const [fitting, tagged, assignments] = await Promise.all([
+    findFittingLinks(tx, network, open, scope),
+    findTaggedLinks(tx, network, open),
+    findAssignments(tx, network, open),
+  ]);
+  return {
+    linkIds: [...fitting, ...tagged, ...assignments.flatMap(({ linkId }) => linkId ?? [])],
+    assignments,
+  };
+}
+
+export async function findTaggedLinks(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+): Promise<string[]> {
+  const tags = transfers.flatMap(({ tag, authorizationNonce }) => [
     ...(tag ? [tag] : []),
     ...(authorizationNonce ? [tagOfNonce(authorizationNonce)] : []),
   ]);
-  const [fitting, tagged, assignments] = await Promise.all([
-    findFittingLinks(tx, network, open, scope),
-    tags.length === 0
-      ? []
-      : tx<
-          { id: string }[]
-        >`select id from payment_links where tag = any(${tags}::text[]) and network = ${network}`,
-    tx<(Omit<AssignmentFacts, "linkId"> & { linkId: string | null })[]>`
-      select tx_hash, log_index, link_id, accept
-      from assignments
-      where network = ${network}
-        and tx_hash = any(${[...new Set(open.map(({ txHash }) => txHash))]}::text[])`,
-  ]);
-  return {
-    linkIds: [
-      ...fitting,
-      ...tagged.map(({ id }) => id),
-      ...assignments.flatMap(({ linkId }) => linkId ?? []),
-    ],
-    assignments: assignments.map((row) => ({ ...row, linkId: row.linkId ?? undefined })),
-  };
+  if (tags.length === 0) return [];
+  const rows = await tx<{ id: string }[]>`
+    select id
+    from payment_links
+    where tag = any(${tags}::text[]) and network = ${network}`;
+  return rows.map(({ id }) => id);
+}
+
+export async function findAssignments(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+): Promise<AssignmentFacts[]> {
+  const rows = await tx<(Omit<AssignmentFacts, "linkId"> & { linkId: string | null })[]>`
+    select tx_hash, log_index, link_id, accept
+    from assignments
+    where network = ${network}
+      and tx_hash = any(${[...new Set(transfers.map(({ txHash }) => txHash))]}::text[])`;
+  return rows.map((row) => ({ ...row, linkId: row.linkId ?? undefined }));
 }
 
 /**
  * Unpaid links that ask for a transfer's value at its recipient: open at its block, or expired by then. Of either no more than
  * `all` transfers of this value together could use up, plus enough to show as candidates.
  */
-async function findFittingLinks(
+export async function findFittingLinks(
   tx: Tx,
   network: NetworkId,
   transfers: readonly AttributableTransfer[],
   { all, takenLinkIds }: { all: readonly AttributableTransfer[]; takenLinkIds: readonly string[] },
 ): Promise<string[]> {
+  if (transfers.length === 0) return [];
   const rivals = countBy(all, (transfer) => `${transfer.to}:${transfer.amountUnits}`);
   const rows = await tx<{ id: string }[]>`
     with given as (
