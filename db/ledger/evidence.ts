@@ -10,30 +10,30 @@ import { findAssignments, findFittingLinks, findTaggedLinks, loadClaims } from "
  * Reads what `loadSnapshot` reads, and facilitated payments too; locks nothing.
  */
 export async function hasEvidence(
-  sql: Tx,
+  tx: Tx,
   network: NetworkId,
   { transfers, spent }: { transfers: readonly AttributableTransfer[]; spent: readonly AuthorizationKey[] },
 ): Promise<boolean> {
-  const linked = await findLinkedRecipients(sql, network, new Set(transfers.map(({ to }) => to)));
+  const linked = await findLinkedRecipients(tx, network, new Set(transfers.map(({ to }) => to)));
   const open = transfers.filter(({ to }) => linked.has(to));
   const [isPaid, claims, assignments, tagged, fitting] = await Promise.all([
-    spent.length > 0 && hasPayments(sql, network, spent),
-    loadClaims(sql, network, transfers),
-    findAssignments(sql, network, transfers),
-    findTaggedLinks(sql, network, transfers),
-    findFittingLinks(sql, network, open, { all: open, takenLinkIds: [] }),
+    spent.length > 0 && hasPayments(tx, network, spent),
+    loadClaims(tx, network, transfers),
+    findAssignments(tx, network, transfers),
+    findTaggedLinks(tx, network, transfers),
+    findFittingLinks(tx, network, open, { all: open, takenLinkIds: [] }),
   ]);
   return isPaid || claims.length + assignments.length + tagged.length + fitting.length > 0;
 }
 
 /** Those with a link that is not paid: most have none, and a look at each is all they cost. */
 async function findLinkedRecipients(
-  sql: Tx,
+  tx: Tx,
   network: NetworkId,
   recipients: ReadonlySet<Hex>,
 ): Promise<Set<Hex>> {
   if (recipients.size === 0) return new Set();
-  const rows = await sql<{ recipient: Hex }[]>`
+  const rows = await tx<{ recipient: Hex }[]>`
     select recipient
     from unnest(string_to_array(${[...recipients].join(",")}, ',')) as given (recipient)
     where exists (
@@ -47,11 +47,11 @@ async function findLinkedRecipients(
 }
 
 async function hasPayments(
-  sql: Tx,
+  tx: Tx,
   network: NetworkId,
   authorizations: readonly AuthorizationKey[],
 ): Promise<boolean> {
-  const rows = await sql`
+  const rows = await tx`
     select
     from unnest(
       ${authorizations.map((one) => one.payer)}::bytea[],

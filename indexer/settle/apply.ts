@@ -80,47 +80,50 @@ export function applyAfter(term: Term, span: Span, before: Applying): Applying<A
 async function applyAhead(term: Term, span: Span, before: Applying, onBegun: () => void): Promise<Applied> {
   if (!(await before.isUnrelated)) await before.applied;
   const detailed = await withDetails(term, span);
-  const rows = await findUnrelated(term.sql, settlingOf(term, detailed));
-  if (!rows) {
-    await before.applied;
-    return applyWhole(term, detailed);
-  }
-  return writeAsNew(term, detailed, async (tx, areNew) => {
+  const written = await writeAsNew(term, async (tx, areNew) => {
     // also: the events of a span come before those of the next, by the number of its transaction
     if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
+    const rows = await findUnrelated(tx, settlingOf(term, detailed));
+    if (!rows) return undefined;
     onBegun();
     await storeUnrelated(tx, term.network, rows, { ...bulkOf(term), areNew });
     await before.applied;
     return writeSpan(tx, term, detailed, async () => NOTHING_SETTLED);
   });
+  if (written) return finish(term, detailed, written);
+  await before.applied;
+  return applyWhole(term, detailed);
 }
 
 const NOTHING_SETTLED: Touched = { linkIds: [], paymentIds: [], operationIds: [] };
 
-function applyWhole(term: Term, span: DetailedSpan): Promise<Applied> {
+async function applyWhole(term: Term, span: DetailedSpan): Promise<Applied> {
   const { isCatchingUp = false } = term;
-  return writeAsNew(term, span, (tx, areNew) => {
+  const written = await writeAsNew(term, (tx, areNew) => {
     const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
     return writeSpan(tx, term, span, () => settleTransfers(tx, { ...settlingOf(term, span), bulk }));
   });
+  return finish(term, span, written);
 }
 
 /** In a catch-up all transfers are expected to be new first, see `Bulk`. */
-async function writeAsNew(
-  term: Term,
-  span: DetailedSpan,
-  write: (tx: Tx, areNew: boolean) => Promise<Omit<Applied, "readMs" | "committedMs">>,
-): Promise<Applied> {
-  const { sql, isCatchingUp = false } = term;
-  const written = await sql
-    .begin((tx) => write(tx, isCatchingUp))
-    .catch((error) => {
-      // left by a reorganisation, or booked for a wallet that joined while it was below the cursor
-      if (!isCatchingUp || !isUniqueViolation(error)) throw error;
-      return sql.begin((tx) => write(tx, false));
-    });
-  term.cursor = span.to;
-  return { ...written, readMs: span.readMs, committedMs: unixMs() };
+async function writeAsNew<Result>(
+  { sql, isCatchingUp = false }: Term,
+  write: (tx: Tx, areNew: boolean) => Promise<Result>,
+): Promise<Result> {
+  const begin = (areNew: boolean) => sql.begin((tx) => write(tx, areNew)) as Promise<Result>;
+  return begin(isCatchingUp).catch((error) => {
+    // left by a reorganisation, or booked for a wallet that joined while it was below the cursor
+    if (!isCatchingUp || !isUniqueViolation(error)) throw error;
+    return begin(false);
+  });
+}
+
+type Written = Omit<Applied, "readMs" | "committedMs">;
+
+function finish(term: Term, { to, readMs }: DetailedSpan, written: Written): Applied {
+  term.cursor = to;
+  return { ...written, readMs, committedMs: unixMs() };
 }
 
 /** With what only their transactions say. */
@@ -168,12 +171,7 @@ function unixMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
-async function writeSpan(
-  tx: Tx,
-  term: Term,
-  span: Span,
-  settle: () => Promise<Touched>,
-): Promise<Pick<Applied, "settled" | "settledMs" | "movedBlocks">> {
+async function writeSpan(tx: Tx, term: Term, span: Span, settle: () => Promise<Touched>): Promise<Written> {
   const { network, confirmations } = term;
   const { blocks, from = term.cursor, to, head, depthNumber } = span;
   const [isMoved] = await Promise.all([

@@ -88,11 +88,11 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
  * nothing. What was not there when their blocks were read is no evidence for them, and a commit of earlier blocks takes evidence away
  * and never adds some.
  */
-export async function findUnrelated(sql: Tx, settling: Settling): Promise<NewTransfer[] | undefined> {
+export async function findUnrelated(tx: Tx, settling: Settling): Promise<NewTransfer[] | undefined> {
   const { network, transfers, spent, operations, isWatched, confirmedAtS } = settling;
   if (operations.length > 0) return undefined;
   const incoming = transfers.filter(({ to }) => isWatched(to)).map(toAttributable);
-  if (await hasEvidence(sql, network, { transfers: incoming, spent })) return undefined;
+  if (await hasEvidence(tx, network, { transfers: incoming, spent })) return undefined;
   return transfers.map((transfer) => ({
     ...toRow(transfer, undefined, confirmedAtS),
     operationItemId: undefined,
