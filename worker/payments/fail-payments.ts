@@ -1,5 +1,4 @@
-/** Queued payments that can't be settled are FAILED with a reason, and their links are released. */
-
+/** Queued payments that can't be settled are FAILED with a reason, and their links are released. After how many attempts: refusals.ts. */
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import { notify } from "../../db/postgres/notifications.ts";

@@ -1,6 +1,6 @@
 /** The relayer keys of one network as lanes: fees, balances and load, read from the node at most once a second. */
 
-import { type Fees, nextFees } from "../../core/chain/raise-fees.ts";
+import { type Fees, nextFees } from "../../core/domain/raise-fees.ts";
 import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts";
 import { parseQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";

@@ -1,6 +1,6 @@
 /**
- * The EIP-1559 fees a relay offers, in wei per gas, and by how much they are raised. When they are raised, after how many blocks without
- * inclusion, `core/domain/passed-over.ts` says; `worker/sender/monitor.ts` asks it.
+ * The EIP-1559 fees a relay offers, in wei per gas; when they are raised, and by how much. When is counted in blocks, not in time: while no
+ * block is produced, a higher fee has no effect, and every raise is paid for once blocks are produced again. `worker/sender/monitor.ts` asks.
  */
 
 export type Fees = { readonly maxFeePerGas: bigint; readonly maxPriorityFeePerGas: bigint };
@@ -14,6 +14,8 @@ const BUMP_ACCEPTED_PERMILLE = 1125n;
 const TIP_MULTIPLE_MAX = 10n;
 /** Raises may always reach 0.1 gwei, even where nodes suggest almost nothing. */
 const TIP_FLOOR_OF_CAP_WEI = 100_000_000n;
+/** Blocks produced without the transaction since its newest attempt was broadcast, before the fee is raised. */
+const PASSED_OVER_BLOCKS = 2n;
 
 /**
  * First attempt: twice the base fee plus the tip, at most `maxFeeWei`. With `previous`: the higher of that and a quarter more
@@ -40,6 +42,32 @@ export function nextFees(market: {
     isRaise(previous.maxFeePerGas, raised.maxFeePerGas) &&
     isRaise(previous.maxPriorityFeePerGas, raised.maxPriorityFeePerGas);
   return isTaken ? raised : previous;
+}
+
+/** By hash of an attempt: the head when it was first known to be broadcast. */
+export type FirstHeads = Map<string, bigint>;
+
+/**
+ * Records the head at which an attempt is first seen broadcast, and returns whether enough blocks have been produced without it since.
+ * A lagging node shows a lower head, which only makes the wait longer.
+ */
+export function isPassedOver(
+  firstHeads: FirstHeads,
+  attempt: { readonly txHash: string; readonly sinceSentMs: number | null },
+  headNumber: bigint,
+): boolean {
+  if (attempt.sinceSentMs === null) return false;
+  const firstHead = firstHeads.get(attempt.txHash);
+  if (firstHead === undefined) {
+    firstHeads.set(attempt.txHash, headNumber);
+    return false;
+  }
+  return headNumber >= firstHead + PASSED_OVER_BLOCKS;
+}
+
+/** Forgets attempts that are no longer pending. */
+export function keepOnly(firstHeads: FirstHeads, txHashes: ReadonlySet<string>): void {
+  for (const txHash of firstHeads.keys()) if (!txHashes.has(txHash)) firstHeads.delete(txHash);
 }
 
 /** Neither fee above the cap, and the tip not above the total (nodes refuse that). */

@@ -1,6 +1,6 @@
 /** Blocks, never the clock, decide when a waiting transaction is offered at a higher fee. */
 import { expect, test } from "bun:test";
-import { type FirstHeads, isPassedOver, keepOnly } from "../../core/domain/passed-over.ts";
+import { type FirstHeads, isPassedOver, keepOnly } from "../../core/domain/raise-fees.ts";
 
 const sent = { txHash: "0x01", sinceSentMs: 10 };
 

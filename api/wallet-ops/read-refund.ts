@@ -1,4 +1,4 @@
-/** What a refund's body asks for: whose money of the link, how much, and to whom. The same for a refund and for a request for one. */
+/** What a refund's body asks for: whose money of the link, how much, and to whom; core/domain/refund.ts chooses. The same for a refund and for a request for one. */
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";

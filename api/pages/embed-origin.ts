@@ -1,4 +1,4 @@
-/** Which shop shows a payment page: `?embed=` names its origin, which counts only when the merchant lists it. */
+/** Which shop may embed a payment page: `?embed=` names its origin, which counts only when the merchant lists it. */
 import type { ResponseSet } from "../http/session-cookie.ts";
 
 /** Also takes the API's `x-frame-options` back for a shop: it cannot name an origin, and not every browser lets frame-ancestors win. */

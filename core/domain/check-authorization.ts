@@ -1,4 +1,4 @@
-/** Whether an authorization meets what a link requires. */
+/** Whether an authorization meets what a link or another seller requires: recipient, exact amount, and a window that is open and not about to end. */
 import type { Authorization } from "./authorization.ts";
 import type { Hex } from "./networks.ts";
 import type { PaymentRefusal } from "./payment.ts";

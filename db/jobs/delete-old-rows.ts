@@ -1,12 +1,20 @@
-/** How long rows are kept that nothing ends: events, signed bytes, ended claims, the trail of security events. Each step is bounded. */
+/** Deletes rows that nothing ends, in bounded steps. How long each is kept: core/domain/retention.ts. */
+import {
+  DEAD_JOBS_KEPT_DAYS,
+  ENDED_CLAIMS_KEPT_DAYS,
+  IDEMPOTENCY_KEYS_KEPT_DAYS,
+  INVITATIONS_KEPT_DAYS,
+  NOTICES_KEPT_DAYS,
+  OTPS_KEPT_DAYS,
+  PAYMENT_LEASES_KEPT_HOURS,
+  RELAY_COSTS_KEPT_DAYS,
+  SECURITY_TRAIL_KEPT_DAYS,
+  SIGNED_BYTES_KEPT_HOURS,
+  TRACES_KEPT_DAYS,
+  WEBHOOK_DELIVERIES_KEPT_DAYS,
+} from "../../core/domain/retention.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** After the relay's end. Until its block is final a reorganisation may call for its bytes again; from then on the chain has them. */
-const SIGNED_BYTES_KEPT_HOURS = 1;
-/** Claims that decided nothing. */
-const ENDED_CLAIMS_KEPT_DAYS = 90;
-/** What auditors ask for. */
-const SECURITY_TRAIL_KEPT_DAYS = 730;
 /** Events of a user that are read to find one that follows. */
 const FOLLOWERS_READ = 100;
 
@@ -98,4 +106,67 @@ export async function deleteOldSecurityEvents(tx: Tx, limit: number): Promise<nu
       ))`;
   await tx`select set_config('service.security_trail_from', '', true)`;
   return result.count;
+}
+
+const isOlder = (column: string, days: number) => `${column} < now() - interval '${days} days'`;
+/** UTC, as budgets are. */
+const isDayOver = `day < (now() at time zone 'utc')::date - ${RELAY_COSTS_KEPT_DAYS}`;
+
+/** Rows to delete and when. */
+const LEFTOVERS = {
+  challenges: { key: "id", over: "expires_at < now()" },
+  otps: { key: "id", over: isOlder("created_at", OTPS_KEPT_DAYS) },
+  sessions: { key: "id", over: "least(expires_at, absolute_end_at) < now()" },
+  oauth_flows: { key: "state_hash", over: "expires_at < now()" },
+  idempotency_keys: { key: "ctid", over: isOlder("created_at", IDEMPOTENCY_KEYS_KEPT_DAYS) },
+  exports: { key: "id", over: "expires_at < now()" },
+  notices: { key: "id", over: isOlder("created_at", NOTICES_KEPT_DAYS) },
+  member_invitations: {
+    key: "id",
+    over: isOlder("coalesce(ended_at, expires_at)", INVITATIONS_KEPT_DAYS),
+  },
+  webhook_deliveries: {
+    key: "id",
+    over: `state <> 'PENDING' and ${isOlder("created_at", WEBHOOK_DELIVERIES_KEPT_DAYS)}`,
+  },
+  payment_leases: {
+    key: "payment_id",
+    over: `until < now() - interval '${PAYMENT_LEASES_KEPT_HOURS} hours'`,
+  },
+  relay_charges: { key: "ctid", over: isDayOver },
+  relay_budgets: { key: "ctid", over: isDayOver },
+  traces: { key: "subject_id", over: isOlder("created_at", TRACES_KEPT_DAYS) },
+  rate_counters: { key: "key", over: "ends_at < now()" },
+} as const;
+export type Leftover = keyof typeof LEFTOVERS;
+export const LEFTOVER_NAMES = Object.keys(LEFTOVERS) as Leftover[];
+
+/** Deletes at most `limit` expired rows of one kind. Locked rows are left for the next run. */
+export async function deleteLeftovers(tx: Tx, name: Leftover, limit: number): Promise<number> {
+  const { key, over } = LEFTOVERS[name];
+  const result = await tx`
+    delete from ${tx(name)}
+    where ${tx.unsafe(key)} in (
+        select ${tx.unsafe(key)}
+        from ${tx(name)}
+        where ${tx.unsafe(over)}
+        limit ${limit}
+        for update skip locked
+      )`;
+  return result.count;
+}
+
+/** Deletes jobs that failed permanently long ago. */
+export async function deleteDeadJobs(tx: Tx, limit: number): Promise<number> {
+  const rows = await tx`
+    select id
+    from graphile_worker.complete_jobs(
+      array(
+        select id
+        from graphile_worker.jobs
+        where attempts >= max_attempts and run_at < now() - make_interval(days => ${DEAD_JOBS_KEPT_DAYS}::int) and locked_at is null
+        limit ${limit}
+      )
+    )`;
+  return rows.length;
 }

@@ -1,10 +1,10 @@
 /**
- * Every request limit of the service, and how requests are counted against it. Counters belong to the signed-in user, else to the
+ * Every request limit of the service, of signing in too, and how requests are counted against it. Counters belong to the signed-in user, else to the
  * client's address. rate-limiter-flexible was measured beside this single upsert: 66 µs of CPU and 7,700/s against 30 µs and
  * 19,000/s, and it would bring its own table and its own pg pool; so one statement it is.
  */
 import { ServiceError } from "../../core/domain/errors.ts";
-import { type Counter, countRequest } from "../../db/http/rate-limits.ts";
+import { type Counter, countRequest } from "../../db/http/count-requests.ts";
 import { addressGroup } from "./client-address.ts";
 import type { ApiDeps } from "./deps.ts";
 import type { ResponseSet } from "./session-cookie.ts";
@@ -23,6 +23,7 @@ const HOUR = 3_600;
 
 const LIMITS = {
   general: { limit: 1_000, windowS: HOUR },
+  /** Each step of registering, of signing in and of recovery, codes by mail among them. */
   authentication: { limit: 10, windowS: MINUTE, perRoute: true, byAddress: true },
   googleAuthorize: { limit: 10, windowS: MINUTE, byAddress: true },
   walletSetup: { limit: 10, windowS: HOUR, perRoute: true },

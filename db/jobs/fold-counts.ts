@@ -1,4 +1,4 @@
-/** Scheduled clean-up in bounded steps: folds counter differences and deletes expired rows. */
+/** Folds the differences that transactions leave into the counters of the history and of links, in bounded steps. */
 import type { Tx } from "../postgres/client.ts";
 
 /** One process folds at a time; others find the lock taken and do nothing. */
@@ -73,57 +73,4 @@ export async function foldLinkCounts(tx: Tx, limit: number): Promise<number> {
 async function lockFolding(tx: Tx): Promise<boolean> {
   const [row] = await tx<{ locked: boolean }[]>`select pg_try_advisory_xact_lock(${FOLD_LOCK}) as locked`;
   return row?.locked === true;
-}
-
-/** Rows to delete and when. Codes are kept two days because their number per hour is limited. */
-const LEFTOVERS = {
-  challenges: { key: "id", over: "expires_at < now()" },
-  otps: { key: "id", over: "created_at < now() - interval '2 days'" },
-  sessions: { key: "id", over: "least(expires_at, absolute_end_at) < now()" },
-  oauth_flows: { key: "state_hash", over: "expires_at < now()" },
-  idempotency_keys: { key: "ctid", over: "created_at < now() - interval '7 days'" },
-  exports: { key: "id", over: "expires_at < now()" },
-  notices: { key: "id", over: "created_at < now() - interval '90 days'" },
-  member_invitations: {
-    key: "id",
-    over: "coalesce(ended_at, expires_at) < now() - interval '30 days'",
-  },
-  webhook_deliveries: { key: "id", over: "state <> 'PENDING' and created_at < now() - interval '30 days'" },
-  payment_leases: { key: "payment_id", over: "until < now() - interval '1 hour'" },
-  relay_charges: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
-  relay_budgets: { key: "ctid", over: "day < (now() at time zone 'utc')::date - 30" },
-  traces: { key: "subject_id", over: "created_at < now() - interval '1 day'" },
-  rate_counters: { key: "key", over: "ends_at < now()" },
-} as const;
-export type Leftover = keyof typeof LEFTOVERS;
-export const LEFTOVER_NAMES = Object.keys(LEFTOVERS) as Leftover[];
-
-/** Deletes at most `limit` expired rows of one kind. Locked rows are left for the next run. */
-export async function deleteLeftovers(tx: Tx, name: Leftover, limit: number): Promise<number> {
-  const { key, over } = LEFTOVERS[name];
-  const result = await tx`
-    delete from ${tx(name)}
-    where ${tx.unsafe(key)} in (
-        select ${tx.unsafe(key)}
-        from ${tx(name)}
-        where ${tx.unsafe(over)}
-        limit ${limit}
-        for update skip locked
-      )`;
-  return result.count;
-}
-
-/** Deletes jobs that failed permanently more than a week ago. */
-export async function deleteDeadJobs(tx: Tx, limit: number): Promise<number> {
-  const rows = await tx`
-    select id
-    from graphile_worker.complete_jobs(
-      array(
-        select id
-        from graphile_worker.jobs
-        where attempts >= max_attempts and run_at < now() - interval '7 days' and locked_at is null
-        limit ${limit}
-      )
-    )`;
-  return rows.length;
 }

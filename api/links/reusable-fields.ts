@@ -1,8 +1,13 @@
 /** Reusable links on the wire: how often a link is paid, and whether the payer chooses the amount. */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
-import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/money.ts";
-import { isTooFine, MAX_PAYMENTS_LIMIT, PAID_ONCE, type ReuseTerms } from "../../core/domain/reuse.ts";
+import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/link.ts";
+import {
+  isTooFine,
+  MAX_PAYMENTS_LIMIT,
+  PAID_ONCE,
+  type ReuseTerms,
+} from "../../core/domain/reusable-link.ts";
 import { readAmountUnits } from "./amount.ts";
 
 const amount = z.number();

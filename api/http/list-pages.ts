@@ -1,6 +1,12 @@
-/** A list's pages, and the opaque position in a user's list. Bound to list and user: another's or an edited cursor is refused. */
+/** A list's pages: how many rows one has, and the opaque position in a user's list. Bound to list and user: another's or an edited cursor is refused. */
 import { createHash } from "node:crypto";
 import { invalid } from "../../core/domain/errors.ts";
+import { queryNumber } from "./query.ts";
+
+const PAGE_ROWS_MAX = 100;
+
+/** The `limit` of a list's query. */
+export const pageLimit = (fallback: number) => queryNumber({ min: 1, max: PAGE_ROWS_MAX, fallback });
 
 type Owner = { list: "link" | "transaction"; userId: string };
 /** The time by which the list is ordered, and the id. */

@@ -6,7 +6,7 @@ import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { insertRelay } from "../../db/relays/relays.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
-import { openLanes } from "../../worker/sender/lanes.ts";
+import { openLanes } from "../../worker/sender/relayer-lanes.ts";
 import { noteSigned, noteSignerFailure } from "../../worker/sender/signer-failures.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { randomHash } from "../support/ledger-lab.ts";

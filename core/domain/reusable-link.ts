@@ -1,4 +1,7 @@
-/** Links that many payers pay, or whose payer chooses the amount. Each payment is a use: a link of its own. */
+/**
+ * Links that many payers pay, or whose payer chooses the amount. Each payment is a use: a link of its own. When no more are accepted:
+ * db/links/used-up.ts.
+ */
 import { createHash } from "node:crypto";
 import type { Hex } from "./networks.ts";
 

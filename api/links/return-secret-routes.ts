@@ -20,7 +20,7 @@ const auth = { allow: ["session"], needs: "settings:write", freshPasskey: true }
 const tags = ["Settings"];
 
 export const returnRoutes = (deps: ApiDeps) =>
-  new Elysia({ name: "return-routes" })
+  new Elysia({ name: "return-secret-routes" })
     .use(access(deps))
     .get(
       "/v1/settings/return-secret",
