@@ -213,6 +213,19 @@ test("a range that comes before the one it follows is committed moves nothing", 
   expect(await count(hashes)).toEqual({ transfers: 0, history: 0, events: 0 });
 });
 
+test("a range begins no transaction before the end of one that decides about links", async () => {
+  const { one, hashes } = await payInSpans([freshUnits(), freshUnits()], [1, 1]);
+  const gate = Promise.withResolvers<void>();
+  const applying = applyAfter(term, one, { isUnrelated: Promise.resolve(false), applied: gate.promise });
+  const outcome = outcomeOf(applying);
+  // time enough to begin one
+  await lab.sql`select pg_sleep(0.5)`;
+  gate.reject(new Error("lost"));
+  expect(await applying.isUnrelated).toBe(false);
+  expect(await outcome).toEqual(new Error("lost"));
+  expect(await count(hashes)).toEqual({ transfers: 0, history: 0, events: 0 });
+});
+
 test("a new leader waits for what a former one writes ahead of the cursor", async () => {
   const { one, hashes } = await payInSpans([freshUnits(), freshUnits()], [1, 1]);
   const gate = Promise.withResolvers<void>();
