@@ -60,9 +60,10 @@ async function readToHead(): Promise<void> {
 /** Pays these amounts, each in a block, and returns the spans of `sizes` blocks with a leader that is about to apply them. */
 async function payInSpans(units: readonly bigint[], sizes: readonly number[]) {
   await readToHead();
+  const start = (await headOf(lab)).number;
   const hashes: Hex[] = [];
   for (const one of units) hashes.push(await pay(lab, payer, merchant.address, one));
-  await until("all are mined", async () => (await headOf(lab)).number >= units.length);
+  await until("all are mined", async () => (await headOf(lab)).number === start + units.length);
   term = await openTerm(lab);
   term.isCatchingUp = true;
   const head = await readHeader(term.chain, "latest");
@@ -333,7 +334,9 @@ test("a reorganisation below a range that is read while two are on their way is 
   const start = (await headOf(lab)).number;
   const units = freshUnits();
   for (let block = 0; block < 4; block++) {
+    const before = (await headOf(lab)).number;
     await pay(lab, payer, merchant.address, units + BigInt(block));
+    await until("it is mined", async () => (await headOf(lab)).number === before + 1);
     await mine(lab, 15);
   }
   await mine(lab, 64);
