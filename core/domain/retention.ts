@@ -28,3 +28,5 @@ export const DEAD_JOBS_KEPT_DAYS = 7;
 export const SIGNED_BYTES_KEPT_HOURS = 1;
 /** Of workers that take payments, once it has run out. */
 export const PAYMENT_LEASES_KEPT_HOURS = 1;
+/** Which request a payment came with, for log lines while it is in flight. */
+export const PAYMENT_REQUESTS_KEPT_HOURS = 1;

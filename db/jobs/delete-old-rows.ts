@@ -7,6 +7,7 @@ import {
   NOTICES_KEPT_DAYS,
   OTPS_KEPT_DAYS,
   PAYMENT_LEASES_KEPT_HOURS,
+  PAYMENT_REQUESTS_KEPT_HOURS,
   RELAY_COSTS_KEPT_DAYS,
   SECURITY_TRAIL_KEPT_DAYS,
   SIGNED_BYTES_KEPT_HOURS,
@@ -132,6 +133,10 @@ const LEFTOVERS = {
   payment_leases: {
     key: "payment_id",
     over: `until < now() - interval '${PAYMENT_LEASES_KEPT_HOURS} hours'`,
+  },
+  payment_requests: {
+    key: "payment_id",
+    over: `created_at < now() - interval '${PAYMENT_REQUESTS_KEPT_HOURS} hours'`,
   },
   relay_charges: { key: "ctid", over: isDayOver },
   relay_budgets: { key: "ctid", over: isDayOver },

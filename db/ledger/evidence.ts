@@ -35,7 +35,7 @@ async function findLinkedRecipients(
   if (recipients.size === 0) return new Set();
   const rows = await tx<{ recipient: Hex }[]>`
     select recipient
-    from unnest(string_to_array(${[...recipients].join(",")}, ',')) as given (recipient)
+    from unnest(${[...recipients]}::bytea[]) as given (recipient)
     where exists (
         select from payment_links link
         where link.network = ${network}

@@ -120,7 +120,7 @@ export async function findWalletsToReconcile(
         where ${isFollowed}
           and booked_number < ${number}::bigint
           and address in (
-            select hex_of(unnest(array[from_address, to_address]))
+            select unnest(array[from_address, to_address])
             from transfers
             where network = ${network}
               and block_number > ${since}::bigint

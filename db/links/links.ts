@@ -52,7 +52,7 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
     )
     select
       ${link.id}, ${link.userId}, ${link.network}, ${wallet.recipient}, ${link.amountUnits}::bigint, ${link.description},
-      now() + make_interval(hours => ${link.expiresInHours}::int), ${reuse.isReusable ? null : link.tag}::text, ${payAmount?.units ?? null}::bigint,
+      now() + make_interval(hours => ${link.expiresInHours}::int), ${reuse.isReusable ? null : link.tag}::bytea, ${payAmount?.units ?? null}::bigint,
       (select number from cursors where network = ${link.network}),
       ${order.reference}::text, ${order.uniqueReference}::boolean, ${JSON.stringify(order.metadata)}::text::jsonb,
       ${order.customerEmail}::text, ${order.successUrl}::text, ${order.cancelUrl}::text,

@@ -20,7 +20,7 @@ export async function findPayableLinks(
   const rows = await sql<(PayableLink & { place: number })[]>`
     select asked.place::int, found.*
     from unnest(
-      ${asked.map(({ id }) => id)}::text[], ${asked.map(({ nonceTag }) => nonceTag ?? null)}::text[]
+      ${asked.map(({ id }) => id)}::text[], ${asked.map(({ nonceTag }) => nonceTag ?? null)}::bytea[]
     ) with ordinality as asked (id, nonce_tag, place)
     cross join lateral (${selectPayable(sql)}) found`;
   const links = new Map(rows.map(({ place, ...link }) => [place, link]));

@@ -67,7 +67,7 @@ export async function openUse(
     )
     select
       ${given.id}, id, user_id, network, recipient, ${amountUnits}::bigint, description,
-      least(expires_at, now() + make_interval(mins => ${lifeMinutes}::int)), ${given.tag}, ${payAmount?.units ?? null}::bigint,
+      least(expires_at, now() + make_interval(mins => ${lifeMinutes}::int)), ${given.tag}::bytea, ${payAmount?.units ?? null}::bigint,
       (select number from cursors where network = ${network}), reference, metadata, success_url, cancel_url
     from payment_links
     where id = ${given.parentId}

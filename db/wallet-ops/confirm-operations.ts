@@ -21,7 +21,7 @@ export async function concludeOperations(
           (
             select failure
             from wallet_operation_events event
-            where event.network = op.network and event.sender = wallet.address and event.nonce = op.account_nonce
+            where event.network = op.network and event.sender = hex_of(wallet.address) and event.nonce = op.account_nonce
               and event.user_op_hash = op.user_op_hash
             limit 1
           ),
@@ -38,7 +38,7 @@ export async function concludeOperations(
           or op.state <> 'MINED' and exists (
             select from wallet_operation_events other
             where other.network = op.network
-              and other.sender = wallet.address
+              and other.sender = hex_of(wallet.address)
               and other.nonce = op.account_nonce
               and other.user_op_hash <> op.user_op_hash
               and other.block_number <= ${depthNumber}
