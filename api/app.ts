@@ -31,7 +31,7 @@ import { requestContext } from "./http/request-context.ts";
 import { traceRequests } from "./http/trace-requests.ts";
 import { pageSettingsRoutes } from "./links/page-settings-routes.ts";
 import { publicLinkRoutes } from "./links/public-routes.ts";
-import { returnRoutes } from "./links/return-routes.ts";
+import { returnRoutes } from "./links/return-secret-routes.ts";
 import { linkRoutes } from "./links/routes.ts";
 import { mcpRoutes } from "./mcp/routes.ts";
 import { invitationRoutes } from "./members/invitation-routes.ts";

@@ -37,6 +37,7 @@ const KEPT = new Map([
   ["graphile_worker._private_jobs", "until done"],
   ["graphile_worker._private_job_queues", "until done"],
   ["blocks", "until final"],
+  ["payment_requests", "an hour"],
   ["traces", "a day"],
   ["relay_charges", "30 days"],
   ["relay_budgets", "30 days"],

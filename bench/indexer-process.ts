@@ -60,7 +60,7 @@ export async function seedWallets(sql: Sql, { receivers, others }: Wallets): Pro
     insert into wallets (id, user_id, network, address, passkey_id, factory, owners, indexed_from, backfilled_at)
     select
       'wal_' || n, 'user_' || lpad(n::text, 32, '0')::uuid, ${NETWORK},
-      coalesce((${addresses}::text[])[n], '0x' || left(encode(sha256(n::text::bytea), 'hex'), 40)),
+      coalesce((${addresses}::bytea[])[n], substr(sha256(n::text::bytea), 1, 20)),
       'bench', '0x' || repeat('1', 40), array['0x00'], 1, now()
     from generate_series(1, ${receivers + others}::int) n`;
   await sql`vacuum analyze`;

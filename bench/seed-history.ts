@@ -90,7 +90,7 @@ async function insertMerchants(tx: Tx, count: number): Promise<void> {
   await tx`
     insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
     select
-      'wal_' || network || users.id, users.id, network, '0x' || left(encode(sha256(users.id::bytea), 'hex'), 40),
+      'wal_' || network || users.id, users.id, network, substr(sha256(users.id::bytea), 1, 20),
       'seed-' || users.id, '0x' || repeat('0', 40), '{}'
     from users
     cross join (values ('base'), ('base-sepolia')) as networks (network)
@@ -166,7 +166,7 @@ function insertLinks(sql: Sql, total: number, from: number, to: number) {
         (id, user_id, network, recipient, amount_units, description, status, expires_at, paid_at, created_at, updated_at)
       select
         'link_seed' || lpad(n::text, 18, '0'), ${LARGE_MERCHANT}, network,
-        '0x' || left(encode(sha256(${LARGE_MERCHANT}::text::bytea), 'hex'), 40),
+        substr(sha256(${LARGE_MERCHANT}::text::bytea), 1, 20),
         ${amount(tx)}, ${description(tx)},
         status,
         case when status in ('ACTIVE', 'PENDING') then now() + interval '30 days' else created + interval '1 day' end,

@@ -93,7 +93,7 @@ create table claims (
   updated_at timestamp with time zone default now() not null,
   constraint claims_client_address_check CHECK ((client_address ~ '^0x[0-9a-f]{40}$'::text)),
   constraint claims_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
-  constraint claims_payer_language_check CHECK ((payer_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))) NOT VALID,
+  constraint claims_payer_language_check CHECK ((payer_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))),
   constraint claims_pkey PRIMARY KEY (id),
   constraint claims_proof_check CHECK ((proof = ANY (ARRAY['EOA'::text, 'CONTRACT'::text]))),
   constraint claims_state_check CHECK ((state = ANY (ARRAY['OPEN'::text, 'HINT'::text, 'DISPUTED'::text, 'MATCHED'::text, 'REJECTED'::text, 'EXPIRED'::text]))),
@@ -153,7 +153,7 @@ create table document_counters (
 
 create table documents (
   amount_units numeric(78,0) not null,
-  block_hash text not null,
+  block_hash bytea not null,
   facts jsonb not null,
   happened_at timestamp with time zone not null,
   id text not null,
@@ -167,29 +167,28 @@ create table documents (
   number integer not null,
   receipt_id text,
   refund_id text,
-  tx_hash text not null,
+  tx_hash bytea not null,
   user_id text not null,
   void_reason text,
   voided_at timestamp with time zone,
   year integer not null,
   constraint documents_amount_units_check CHECK ((amount_units > (0)::numeric)),
-  constraint documents_block_hash_check CHECK (((length(block_hash) = 66) AND (block_hash = ('0x'::text || encode(decode(substr(block_hash, 3), 'hex'::text), 'hex'::text))))),
   constraint documents_check CHECK (((kind = 'CREDIT_NOTE'::text) = (refund_id IS NOT NULL))),
   constraint documents_check1 CHECK (((voided_at IS NULL) = (void_reason IS NULL))),
   constraint documents_kind_check CHECK ((kind = ANY (ARRAY['RECEIPT'::text, 'CREDIT_NOTE'::text]))),
-  constraint documents_language_check CHECK ((language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))) NOT VALID,
+  constraint documents_language_check CHECK ((language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))),
+  constraint documents_lengths_check CHECK (((octet_length(tx_hash) = 32) AND (octet_length(block_hash) = 32))),
   constraint documents_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint documents_number_check CHECK ((number > 0)),
   constraint documents_pkey PRIMARY KEY (id),
   constraint documents_receipt_id_fkey FOREIGN KEY (receipt_id) REFERENCES documents(id) ON DELETE CASCADE,
-  constraint documents_tx_hash_check CHECK (((length(tx_hash) = 66) AND (tx_hash = ('0x'::text || encode(decode(substr(tx_hash, 3), 'hex'::text), 'hex'::text))))),
   constraint documents_void_reason_check CHECK ((void_reason = ANY (ARRAY['REORGANISED'::text, 'REASSIGNED'::text])))
 );
-CREATE INDEX documents_link ON public.documents USING btree (link_id);
+CREATE INDEX documents_link_moment ON public.documents USING btree (link_moment(link_id));
 CREATE INDEX documents_owner_happened ON public.documents USING btree (owner_key(user_id), happened_at DESC);
 CREATE UNIQUE INDEX documents_owner_place_key ON public.documents USING btree (owner_key(user_id), document_place(kind, is_test, year, number));
 CREATE INDEX documents_receipt ON public.documents USING btree (receipt_id) WHERE (receipt_id IS NOT NULL);
-CREATE UNIQUE INDEX documents_transfer_digest_key ON public.documents USING btree (log_digest(network, bytes_of(tx_hash), log_index), kind) WHERE (voided_at IS NULL);
+CREATE UNIQUE INDEX documents_transfer_digest_key ON public.documents USING btree (log_digest(network, tx_hash, log_index), kind) WHERE (voided_at IS NULL);
 
 create unlogged table drain_leases (
   holder text not null,
@@ -367,7 +366,7 @@ create table identities (
   issuer text not null,
   subject text not null,
   user_id text not null,
-  constraint identities_email_check CHECK (((email = lower(email)) AND ((length(email) >= 3) AND (length(email) <= 254)))) NOT VALID,
+  constraint identities_email_check CHECK (((email = lower(email)) AND ((length(email) >= 3) AND (length(email) <= 254)))),
   constraint identities_pkey PRIMARY KEY (issuer, subject),
   constraint identities_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
@@ -632,12 +631,12 @@ CREATE INDEX passkeys_user ON public.passkeys USING btree (user_id);
 create table pay_amounts (
   link_id text not null,
   network text not null,
-  recipient text not null,
+  recipient bytea not null,
   units bigint not null,
   used_at timestamp with time zone default now() not null,
   constraint pay_amounts_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint pay_amounts_pkey PRIMARY KEY (network, recipient, units),
-  constraint pay_amounts_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE NOT VALID
+  constraint pay_amounts_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE
 );
 
 create unlogged table payment_leases (
@@ -676,7 +675,7 @@ END) stored,
   paid_units bigint,
   parent_id text,
   pay_amount_units bigint,
-  recipient text not null,
+  recipient bytea not null,
   reference text,
   refunded_units bigint default 0 not null,
   settled_by text,
@@ -687,7 +686,7 @@ CASE
 END) stored not null,
   status text default 'ACTIVE'::text not null,
   success_url text,
-  tag text,
+  tag bytea,
   unique_reference boolean default false not null,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
@@ -698,6 +697,7 @@ END) stored not null,
   constraint payment_links_discoverable_check CHECK (((NOT is_discoverable) OR (parent_id IS NULL))),
   constraint payment_links_exception_check CHECK ((exception = ANY (ARRAY['NONE'::text, 'PAID_LATE'::text, 'UNDERPAID'::text, 'OVERPAID'::text, 'DUPLICATE'::text]))),
   constraint payment_links_id_check CHECK (starts_with(id, 'link_'::text)),
+  constraint payment_links_lengths_check CHECK (((octet_length(recipient) = 20) AND (octet_length(tag) = 16))),
   constraint payment_links_max_payments_check CHECK ((max_payments >= 1)),
   constraint payment_links_max_units_check CHECK (((max_units >= 1) AND (max_units <= '1000000000000'::bigint))),
   constraint payment_links_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text)),
@@ -709,18 +709,16 @@ END) stored not null,
   constraint payment_links_parent_id_fkey FOREIGN KEY (parent_id) REFERENCES payment_links(id) ON DELETE CASCADE,
   constraint payment_links_pay_amount_check CHECK ((pay_amount_units > amount_units)),
   constraint payment_links_pkey PRIMARY KEY (id),
-  constraint payment_links_recipient_check CHECK (((recipient ~ '^0x[0-9a-f]*$'::text) AND (length(recipient) = 42))),
   constraint payment_links_reference_check CHECK (((length(reference) >= 1) AND (length(reference) <= 100))),
   constraint payment_links_refunded_units_check CHECK ((refunded_units >= 0)),
   constraint payment_links_reusable_check CHECK ((is_reusable OR (max_payments = 1))),
   constraint payment_links_settled_by_check CHECK ((settled_by = ANY (ARRAY['authorization'::text, 'tag'::text, 'proof'::text, 'early_claim'::text, 'pay_amount'::text, 'amount'::text, 'merchant'::text]))),
   constraint payment_links_status_check CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'PENDING'::text, 'PAID'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
   constraint payment_links_success_url_check CHECK ((length(success_url) <= 2000)),
-  constraint payment_links_tag_check CHECK (((tag ~ '^0x[0-9a-f]*$'::text) AND (length(tag) = 34))),
   constraint payment_links_template_check CHECK (((NOT is_reusable) OR ((tag IS NULL) AND (pay_amount_units IS NULL) AND (status = ANY (ARRAY['ACTIVE'::text, 'EXPIRED'::text, 'CANCELLED'::text]))))),
   constraint payment_links_unique_reference_check CHECK (((NOT unique_reference) OR (reference IS NOT NULL))),
   constraint payment_links_use_check CHECK (((parent_id IS NULL) OR (NOT is_reusable))),
-  constraint payment_links_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE NOT VALID
+  constraint payment_links_wallet_fkey FOREIGN KEY (network, recipient) REFERENCES wallets(network, address) ON DELETE CASCADE
 ) with (fillfactor=58);
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id, customer_email, created_at DESC, id DESC) WHERE (customer_email IS NOT NULL);
@@ -739,6 +737,13 @@ CREATE TRIGGER payment_links_count_added AFTER INSERT ON public.payment_links RE
 CREATE TRIGGER payment_links_count_changed AFTER UPDATE ON public.payment_links REFERENCING OLD TABLE AS removed NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_changed_links();
 CREATE TRIGGER payment_links_count_removed AFTER DELETE ON public.payment_links REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed_links();
 CREATE TRIGGER payment_links_note_cancellation BEFORE UPDATE OF status ON public.payment_links FOR EACH ROW WHEN (((new.status = 'CANCELLED'::text) AND (old.status <> 'CANCELLED'::text))) EXECUTE FUNCTION note_cancellation();
+
+create unlogged table payment_requests (
+  created_at timestamp with time zone default now() not null,
+  payment_id text not null,
+  request_id text not null,
+  constraint payment_requests_pkey PRIMARY KEY (payment_id)
+);
 
 create table payments (
   accepted_block bigint,
@@ -776,7 +781,6 @@ END) stored,
   recipient bytea not null,
   refusals integer default 0 not null,
   relay_id bigint,
-  request_id text,
   reverts integer default 0 not null,
   signature bytea not null,
   state text default 'QUEUED'::text not null,
@@ -794,7 +798,7 @@ END) stored,
   constraint payments_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint payments_one_purpose CHECK ((num_nonnulls(link_id, facilitator_user_id) = 1)),
   constraint payments_payer_kind_check CHECK ((payer_kind = ANY (ARRAY['EOA'::text, 'CONTRACT'::text]))),
-  constraint payments_payer_language_check CHECK ((payer_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))) NOT VALID,
+  constraint payments_payer_language_check CHECK ((payer_language = ANY (ARRAY['en'::text, 'es'::text, 'pt-BR'::text, 'fr'::text, 'de'::text, 'tr'::text, 'ar'::text, 'hi'::text, 'id'::text, 'vi'::text, 'zh-Hans'::text]))),
   constraint payments_pkey PRIMARY KEY (id),
   constraint payments_reason_check CHECK (((state = 'FAILED'::text) = (reason IS NOT NULL))),
   constraint payments_state_check CHECK ((state = ANY (ARRAY['QUEUED'::text, 'SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'FAILED'::text])))
@@ -1318,7 +1322,7 @@ CREATE INDEX wallet_operations_unsigned ON public.wallet_operations USING btree 
 CREATE INDEX wallet_operations_user ON public.wallet_operations USING btree (user_id, kind, id DESC);
 
 create table wallets (
-  address text not null,
+  address bytea not null,
   backfilled_at timestamp with time zone,
   booked_number bigint default '-1'::integer not null,
   booked_units numeric(78,0) default 0 not null,
@@ -1339,7 +1343,7 @@ create table wallets (
   recount_units numeric(78,0),
   salt_nonce bigint default 0 not null,
   user_id text not null,
-  constraint wallets_address_check CHECK (((address ~ '^0x[0-9a-f]*$'::text) AND (length(address) = 42))),
+  constraint wallets_address_check CHECK ((octet_length(address) = 20)),
   constraint wallets_factory_check CHECK (((factory ~ '^0x[0-9a-f]*$'::text) AND (length(factory) = 42))),
   constraint wallets_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint wallets_passkey_id_fkey FOREIGN KEY (passkey_id) REFERENCES passkeys(id),
@@ -1455,12 +1459,6 @@ CREATE OR REPLACE FUNCTION public.address_key(address bytea)
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN ((('x'::text || encode(substr(address, 13), 'hex'::text)))::bit(64))::bigint;
-
-CREATE OR REPLACE FUNCTION public.address_key(address text)
- RETURNS bigint
- LANGUAGE sql
- IMMUTABLE PARALLEL SAFE
-RETURN ((('x'::text || "right"(address, 16)))::bit(64))::bigint;
 
 CREATE OR REPLACE FUNCTION public.authorization_digest(network text, token bytea, payer bytea, nonce bytea)
  RETURNS uuid
@@ -1649,6 +1647,12 @@ CREATE OR REPLACE FUNCTION public.history_id(payment_id text)
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 RETURN ('txn_'::text || substr(payment_id, 5));
+
+CREATE OR REPLACE FUNCTION public.link_moment(link_id text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE STRICT
+RETURN substr(link_id, 6, 7);
 
 CREATE OR REPLACE FUNCTION public.log_digest(network text, block_hash bytea, log_index integer)
  RETURNS uuid

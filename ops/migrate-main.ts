@@ -2,13 +2,7 @@
 import { postgresUrl, readEnv, readEnvOrExit } from "../core/runtime/env.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { migrate } from "../db/postgres/migrate.ts";
-import { type PlannedMigration, planMigration } from "../db/postgres/plan-migration.ts";
-
-const EFFECTS = {
-  all: "reads and writes wait",
-  writes: "writes wait, reads do not",
-  rows: "writes of the same rows wait",
-} as const;
+import { describePlanned, planMigration } from "../db/postgres/plan-migration.ts";
 
 const { DATABASE_URL: url } = readEnvOrExit(() => readEnv({ DATABASE_URL: postgresUrl }));
 try {
@@ -26,7 +20,7 @@ async function printPlan(): Promise<void> {
   const sql = openDatabase(url, { name: "migrate plan", maxConnections: 1 });
   try {
     const plan = await planMigration(sql);
-    for (const line of plan.flatMap(describe)) console.log(line);
+    for (const line of plan.flatMap(describePlanned)) console.log(line);
     console.log(
       plan.length === 0
         ? "schema is up to date"
@@ -35,13 +29,4 @@ async function printPlan(): Promise<void> {
   } finally {
     await sql.end({ timeout: 5 });
   }
-}
-
-function describe({ name, locks, creates }: PlannedMigration): string[] {
-  const made = creates.length > 0 ? [`  makes ${creates.join(", ")}`] : [];
-  const held = locks.map(
-    ({ table, blocks, rows }) =>
-      `  ${table} (about ${Math.round(rows)} rows): ${EFFECTS[blocks]} until it is applied`,
-  );
-  return [name, ...made, ...held, ...(made.length + held.length === 0 ? ["  nothing waits for it"] : [])];
 }

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { relayerAddress } from "../core/chain/sign-relay.ts";
 import { OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
 import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
+import { EVENTS_KEPT_DAYS_DEFAULT } from "../core/domain/retention.ts";
 import { chainFaults, chainShape, enabledChains, enabledNetworks } from "../core/runtime/chain-env.ts";
 import {
   commaList,
@@ -23,10 +24,12 @@ import {
 } from "../core/runtime/production-env.ts";
 import { isEncryptedOrLocal } from "../core/runtime/public-url.ts";
 import {
+  dailyFeeMaxWei,
   merchantGasPerDay,
   relayLimitsShape,
   sendGasTotalPerDay,
   sendLimitsShape,
+  workerLimitsShape,
 } from "../core/runtime/relay-limits-env.ts";
 
 const privateKey = z
@@ -95,18 +98,11 @@ const shape = {
   RELAYER_SIGNER_URL: signerUrl,
   RELAYER_SIGNER_URL_BASE: signerUrl,
   RELAYER_SIGNER_URL_BASE_SEPOLIA: signerUrl,
-  RELAY_BATCH_MAX: wholeNumber(1, 100).default(50),
-  RELAY_MAX_FEE_GWEI: wholeNumber(1, 10_000).default(2),
-  RELAY_DAILY_FEE_MAX_WEI: z
-    .string()
-    .regex(/^\d{1,30}$/, "must be whole wei")
-    .optional(),
-  RELAY_HEAD_MAX_AGE_S: wholeNumber(1, 86_400).optional(),
-  RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
+  ...workerLimitsShape,
   DATABASE_READ_URL: postgresUrl.optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
   WORKER_DATABASE_MAX_CONNECTIONS: wholeNumber(17, 400).optional(),
-  EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(90),
+  EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(EVENTS_KEPT_DAYS_DEFAULT),
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
   WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
@@ -138,7 +134,6 @@ export function readWorkerConfig(source?: Record<string, string | undefined>) {
     relayerKeys,
     relayBatchMax: env.RELAY_BATCH_MAX,
     relayMaxFeeWei: BigInt(env.RELAY_MAX_FEE_GWEI) * 1_000_000_000n,
-    /** What a network's relayers may pay for gas in a UTC day; undefined: as much as they hold. */
     relayDailyFeeMaxWei: dailyFeeMaxWei(env),
     /** No link's payment is signed while a node's newest block is older by our clock; undefined: whatever its age. */
     relayHeadMaxAgeS: headMaxAgeS(env),
@@ -275,14 +270,6 @@ function relayerKeysOf(env: WorkerEnv, id: NetworkId): RelayerKey[] {
   ];
   const remote = addresses.filter((address) => !local.some((key) => key.address === address));
   return [...local, ...(url ? remote.map((address) => ({ address, signerUrl: url })) : [])];
-}
-
-/** 0.02 ETH. */
-const PRODUCTION_DAILY_FEE_MAX_WEI = 20_000_000_000_000_000n;
-
-function dailyFeeMaxWei(env: { NODE_ENV: string; RELAY_DAILY_FEE_MAX_WEI?: string | undefined }) {
-  if (env.RELAY_DAILY_FEE_MAX_WEI !== undefined) return BigInt(env.RELAY_DAILY_FEE_MAX_WEI);
-  return env.NODE_ENV === "production" ? PRODUCTION_DAILY_FEE_MAX_WEI : undefined;
 }
 
 /**

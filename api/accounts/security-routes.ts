@@ -7,11 +7,7 @@ import { type ListedSecurityEvent, listSecurityEvents } from "../../db/accounts/
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, pageSchema } from "../http/envelope.ts";
-import { pageOf } from "../http/list-cursor.ts";
-import { queryNumber } from "../http/query.ts";
-
-const LIMIT_DEFAULT = 20;
-const LIMIT_MAX = 100;
+import { pageLimit, pageOf } from "../http/list-pages.ts";
 
 const eventSchema = z
   .object({
@@ -47,7 +43,7 @@ export const securityRoutes = (deps: ApiDeps) =>
     {
       auth: { allow: ["session"], needs: "trail:read" },
       query: z.object({
-        limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
+        limit: pageLimit(20),
         cursor: z.string().max(64).optional(),
       }),
       response: {

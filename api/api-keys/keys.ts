@@ -1,6 +1,8 @@
 /** Creates and revokes API keys. The key is shown once; only its SHA-256 is stored, which suffices for 256 random bits. */
+
 import { createHash, randomBytes } from "node:crypto";
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import { LIVE_KEYS_MAX } from "../../core/domain/api-key.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newApiKeyId } from "../../core/domain/ids.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
@@ -12,7 +14,6 @@ import type { Trace } from "../http/trace.ts";
 
 const KEY_BYTES = 32;
 const PREFIX_CHARS = 10;
-export const LIVE_KEYS_MAX = 50;
 
 /** Throws CONFLICT at the limit of live keys. */
 export async function createApiKey(

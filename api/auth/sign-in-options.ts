@@ -1,16 +1,13 @@
 /** First step of a sign-in: a challenge for the user's passkeys, or the missing setup step. */
+import { CHALLENGE_LIFE_MS, DISCOVERABLE_CHALLENGE_LIFE_MS } from "../../core/domain/challenge-life.ts";
 import { notFound } from "../../core/domain/errors.ts";
 import { lockUserByEmail } from "../../db/accounts/users.ts";
-import { CHALLENGE_LIFE_MS } from "../../db/auth/challenges.ts";
 import { listSignInPasskeys } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import { sendCode } from "../accounts/send-code.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { newChallenge } from "./challenge.ts";
-
-/** Lives as long as a person may take to choose from the browser's list, which is open while the page is. */
-const DISCOVERABLE_LIFE_MS = 10 * 60_000;
 
 export type SignInOptions =
   | { step: "email"; user: User; emailVerificationSent: boolean }
@@ -45,7 +42,7 @@ export async function signInOptions(
 
 /** For any passkey of this site: the answer itself says whose it is. */
 export async function discoverableOptions({ sql }: Pick<ApiDeps, "sql">): Promise<PasskeyStep> {
-  const lifeMs = DISCOVERABLE_LIFE_MS;
+  const lifeMs = DISCOVERABLE_CHALLENGE_LIFE_MS;
   const challenge = await newChallenge(sql, { userId: null, purpose: "login", network: null, lifeMs });
   return { step: "passkey", ...challenge, passkeys: [], lifeMs };
 }

@@ -4,12 +4,11 @@ import { type Hex, type NetworkId, parseNetwork } from "../../core/domain/networ
 import { type ListedLink, listDiscoverable } from "../../db/links/discoverable-links.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { isoTime } from "../http/envelope.ts";
+import { pageLimit } from "../http/list-pages.ts";
 import { queryNumber } from "../http/query.ts";
 import { describeCall } from "../x402/bazaar.ts";
 import { MIME_TYPE, resourceUrl, versionTwoItem } from "../x402/payment-required.ts";
 
-export const LISTING_LIMIT_MAX = 100;
-const LISTING_LIMIT_DEFAULT = 20;
 export const LISTING_OFFSET_MAX = 10_000;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
@@ -17,7 +16,7 @@ const ADDRESS = /^0x[0-9a-f]{40}$/i;
 const text = z.string().max(200).optional();
 
 export const listingQuery = z.object({
-  limit: queryNumber({ min: 1, max: LISTING_LIMIT_MAX, fallback: LISTING_LIMIT_DEFAULT }),
+  limit: pageLimit(20),
   offset: queryNumber({ min: 0, max: LISTING_OFFSET_MAX, fallback: 0 }),
   type: text.describe("Only `http` has entries"),
   payTo: text.describe("Entries that pay this address"),

@@ -1,9 +1,11 @@
 /** Numbered receipts and credit notes: the merchant's list, each as JSON or PDF, and the same for whoever was given its id. */
+
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { isMonth, periodOfMonth } from "../../core/domain/calendar.ts";
 import { ARCHIVE_DOCUMENTS_MAX, DOCUMENT_KINDS } from "../../core/domain/document.ts";
 import { invalid, notFound } from "../../core/domain/errors.ts";
+import { DOCUMENT_ID } from "../../core/domain/ids.ts";
 import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { findDocument, listDocuments, type ShownDocument } from "../../db/documents/documents.ts";
@@ -15,13 +17,12 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { pageOf } from "../http/list-cursor.ts";
+import { pageOf } from "../http/list-pages.ts";
 import { documentSchema, presentDocument } from "./present-document.ts";
 import { sendPdf } from "./send-pdf.ts";
 
 const LIST_DEFAULT = 20;
 const LIST_MAX = 100;
-const DOCUMENT_ID = /^doc_[A-Za-z0-9_-]{22}$/;
 const tags = ["Receipts"];
 const mayRead = {
   allow: ["session", "apiKey"],

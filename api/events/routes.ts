@@ -9,14 +9,12 @@ import { access, isStillAdmitted } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
+import { pageLimit } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
-import { queryNumber } from "../http/query.ts";
 import { CURSOR_LENGTH_MAX, readCursor, writeCursor } from "./cursor.ts";
 import { streamEvents } from "./stream-events.ts";
 import { eventSchema, presentEvents } from "./wire.ts";
 
-const LIMIT_DEFAULT = 50;
-const LIMIT_MAX = 100;
 const UNKNOWN_HISTORY =
   "This cursor points to events lost in a restore or failover: read without a cursor, and skip events whose id you have seen";
 
@@ -31,7 +29,7 @@ const listQuery = z.object({
     .max(CURSOR_LENGTH_MAX)
     .optional()
     .describe("nextCursor of an earlier response; without one, reads from the beginning"),
-  limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
+  limit: pageLimit(50),
 });
 
 const listSchema = z

@@ -17,7 +17,7 @@ import {
 import { writeCursor } from "./cursor.ts";
 import { presentEvents } from "./wire.ts";
 
-const slots = openStreamSlots({ max: 500, maxEach: 10 });
+const slots = openStreamSlots("events");
 const PAGE = 50;
 /** Older transactions are short as a rule. */
 const RETRIES_MS = [15, 30, 60, 120, 240, 480];

@@ -1,8 +1,8 @@
 /** Events as they travel, in lists and streams. */
 import { z } from "zod";
 import { presentEventData } from "../../core/domain/event-data.ts";
+import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 import type { LoggedEvent } from "../../db/events/event-log.ts";
-import { EVENT_TYPES } from "../../db/events/events.ts";
 import { findSubjects, subjectOf } from "../../db/webhooks/event-subjects.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { isoTime } from "../http/envelope.ts";

@@ -4,6 +4,7 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { fiatChoiceOf } from "../../core/domain/exchange-rate.ts";
+import { EXPORT_ID } from "../../core/domain/ids.ts";
 import { findExport, listExports } from "../../db/exports/exports.ts";
 import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
@@ -26,7 +27,6 @@ import {
 } from "./wire.ts";
 
 const LIST_MAX = 100;
-const EXPORT_ID = /^exp_[A-Za-z0-9_-]{22}$/;
 const tags = ["Exports"];
 const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
 

@@ -1,4 +1,7 @@
-/** One function per component: returns its public details, throws or returns `unhealthy` when it does not work. */
+/**
+ * One function per component: returns its public details, throws or returns `unhealthy` when it does not work. Which of them make the whole
+ * service unhealthy: report.ts.
+ */
 
 import { AUDITED_CONTRACTS, isAuditedCode } from "../../core/chain/contract-code.ts";
 import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";

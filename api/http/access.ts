@@ -15,6 +15,7 @@ import { Elysia } from "elysia";
 import type { ApiKeyScope } from "../../core/domain/api-key.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { Need } from "../../core/domain/member.ts";
+import { SESSION_RENEWED_BELOW_S } from "../../core/domain/session-life.ts";
 import { type LiveSession, noteSessionSeen, renewSession } from "../../db/sessions/sessions.ts";
 import { actForMerchant } from "./act-for-merchant.ts";
 import { authenticate, type CredentialKind } from "./authenticate.ts";
@@ -22,7 +23,7 @@ import type { Caller, KeyCaller, PersonCaller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
 import { requireFreshPasskey } from "./fresh-passkey.ts";
 import { oncePer } from "./memoize-per-key.ts";
-import { type LimitName, takeFromCallersLimit } from "./rate-limit.ts";
+import { type LimitName, takeFromCallersLimit } from "./rate-limits.ts";
 import { requestContext } from "./request-context.ts";
 import { type ResponseSet, setSessionCookie } from "./session-cookie.ts";
 import type { Trace } from "./trace.ts";
@@ -46,7 +47,6 @@ export type AuthRule = {
   limit?: LimitName;
 };
 
-const RENEW_BELOW_MS = 30 * 60 * 1_000;
 const SEEN_EVERY_S = 60;
 
 export const access = oncePer((deps: ApiDeps) =>
@@ -147,7 +147,7 @@ async function noteSeen(deps: ApiDeps, door: Door, { id, lastSeenAt }: LiveSessi
 
 /** Sliding end: a session with less than 30 minutes left gets a fresh hour and a fresh cookie, up to its absolute end. */
 async function renew(deps: ApiDeps, set: ResponseSet, { session }: PersonCaller): Promise<void> {
-  if (session.expiresAt.getTime() - Date.now() >= RENEW_BELOW_MS) return;
+  if (session.expiresAt.getTime() - Date.now() >= SESSION_RENEWED_BELOW_S * 1_000) return;
   if (session.expiresAt >= session.absoluteEndAt) return;
   const renewed = await renewSession(deps.sql, session.id);
   if (renewed) await setSessionCookie(set, deps.config, renewed);

@@ -2,7 +2,9 @@
  * `X-Merchant: user_…` acts for the merchant whose member the signed-in person is. The role is read for every request, so a removal or a
  * change of role counts at once on every process. Browsers' event streams and downloads cannot set a header: a GET takes it as query `merchant`.
  */
+
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
+import { USER_ID } from "../../core/domain/ids.ts";
 import { effectiveRole, type MemberRole, mayRole, type Need } from "../../core/domain/member.ts";
 import { findMembership } from "../../db/members/members.ts";
 import { noteActedFor } from "../../db/sessions/sessions.ts";
@@ -11,7 +13,6 @@ import type { ApiDeps } from "./deps.ts";
 
 export const MERCHANT_HEADER = "x-merchant";
 const MERCHANT_QUERY = "merchant";
-const USER_ID = /^user_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** The caller with `user` and `role` of the merchant. Throws FORBIDDEN for a merchant whose member the caller is not, or when the role lacks what is needed. */
 export async function actForMerchant(

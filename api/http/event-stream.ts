@@ -15,7 +15,17 @@ export type StreamSlots = {
 };
 
 /** Concurrent streams of a process: `max` in all, `maxEach` of one key; further clients have to poll. */
-export function openStreamSlots({ max, maxEach }: { max: number; maxEach: number }): StreamSlots {
+const STREAMS = {
+  /** By member, or API key. */
+  events: { max: 500, maxEach: 10 },
+  /** By address, or network of addresses. */
+  link: { max: 500, maxEach: 20 },
+  /** Calls that are being answered, by API key. */
+  mcp: { max: 200, maxEach: 10 },
+} as const;
+
+export function openStreamSlots(kind: keyof typeof STREAMS): StreamSlots {
+  const { max, maxEach } = STREAMS[kind];
   let open = 0;
   const openByKey = new Map<string, number>();
   return {

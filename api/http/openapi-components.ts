@@ -5,6 +5,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { API_KEY_SCOPES } from "../../core/domain/api-key.ts";
 import { ERROR_STATUS } from "../../core/domain/errors.ts";
+import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 import { LINK_EXCEPTIONS, LINK_STATUSES } from "../../core/domain/link.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import {
@@ -17,7 +18,6 @@ import { REFUND_STATES } from "../../core/domain/refund.ts";
 import { SETTLED_BY } from "../../core/domain/settled-by.ts";
 import { USER_STATUSES } from "../../core/domain/user.ts";
 import { OPERATION_FAILURES, OPERATION_STATES } from "../../core/domain/wallet-operation.ts";
-import { EVENT_TYPES } from "../../db/events/events.ts";
 
 type Json = Record<string, unknown>;
 

@@ -1,5 +1,5 @@
 /** The `webhooks` section of the OpenAPI document: the message of each event type, as the endpoint that a merchant added receives it. */
-import { EVENT_TYPES } from "../../db/events/events.ts";
+import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 
 const header = (name: string, description: string) => ({
   name,

@@ -1,12 +1,7 @@
 /** Reads amounts exactly. JSON.parse rounds to a double, so money is read from the digits in the body. */
 import { invalid } from "../../core/domain/errors.ts";
-import {
-  formatUnits,
-  LINK_AMOUNT_MAX_UNITS,
-  parseUnits,
-  parseUnitsFromNumber,
-  USDC_DECIMALS,
-} from "../../core/domain/money.ts";
+import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/link.ts";
+import { formatUnits, parseUnits, parseUnitsFromNumber, USDC_DECIMALS } from "../../core/domain/money.ts";
 
 /** A JSON number (RFC 8259 section 6) without a sign. */
 const NUMBER = /^(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?$/;

@@ -7,7 +7,7 @@ import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { OrderData } from "../../core/domain/order-data.ts";
 import { presentLink } from "../../core/domain/present-link.ts";
-import type { ReuseTerms } from "../../core/domain/reuse.ts";
+import type { ReuseTerms } from "../../core/domain/reusable-link.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { runIdempotent } from "../../db/http/idempotency.ts";

@@ -7,9 +7,8 @@ import {
   METADATA_VALUE_MAX,
   type OrderData,
   REFERENCE_MAX,
-  RETURN_URL_MAX,
-  whyNotAReturnUrl,
 } from "../../core/domain/order-data.ts";
+import { RETURN_URL_MAX, whyNotAReturnUrl } from "../../core/domain/return-url.ts";
 import { emailSchema } from "../accounts/email-address.ts";
 
 /** Text of at most so many characters as Postgres counts them. */

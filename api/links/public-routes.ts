@@ -1,7 +1,9 @@
 /** The public side of a link, for payers without an account: its id is sufficient. Open to pages of any origin. */
+
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import { LINK_ID } from "../../core/domain/ids.ts";
 import { acceptedLanguage } from "../../core/domain/language.ts";
 import { LINK_STATUSES } from "../../core/domain/link.ts";
 import { toAmountNumber } from "../../core/domain/money.ts";
@@ -14,7 +16,7 @@ import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, isoTime } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
-import { takeFromLimit } from "../http/rate-limit.ts";
+import { takeFromLimit } from "../http/rate-limits.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { readAmountUnits } from "./amount.ts";
 import { claimLink } from "./claim-link.ts";
@@ -23,7 +25,6 @@ import { streamLink } from "./stream-link-status.ts";
 import { presentPublicLink, publicLinkSchema } from "./wire.ts";
 
 const PREFIX = "/api/v1/public/payment-links/:linkId";
-const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const tags = ["Public payment links"];
 
 const CORS = {

@@ -1,5 +1,5 @@
 /** The secret that signs a merchant's return addresses: made when it is first needed, sealed at rest. */
-import { newReturnSecret } from "../../core/domain/order-data.ts";
+import { newReturnSecret } from "../../core/domain/return-url.ts";
 import { type KeyList, seal, tryUnseal, unseal } from "../../core/domain/seal.ts";
 import {
   findMerchantPage,

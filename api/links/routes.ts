@@ -3,6 +3,7 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
+import { LINK_ID } from "../../core/domain/ids.ts";
 import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
 import { presentLink, presentSingleLink } from "../../core/domain/present-link.ts";
 import { recordEvents } from "../../db/events/events.ts";
@@ -27,11 +28,11 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { pageOf, readCursor, writeCursor } from "../http/list-cursor.ts";
+import { pageOf, readCursor, writeCursor } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { createLink } from "./create-link.ts";
 import { readOrder } from "./order-fields.ts";
-import { readReuse } from "./reuse-fields.ts";
+import { readReuse } from "./reusable-fields.ts";
 import {
   createBody,
   linkPaymentsSchema,
@@ -243,8 +244,6 @@ async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof 
 function presentDay({ date, units, count }: ReceivedDay) {
   return { date, received: formatUnits(units), count };
 }
-
-const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 
 async function getLink(deps: ApiDeps, id: string, userId: string): Promise<PaymentLink> {
   const link = LINK_ID.test(id) ? await findLink(deps.sql, { id, userId }) : undefined;

@@ -17,8 +17,7 @@ import {
 import { watchPending } from "./pending-transfers.ts";
 import { presentPublicLink } from "./wire.ts";
 
-/** By address, or network of addresses. */
-const slots = openStreamSlots({ max: 500, maxEach: 20 });
+const slots = openStreamSlots("link");
 /** A pending transfer that is not seen again by then has not become one of a block. */
 const SEEN_FOR_MS = 10_000;
 

@@ -11,22 +11,21 @@ import { LINK_EXPIRY_DEFAULT_HOURS, LINK_EXPIRY_MAX_HOURS } from "../../core/dom
 import { isTimeZone } from "../../core/domain/local-time.ts";
 import { toAmountNumber } from "../../core/domain/money.ts";
 import { DEFAULT_NETWORK, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
-import { REFERENCE_MAX, signReturnUrl } from "../../core/domain/order-data.ts";
+import { REFERENCE_MAX } from "../../core/domain/order-data.ts";
 import { presentReuse } from "../../core/domain/present-link.ts";
+import { signReturnUrl } from "../../core/domain/return-url.ts";
 import type { KeyList } from "../../core/domain/seal.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { PublicLink } from "../../db/links/links.ts";
 import type { LinkPayment } from "../../db/links/uses.ts";
 import { emailSchema } from "../accounts/email-address.ts";
 import { isoTime } from "../http/envelope.ts";
+import { pageLimit } from "../http/list-pages.ts";
 import { queryNumber } from "../http/query.ts";
 import { settledBy } from "../http/settled-by.ts";
 import { orderFields, orderSchema } from "./order-fields.ts";
 import { openReturnSecret } from "./return-secret.ts";
-import { reuseFields, reuseSchema } from "./reuse-fields.ts";
-
-export const LIST_LIMIT_DEFAULT = 20;
-export const LIST_LIMIT_MAX = 100;
+import { reuseFields, reuseSchema } from "./reusable-fields.ts";
 
 const userId = z.string().min(1).max(100);
 
@@ -63,7 +62,7 @@ export const createBody = z
 export const ownQuery = z.object({ userId: userId.optional() });
 
 export const listQuery = ownQuery.extend({
-  limit: queryNumber({ min: 1, max: LIST_LIMIT_MAX, fallback: LIST_LIMIT_DEFAULT }),
+  limit: pageLimit(20),
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(LINK_STATUSES).optional(),
   reference: z.string().min(1).max(REFERENCE_MAX).optional().describe("Links with exactly this reference"),

@@ -15,8 +15,7 @@ import { openStreamSlots } from "../http/event-stream.ts";
 import { MCP_KEEP_ALIVE_MS, serveMcp } from "./serve.ts";
 
 const mayUse = { allow: ["apiKey"], needs: "self", scope: "any" } as const satisfies AuthRule;
-/** Calls that are being answered: of a process, and of one API key. */
-const slots = openStreamSlots({ max: 200, maxEach: 10 });
+const slots = openStreamSlots("mcp");
 const MESSAGES_MAX = 20;
 
 const message = z.looseObject({ jsonrpc: z.literal("2.0") }).meta({ id: "JsonRpcMessage" });

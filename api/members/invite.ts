@@ -1,12 +1,8 @@
 /** Invites a person by e-mail address, whether or not they have an account yet: the answer does not tell. */
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newInvitationId } from "../../core/domain/ids.ts";
-import {
-  type InvitationOutcome,
-  MEMBERS_MAX,
-  type MemberRole,
-  OPEN_INVITATIONS_MAX,
-} from "../../core/domain/member.ts";
+import { type InvitationOutcome, OPEN_INVITATIONS_MAX } from "../../core/domain/invitation.ts";
+import { MEMBERS_MAX, type MemberRole } from "../../core/domain/member.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { lockUser } from "../../db/accounts/users.ts";
 import { recordEvents } from "../../db/events/events.ts";

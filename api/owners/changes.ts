@@ -1,6 +1,8 @@
 /** Owner changes as they are shown: the change, its operations one a network, and which of them signs for all. */
+
 import { anyChainHash } from "../../core/chain/owner-operation.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
+import { OWNER_CHANGE_ID } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { OperationState } from "../../core/domain/wallet-operation.ts";
 import { notify } from "../../db/postgres/notifications.ts";
@@ -20,14 +22,12 @@ import { statusOf } from "../wallet-ops/wire.ts";
 /** At least one operation; all of them have the same challenge. */
 export type ChangeView = OwnerChange & { operations: OperationView[]; first: OperationView };
 
-const CHANGE_ID = /^own_[0-9a-f]{44}$/;
-
 /** Throws NOT_FOUND for another user's, and for what cannot be an id. */
 export async function getChange(
   { sql }: Pick<ApiDeps, "sql">,
   { id, user }: { id: string; user: User },
 ): Promise<ChangeView> {
-  const change = CHANGE_ID.test(id) ? await findOwnerChange(sql, { id, userId: user.id }) : undefined;
+  const change = OWNER_CHANGE_ID.test(id) ? await findOwnerChange(sql, { id, userId: user.id }) : undefined;
   if (!change) throw notFound("Owner change");
   const operations = await listOperationsOfChange(sql, { changeId: id, userId: user.id });
   const [first] = operations;

@@ -2,6 +2,7 @@
 import { hashTypedData } from "viem";
 import { isSignedByAddress } from "../../core/chain/address-proof.ts";
 import { toAddressOwner } from "../../core/chain/passkey-account.ts";
+import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-life.ts";
 import { invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { ownerProofTypedData } from "../../core/domain/owner-proof.ts";
@@ -26,9 +27,6 @@ import { verifyNewPasskey } from "../auth/verify-passkey.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { ownerOf } from "./wallet-owners.ts";
-
-/** A hardware wallet has to be found and plugged in. */
-export const PROOF_LIFE_MS = 10 * 60_000;
 
 export type NewOwner = {
   owner: Hex;
@@ -57,10 +55,10 @@ export async function startAddress(
 ) {
   const address = readAddress(text, wallet);
   const { challengeId } = await newChallenge(deps.sql, {
-    ...{ userId: user.id, purpose: "owner", network: null, lifeMs: PROOF_LIFE_MS },
+    ...{ userId: user.id, purpose: "owner", network: null, lifeMs: OWNER_PROOF_LIFE_MS },
   });
   const terms = { wallet: wallet.address, owner: address, challengeId, host: hostOf(deps) };
-  return { challengeId, typedData: ownerProofTypedData(terms), timeout: PROOF_LIFE_MS };
+  return { challengeId, typedData: ownerProofTypedData(terms), timeout: OWNER_PROOF_LIFE_MS };
 }
 
 export type PasskeyAnswer = { challengeId: string; response: Attestation };

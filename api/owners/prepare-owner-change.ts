@@ -23,7 +23,7 @@ import { expireOperations, findLiveOperation, insertOperation } from "../../db/w
 import { insertOwnerChange } from "../../db/wallet-ops/owner-changes.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
-import { refuseOverGasBudget } from "../wallet-ops/gas-budget.ts";
+import { refuseOverGasBudget } from "../wallet-ops/send-gas-budget.ts";
 import { type ChangeView, findChangeByKey, getChange } from "./changes.ts";
 import { type NewOwner, storePasskey } from "./new-owner.ts";
 import { ownerOf, readWalletOwners, type WalletOwners } from "./wallet-owners.ts";

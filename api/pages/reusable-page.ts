@@ -2,9 +2,9 @@
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { PublicLinkData } from "../links/wire.ts";
 import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
+import { embedQuery } from "./embed-origin.ts";
 import { type Html, html } from "./html.ts";
 import { ICONS } from "./icons.ts";
-import { embedQuery } from "./shop-origin.ts";
 import type { Words } from "./words.ts";
 
 /** `problem`: what was wrong with the amount that was sent. */

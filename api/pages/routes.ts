@@ -1,21 +1,22 @@
 /** Pages for people: `/pay/{linkId}`, and the files they load. Reading a page changes nothing: previews in chats read it, too. */
+
 import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
+import { LINK_ID } from "../../core/domain/ids.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { takeFromCallersLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { presentPublicLink } from "../links/wire.ts";
 import { type PageFiles, sendPage } from "./document.ts";
+import { findShop } from "./embed-origin.ts";
 import { foreignOriginsOf, linkPage, messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
 import { reusablePage } from "./reusable-page.ts";
-import { findShop } from "./shop-origin.ts";
 import { chooseLanguage, wordsOf } from "./words.ts";
 
 const EMBED_KEPT_S = 300;
-const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 
 export const pageRoutes = (deps: ApiDeps) => {
   const files = filesOf(deps);

@@ -1,22 +1,23 @@
 /** The form of a reusable link's page: opens this payer's own payment and leads to its page. Forms are not JSON, so it reads its body itself. */
+
 import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
+import { LINK_ID } from "../../core/domain/ids.ts";
 import { parseUnits } from "../../core/domain/money.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readBodyText } from "../http/json-body.ts";
-import { takeFromCallersLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import { openUseFor } from "../links/open-use.ts";
 import { presentPublicLink } from "../links/wire.ts";
 import { sendPage } from "./document.ts";
+import { embedQuery, findShop } from "./embed-origin.ts";
 import { messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
 import { reusablePage } from "./reusable-page.ts";
-import { embedQuery, findShop } from "./shop-origin.ts";
 import { chooseLanguage, wordsOf } from "./words.ts";
 
-const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const BODY_MAX_CHARS = 1_000;
 const AMOUNT_MAX_CHARS = 40;
 

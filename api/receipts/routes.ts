@@ -1,8 +1,10 @@
 /** Receipts of paid links, for the merchant and for whoever has the link: JSON, a page, or a PDF. */
+
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { documentNumber } from "../../core/domain/document.ts";
 import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
+import { LINK_ID } from "../../core/domain/ids.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { listCreditNotes } from "../../db/documents/documents.ts";
@@ -15,7 +17,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
-import { takeFromCallersLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { type Looks, sendPage } from "../pages/document.ts";
 import { messagePage } from "../pages/link-page.ts";
 import { filesOf } from "../pages/page-files.ts";
@@ -26,7 +28,6 @@ import { presentPublicReceipt, presentReceipt, publicReceiptSchema, receiptSchem
 
 type ShownReceipt = Receipt & Looks;
 
-const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 const params = z.object({ id: z.string().max(100) });
 const publicParams = z.object({ linkId: z.string().max(100) });
 const query = z.object({

@@ -6,6 +6,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { hashTypedData } from "viem";
 import { isSignedByAddress } from "../../core/chain/address-proof.ts";
 import { toAddressOwner } from "../../core/chain/passkey-account.ts";
+import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-life.ts";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { OTP_LIFE_S } from "../../core/domain/otp.ts";
@@ -23,20 +24,18 @@ import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
 import { readWalletOwners } from "../owners/wallet-owners.ts";
 
-export const RECOVERY_PROOF_LIFE_MS = 10 * 60_000;
-
 /** The typed data to sign, for a challenge of this user; for an unknown one a challenge that leads nowhere. */
 export async function startRecovery(deps: ApiDeps, { email, address }: { email: string; address: Hex }) {
   const user = await findActive(deps, email);
   const challengeId = user
     ? (
         await newChallenge(deps.sql, {
-          ...{ userId: user.id, purpose: "recover", network: null, lifeMs: RECOVERY_PROOF_LIFE_MS },
+          ...{ userId: user.id, purpose: "recover", network: null, lifeMs: OWNER_PROOF_LIFE_MS },
         })
       ).challengeId
     : `ch_${randomUUID()}`;
   const typedData = recoveryProofTypedData({ owner: address, challengeId, host: hostOf(deps) });
-  return { challengeId, typedData, timeout: RECOVERY_PROOF_LIFE_MS };
+  return { challengeId, typedData, timeout: OWNER_PROOF_LIFE_MS };
 }
 
 export type Proof = { email: string; address: Hex; challengeId: string; signature: Hex };

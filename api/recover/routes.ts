@@ -1,6 +1,7 @@
 /** Sign-in after a lost phone: an address owner's signature and the mailbox open a session that may only register a passkey. */
 import { Elysia } from "elysia";
 import { z } from "zod";
+import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-life.ts";
 import { invalid } from "../../core/domain/errors.ts";
 import { type Hex, NETWORK_IDS } from "../../core/domain/networks.ts";
 import { renamePasskey } from "../../db/auth/passkeys.ts";
@@ -13,7 +14,7 @@ import { setSessionCookie } from "../http/session-cookie.ts";
 import { startPasskey } from "../owners/new-owner.ts";
 import { ownerName, passkeyStartedSchema, typedDataSchema } from "../owners/wire.ts";
 import { browserOf } from "../sessions/start-session.ts";
-import { proveOwner, RECOVERY_PROOF_LIFE_MS, startRecovery } from "./prove.ts";
+import { proveOwner, startRecovery } from "./prove.ts";
 import { recover, registerPasskey } from "./recover.ts";
 
 const PROOF_MAX_CHARS = 20_000;
@@ -41,7 +42,7 @@ export const recoverRoutes = (deps: ApiDeps) =>
         200: z.object({
           challengeId: z.string(),
           typedData: typedDataSchema.describe("For eth_signTypedData_v4: what the address owner signs"),
-          timeout: z.literal(RECOVERY_PROOF_LIFE_MS),
+          timeout: z.literal(OWNER_PROOF_LIFE_MS),
         }),
         ...errorResponses(400, 413, 429),
       },

@@ -1,7 +1,9 @@
 /** Assigns received transfers to links manually: sessions only, with a recent passkey assertion. */
+
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";
+import { TRANSACTION_ID } from "../../core/domain/ids.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -10,7 +12,6 @@ import { jsonBody } from "../http/json-body.ts";
 import { assignTransaction, unassignTransaction } from "./assign-transaction.ts";
 import { transactionSchema } from "./wire.ts";
 
-const TRANSACTION_ID = /^txn_[0-9a-zA-Z_-]{1,64}$/;
 const params = z.object({ id: z.string().max(100) });
 const answer = successSchema(z.object({ transaction: transactionSchema })).meta({ id: "TransactionAnswer" });
 const auth = { allow: ["session"], needs: "transfers:assign", freshPasskey: true } as const;

@@ -7,10 +7,9 @@ import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payme
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { oneOf } from "../http/envelope.ts";
 import { documentedAs } from "../http/json-schema.ts";
+import { pageLimit } from "../http/list-pages.ts";
 import { queryNumber } from "../http/query.ts";
 
-export const LIMIT_DEFAULT = 50;
-export const LIMIT_MAX = 100;
 const OFFSET_MAX = 1_000_000_000;
 const CURSOR_MAX_CHARS = 200;
 const SEARCH_MAX_CHARS = 200;
@@ -71,7 +70,7 @@ const filters = {
 export const summaryQuery = z.looseObject(filters).superRefine(refuseUnheard);
 export const listQuery = z
   .looseObject({
-    limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
+    limit: pageLimit(50),
     offset: queryNumber({ min: 0, max: OFFSET_MAX, fallback: 0 }),
     cursor: z
       .string()

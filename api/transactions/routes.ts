@@ -10,7 +10,7 @@ import { findPosition, listTransactions } from "../../db/transactions/transactio
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, success } from "../http/envelope.ts";
-import { readCursor, writeCursor } from "../http/list-cursor.ts";
+import { readCursor, writeCursor } from "../http/list-pages.ts";
 import { assignRoutes } from "./assign-routes.ts";
 import { listQuery, summaryQuery, toFilter } from "./filter.ts";
 import { transactionSchema } from "./wire.ts";

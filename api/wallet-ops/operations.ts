@@ -1,5 +1,7 @@
 /** What sends and refunds share once they are prepared: finding, cancelling, and what a confirmation answers. */
+
 import { conflict, notFound } from "../../core/domain/errors.ts";
+import { REFUND_ID, SEND_ID } from "../../core/domain/ids.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
 import type { OperationKind, OperationState } from "../../core/domain/wallet-operation.ts";
 import { listPasskeys } from "../../db/auth/passkeys.ts";
@@ -13,7 +15,7 @@ import { statusOf, type Transports } from "./wire.ts";
 type Named = { user: User; id: string; kind: Exclude<OperationKind, "OWNERS"> };
 
 const NAMES = { SEND: "Send", REFUND: "Refund" } as const;
-const ID_FORMS = { SEND: /^snd_[0-9a-f]{44}$/, REFUND: /^rfd_[0-9a-f]{44}$/ } as const;
+const ID_FORMS = { SEND: SEND_ID, REFUND: REFUND_ID } as const;
 
 /** Throws NOT_FOUND for another user's, and for what cannot be an id. */
 export async function getOperation(

@@ -9,14 +9,14 @@ import { listRefundable } from "../../db/wallet-ops/refundable.ts";
 import { insertRefund, lockForRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
+import { findReplay, type Prepared, prepareOperation } from "./prepare.ts";
 import {
   type AskedRefund,
   getRefundedLink,
   readRefundChoice,
   refuseAboveRefundable,
   senderWarnings,
-} from "./choose-refund.ts";
-import { findReplay, type Prepared, prepareOperation } from "./prepare.ts";
+} from "./read-refund.ts";
 
 /** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
 export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer: User }): Promise<Prepared> {

@@ -39,7 +39,7 @@ import {
 } from "../../db/wallet-ops/operations.ts";
 import { listWaitingAdditions } from "../../db/wallet-ops/owner-changes.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { refuseOverGasBudget, refuseOverNetworkBudget } from "./gas-budget.ts";
+import { refuseOverGasBudget, refuseOverNetworkBudget } from "./send-gas-budget.ts";
 import { warningsOf } from "./warnings.ts";
 
 export type Preparation = {

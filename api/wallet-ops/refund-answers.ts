@@ -1,6 +1,8 @@
 /** Refunds as their routes read and show them. */
+
 import type { z } from "zod";
 import { invalid, notFound } from "../../core/domain/errors.ts";
+import { REFUND_ID } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { refundableUnits } from "../../core/domain/refund.ts";
 import { findLink } from "../../db/links/links.ts";
@@ -9,7 +11,7 @@ import { findOperation, findOperations } from "../../db/wallet-ops/operations.ts
 import { listRefundable } from "../../db/wallet-ops/refundable.ts";
 import { findRefund, listRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { pageOf } from "../http/list-cursor.ts";
+import { pageOf } from "../http/list-pages.ts";
 import {
   type linkRefundsSchema,
   presentRefund,
@@ -21,7 +23,6 @@ import {
 
 /** Of one link. */
 const LIST_MAX = 100;
-const REFUND_ID = /^rfd_[0-9a-f]{44}$/;
 
 /** Throws NOT_FOUND for another user's, and for what cannot be an id. */
 export async function getRefund({ sql }: Pick<ApiDeps, "sql">, user: User, id: string): Promise<RefundView> {

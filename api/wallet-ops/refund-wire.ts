@@ -13,12 +13,9 @@ import { isStillPossible } from "../../core/domain/wallet-operation.ts";
 import type { OperationView } from "../../db/wallet-ops/operations.ts";
 import type { RefundView } from "../../db/wallet-ops/refunds.ts";
 import { isoTime } from "../http/envelope.ts";
-import { queryNumber } from "../http/query.ts";
+import { pageLimit } from "../http/list-pages.ts";
 import { transactionSchema } from "../transactions/wire.ts";
 import { amount, failureReason, signingFields, statusOf, text } from "./wire.ts";
-
-const LIST_LIMIT_DEFAULT = 20;
-const LIST_LIMIT_MAX = 100;
 
 export const refundBody = z
   .object({
@@ -34,7 +31,7 @@ export const refundBody = z
   .optional();
 
 export const refundListQuery = z.object({
-  limit: queryNumber({ min: 1, max: LIST_LIMIT_MAX, fallback: LIST_LIMIT_DEFAULT }),
+  limit: pageLimit(20),
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(REFUND_STATES).optional(),
 });

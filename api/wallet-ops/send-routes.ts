@@ -3,7 +3,7 @@
 import { Elysia } from "elysia";
 import type { z } from "zod";
 import { invalid, notFound } from "../../core/domain/errors.ts";
-import { newSendId } from "../../core/domain/ids.ts";
+import { newSendId, SEND_ID } from "../../core/domain/ids.ts";
 import { DEFAULT_NETWORK } from "../../core/domain/networks.ts";
 import { FEE_NOTE } from "../../core/domain/wallet-operation.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
@@ -14,7 +14,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { pageOf } from "../http/list-cursor.ts";
+import { pageOf } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm.ts";
@@ -39,7 +39,6 @@ import {
 const tags = ["Sends"];
 const sending = { allow: ["session"], needs: "money:send" } as const;
 const reading = { allow: ["session"], needs: "transactions:read" } as const;
-const SEND_ID = /^snd_[0-9a-f]{44}$/;
 
 export const sendRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "send-routes" })

@@ -16,13 +16,12 @@ import { assertionSchema, challengeIdSchema, credentialSchema } from "../auth/pa
 import type { ApiConfig } from "../config.ts";
 import { isoTime } from "../http/envelope.ts";
 import { documentedAs } from "../http/json-schema.ts";
+import { pageLimit } from "../http/list-pages.ts";
 import { queryNumber } from "../http/query.ts";
 import { transactionSchema } from "../transactions/wire.ts";
 import { toUserOperation } from "./user-operation.ts";
 
 const PROMPT_TIMEOUT_MS = 60_000;
-const LIST_LIMIT_DEFAULT = 20;
-const LIST_LIMIT_MAX = 100;
 
 export const text = (maxChars: number) =>
   z
@@ -66,7 +65,7 @@ export const waitQuery = z.object({
 });
 
 export const listQuery = z.object({
-  limit: queryNumber({ min: 1, max: LIST_LIMIT_MAX, fallback: LIST_LIMIT_DEFAULT }),
+  limit: pageLimit(20),
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(OPERATION_STATES).optional(),
 });

@@ -3,9 +3,10 @@
  * another one with the same user handle would overwrite it on many authenticators, and with it the only key to the first wallet.
  * So the creation options exclude it, and `passkeyRequest` lets it answer the same challenge.
  */
+
+import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-life.ts";
 import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { CHALLENGE_LIFE_MS } from "../../db/auth/challenges.ts";
 import { listSignInPasskeys } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";

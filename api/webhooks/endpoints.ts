@@ -1,9 +1,9 @@
 /** Creates webhook endpoints, changes them and rotates their secrets. */
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+import type { EventType } from "../../core/domain/event-types.ts";
 import { newWebhookEndpointId } from "../../core/domain/ids.ts";
 import { seal } from "../../core/domain/seal.ts";
 import { ENDPOINTS_MAX, newWebhookSecret, OLD_SECRET_LIFE_H } from "../../core/domain/webhook.ts";
-import type { EventType } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Delivery } from "../../db/webhooks/deliveries.ts";
 import { recordTestEvent } from "../../db/webhooks/test-events.ts";

@@ -19,8 +19,7 @@ import {
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
-import { pageOf } from "../http/list-cursor.ts";
-import { queryNumber } from "../http/query.ts";
+import { pageLimit, pageOf } from "../http/list-pages.ts";
 import { changeEndpoint, createEndpoint, giveNewSecret, sendTestEvent } from "./endpoints.ts";
 import {
   createBody,
@@ -41,8 +40,6 @@ const deletedSchema = withMeta(z.object({ id: z.string(), deleted: z.literal(tru
 
 const ENDPOINTS = "/v1/webhook-endpoints";
 const DELIVERIES = "/v1/webhook-deliveries";
-const LIMIT_DEFAULT = 50;
-const LIMIT_MAX = 100;
 const tags = ["Webhooks"];
 const auth = { allow: ["session", "apiKey"], scope: "webhooks", needs: "webhooks:manage" } as const;
 /** Changes to where messages go and who can sign them. */
@@ -52,7 +49,7 @@ const CURSOR = /^(\d{1,18})\.(whd_[0-9a-f]{32})$/;
 
 const logQuery = z.object({
   cursor: z.string().max(200).optional(),
-  limit: queryNumber({ min: 1, max: LIMIT_MAX, fallback: LIMIT_DEFAULT }),
+  limit: pageLimit(50),
 });
 
 export const webhookRoutes = (deps: ApiDeps) =>

@@ -1,6 +1,6 @@
 /** Webhook endpoints and deliveries on the wire. */
 import { z } from "zod";
-import { EVENT_TYPES } from "../../db/events/events.ts";
+import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 import type { Attempt, Delivery } from "../../db/webhooks/deliveries.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/webhooks.ts";
 import { isoTime, pageSchema, withMeta } from "../http/envelope.ts";

@@ -1,4 +1,4 @@
-/** Waiting for an accepted payment's end. From acceptance on an error is no answer: bytes may leave at any moment. */
+/** Waiting for an accepted payment's end, for at most PAY_WAIT_MS (api/config.ts). From acceptance on an error is no answer: bytes may leave at any moment. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { isPaymentRefusal, isSettled, type Refusal, refusalOf } from "../../core/domain/payment.ts";
 import type { PaymentView } from "../../db/payments/payments.ts";

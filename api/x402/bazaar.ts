@@ -1,6 +1,6 @@
 /** How an agent calls a link's resource, as x402's `bazaar` extension describes it; given for links that their merchant lists. */
 import { formatUnits } from "../../core/domain/money.ts";
-import { choiceOf } from "../../core/domain/reuse.ts";
+import { choiceOf } from "../../core/domain/reusable-link.ts";
 
 export const JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema";
 const METHOD = "GET";

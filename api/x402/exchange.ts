@@ -1,11 +1,14 @@
 /** One x402 exchange: what a request on one of the four wires brings is paid or asked for, and presented. Knows nothing of the web framework. */
+
 import { findObstacle, type PayableLink } from "../../core/domain/decide-authorization.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
+import { LINK_ID } from "../../core/domain/ids.ts";
 import { acceptedLanguage } from "../../core/domain/language.ts";
 import { parseUnits } from "../../core/domain/money.ts";
 import { PAYMENT_REFUSALS, type Refusal, refusalOf } from "../../core/domain/payment.ts";
 import { isRelayObstacle } from "../../core/domain/relay-budget.ts";
-import { choiceOf, isTooFine } from "../../core/domain/reuse.ts";
+import { choiceOf, isTooFine } from "../../core/domain/reusable-link.ts";
+import { IDEMPOTENCY_KEY_MAX } from "../../db/http/idempotency.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import type { PayMetrics } from "./metrics.ts";
 import type { OfferSigner } from "./offers.ts";
@@ -14,8 +17,6 @@ import { readShown } from "./payload.ts";
 import { resourceUrl, type Shape } from "./payment-required.ts";
 import { type Answer, type Paid, present, type Terms } from "./present.ts";
 
-const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
-const IDEMPOTENCY_KEY_MAX = 255;
 /** The terms beside a refusal are not worth a longer wait. */
 const TERMS_TIMEOUT_MS = 5_000;
 
@@ -46,7 +47,7 @@ function findMalformed({ linkId, headers }: Ask): Paid | undefined {
   if (!LINK_ID.test(linkId)) return refusedPlainly(refusalOf("NOT_FOUND"));
   const key = headers["idempotency-key"];
   if (key === undefined || (key !== "" && key.length <= IDEMPOTENCY_KEY_MAX)) return undefined;
-  const message = "Idempotency-Key must have 1 to 255 characters";
+  const message = `Idempotency-Key must have 1 to ${IDEMPOTENCY_KEY_MAX} characters`;
   return refusedPlainly(refusalOf("INVALID_PAYLOAD_STRUCTURE", message));
 }
 

@@ -8,7 +8,7 @@ import type { Language } from "../../core/domain/language.ts";
 import { linkTag, tagOfNonce } from "../../core/domain/link-tag.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { isSettled, type PaymentRefusal, refusalOf } from "../../core/domain/payment.ts";
-import { choiceOf, useIdOf } from "../../core/domain/reuse.ts";
+import { choiceOf, useIdOf } from "../../core/domain/reusable-link.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { annotateSpan } from "../../core/tracing/spans.ts";
 import { isFullOfDoubts } from "../../db/links/doubts.ts";

@@ -5,7 +5,7 @@
 import type { PayableLink } from "../../core/domain/decide-authorization.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { Refusal } from "../../core/domain/payment.ts";
-import { choiceOf } from "../../core/domain/reuse.ts";
+import { choiceOf } from "../../core/domain/reusable-link.ts";
 import { describeCall, describeCallInVersion1, JSON_SCHEMA } from "./bazaar.ts";
 import type { OfferSigner } from "./offers.ts";
 

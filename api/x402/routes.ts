@@ -2,11 +2,13 @@
  * x402 over HTTP. `/v1/x402/{linkId}` and `/x402/{linkId}` are the same resource in two documented shapes (shape A merged with the
  * standard, shape B to the letter). A payment comes in a header on GET or POST, or as JSON on POST …/pay.
  */
+
 import { Elysia } from "elysia";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import { PAYMENT_ID } from "../../core/domain/ids.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readBodyText } from "../http/json-body.ts";
-import { takeFromCallersLimit, takeFromLimit } from "../http/rate-limit.ts";
+import { takeFromCallersLimit, takeFromLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { storeLinkPayments } from "./accept.ts";
@@ -20,7 +22,6 @@ import { bringsPayment } from "./payload.ts";
 import type { Shape } from "./payment-required.ts";
 import { presentPayment, presentUnavailable } from "./present.ts";
 
-const PAYMENT_ID = /^pay_[A-Za-z0-9_-]{22}$/;
 const BODY_MAX_CHARS = 65_536;
 
 /** Standard clients send `access-control-expose-headers` as a request header, so it is allowed as one. */

@@ -3,9 +3,9 @@
  * Payer and nonce are public once a block holds them: an authorization counts as a known payment only with the stored bytes, or bytes
  * that are valid now.
  */
+import { findContracts } from "../../core/chain/accounts-with-code.ts";
 import { tokenDomainOf } from "../../core/chain/authorization-digest.ts";
 import {
-  findContracts,
   findForbiddenFactory,
   isContractSignatureValid,
   readContractSignature,

@@ -2,7 +2,8 @@
 import { recoverAddress } from "viem";
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";
-import { findContracts, isValidContractSignature } from "./contract-signature.ts";
+import { findContracts } from "./accounts-with-code.ts";
+import { isValidContractSignature } from "./contract-signature.ts";
 
 /**
  * A contract has to be there and to agree on each of these chains: elsewhere a third party may deploy at its address. Throws

@@ -6,6 +6,7 @@ import { parseData, toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError } from "../rpc/errors.ts";
 import { bytesTail, uintWord } from "./abi-words.ts";
+import { findContracts } from "./accounts-with-code.ts";
 import { authorizationDigest, tokenDomainOf } from "./authorization-digest.ts";
 import { decodeAggregate3, encodeAggregate3, type InnerCall } from "./multicall.ts";
 
@@ -77,19 +78,6 @@ export async function isValidContractSignature(
     if (error instanceof RpcResponseError) return false;
     throw error;
   }
-}
-
-/** Which of these addresses hold code now; their signatures are verified by the contract, whatever their format. */
-export async function findContracts(chain: Chain, addresses: readonly Hex[]): Promise<Set<Hex>> {
-  const calls = addresses.map((address) => ({ method: "eth_getCode", params: [address, "latest"] }));
-  const outcomes = await chain.batch(calls);
-  const contracts = new Set<Hex>();
-  for (const [index, address] of addresses.entries()) {
-    const outcome = outcomes[index];
-    if (!outcome?.ok) throw outcome?.error ?? new RangeError("a batch lost an answer");
-    if (parseData(outcome.result, "eth_getCode") !== "0x") contracts.add(address);
-  }
-  return contracts;
 }
 
 /** The first word of the contract's answer; undefined when it reverted or is absent even after its deployment. */

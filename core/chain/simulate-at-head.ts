@@ -9,6 +9,7 @@ import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
 import { hexWord } from "./abi-words.ts";
+import { codeSizesCall, readHaveCode } from "./accounts-with-code.ts";
 import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";
 import { prepareSimulation, type RelayItem, type SimulationResult } from "./relay.ts";
 import { decodeTransferLog, encodeAuthorizationState, TRANSFER_TOPIC } from "./usdc.ts";
@@ -29,7 +30,10 @@ export type Questions = {
 };
 
 export type HeadSimulation = {
+  /** In the order of the items; without meaning for any of them when a payer who should have none has code, which may use up the gas of others. */
   readonly results: readonly SimulationResult[];
+  /** In the order of the items: a payer with code, of an item that is no contract's. */
+  readonly haveCode: readonly boolean[];
   readonly headNumber: bigint;
   /** When the node that gave this head was asked, by `performance.now()`. */
   readonly askedAtMs: number;
@@ -47,6 +51,7 @@ export async function simulateAtHead(
   { authorizations, unread }: Questions,
 ): Promise<HeadSimulation> {
   const simulation = prepareSimulation(chain.network, relayer, items);
+  const keyed = items.flatMap(({ isContract, authorization }) => (isContract ? [] : [authorization.from]));
   // the head comes first: what the others see is as new or newer. Only in one request is it the same node's state for certain: behind a
   // balancer another one may lack the logs of blocks up to that head, so they count for nothing when the node takes no batch of this size
   const calls = [
@@ -54,18 +59,22 @@ export async function simulateAtHead(
     simulation.call,
     ...(authorizations.length > 0 ? [statesCall(chain, authorizations)] : []),
     ...(unread ? [transfersCall(chain, unread)] : []),
+    ...(keyed.length > 0 ? [codeSizesCall(keyed)] : []),
   ];
   const { outcomes, isWhole, askedAtMs } = await chain.batchInOrder(calls);
   const [head, simulated, ...others] = outcomes;
   const areUsed = authorizations.length > 0 ? readStates(others.shift(), authorizations.length) : [];
-  const results = simulation.read(simulated);
+  const transfers = unread && readTransfers(others.shift());
+  const haveCode = keyed.length > 0 ? await readHaveCode(chain, keyed, others.shift()) : [];
+  const results = haveCode.includes(true) ? [] : simulation.read(simulated);
   if (!results) return simulateHalves(chain, relayer, items, authorizations);
   return {
     results,
+    haveCode,
     headNumber: parseQuantity(resultOf(head, "eth_blockNumber"), "eth_blockNumber"),
     askedAtMs,
     areUsed,
-    unreadTransfers: unread && isWhole ? readTransfers(others.shift()) : undefined,
+    unreadTransfers: isWhole ? transfers : undefined,
   };
 }
 
@@ -82,6 +91,7 @@ async function simulateHalves(
   const second = await simulateAtHead(chain, relayer, items.slice(middle), questions);
   return {
     results: [...first.results, ...second.results],
+    haveCode: [...first.haveCode, ...second.haveCode],
     ...(first.headNumber > second.headNumber ? headOf(first) : headOf(second)),
     areUsed: first.areUsed.map((isUsed, index) => isUsed || second.areUsed[index] === true),
     unreadTransfers: undefined,

@@ -1,4 +1,4 @@
-/** What an API key may be allowed to do. */
+/** What an API key may be allowed to do, and how many a merchant may have. */
 export const API_KEY_SCOPES = [
   "links:read",
   "links:write",
@@ -9,3 +9,5 @@ export const API_KEY_SCOPES = [
   "facilitator",
 ] as const;
 export type ApiKeyScope = (typeof API_KEY_SCOPES)[number];
+
+export const LIVE_KEYS_MAX = 50;

@@ -27,6 +27,8 @@ import type {
   LogPlace,
   PaymentFacts,
 } from "./ledger-snapshot.ts";
+import { isExactAmount } from "./link.ts";
+import { isLateFor, isOpenAt } from "./link-expiry.ts";
 import { tagOfNonce } from "./link-tag.ts";
 import type { Hex } from "./networks.ts";
 import type { SettledBy } from "./settled-by.ts";
@@ -154,7 +156,7 @@ function byProofs(
         transfer.to === link.recipient &&
         hasBegun(link, transfer),
     );
-    const transfer = logs.find((log) => isExact(link, log)) ?? logs[0];
+    const transfer = logs.find((log) => isExactAmount(link, log.amountUnits)) ?? logs[0];
     if (!transfer) continue;
     index.usedClaims.add(claim.id);
     found.set(transfer, { ...book(transfer, link, "proof", index), claimId: claim.id });
@@ -171,7 +173,7 @@ function book(
   { acceptsValue = false } = {},
 ): Attribution {
   const isFree = !index.taken.has(link.id) && link.cancelledAtMs === undefined;
-  const pays = isFree && (acceptsValue || isExact(link, transfer));
+  const pays = isFree && (acceptsValue || isExactAmount(link, transfer.amountUnits));
   if (pays) index.taken.add(link.id);
   return { linkId: link.id, pays, settledBy };
 }
@@ -211,20 +213,20 @@ function byInference(transfer: AttributableTransfer, index: Index): Verdict {
 }
 
 /**
- * Links that fit and were unpaid at the transfer's position: the open ones, else the expired ones. Limited to as many as prove the
+ * Links that fit and were unpaid at the transfer's position: the open ones, else the expired ones (link-expiry.ts). Limited to as many as prove the
  * transfer ambiguous: one transaction may hold thousands of transfers of one price.
  */
 function findCandidates(transfer: AttributableTransfer, index: Index): LinkFacts[] {
   const { blockTimeMs } = transfer;
-  const [open, over]: [LinkFacts[], LinkFacts[]] = [[], []];
+  const [open, late]: [LinkFacts[], LinkFacts[]] = [[], []];
   for (const link of index.fitting.get(fitKey(transfer.to, transfer.amountUnits)) ?? []) {
     const isUnpaid = !index.taken.has(link.id) || isPaidAfter(link, transfer);
     if (!isUnpaid || !hasBegun(link, transfer)) continue;
     if (isOpenAt(link, blockTimeMs)) open.push(link);
-    else if (link.expiresAtMs < blockTimeMs && link.cancelledAtMs === undefined) over.push(link);
+    else if (isLateFor(link, blockTimeMs)) late.push(link);
     if (open.length === CANDIDATES_MAX && !isNamed(transfer, index)) break;
   }
-  return open.length > 0 ? open : over;
+  return open.length > 0 ? open : late;
 }
 
 /** A claim may decide for any of the links, not only for the first ones found. */
@@ -289,19 +291,10 @@ function findPayment(transfer: AttributableTransfer, index: Index): PaymentFacts
   return payment?.recipient === to && payment.amountUnits === amountUnits ? payment : undefined;
 }
 
-function isExact(link: LinkFacts, { amountUnits }: AttributableTransfer): boolean {
-  return amountUnits === link.amountUnits || amountUnits === link.payAmountUnits;
-}
-
 /** By height, because clocks differ. Without a height: block times are whole seconds, and the second of creation counts. */
 function hasBegun(link: LinkFacts, { blockNumber, blockTimeMs }: AttributableTransfer): boolean {
   if (link.createdBlock !== undefined) return blockNumber > link.createdBlock;
   return startOfSecond(link.createdAtMs) <= blockTimeMs;
-}
-
-function isOpenAt(link: LinkFacts, timeMs: number): boolean {
-  const isCancelled = link.cancelledAtMs !== undefined && link.cancelledAtMs <= timeMs;
-  return !isCancelled && timeMs <= link.expiresAtMs;
 }
 
 function indexSnapshot({ links, payments, claims, assignments }: LedgerSnapshot): Index {

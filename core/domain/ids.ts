@@ -38,6 +38,17 @@ export const restoredOperationId = (kind: "SEND" | "REFUND", time: Date, tag: `0
   `${kind === "SEND" ? "snd" : "rfd"}_${timeDigits(time)}${tag.slice(2)}`;
 export const newRequestId = () => `req_${token()}`;
 
+/** The forms of ids in paths: what has another is not looked up. */
+export const USER_ID = /^user_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+export const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
+export const PAYMENT_ID = /^pay_[A-Za-z0-9_-]{22}$/;
+export const TRANSACTION_ID = /^txn_[0-9a-zA-Z_-]{1,64}$/;
+export const DOCUMENT_ID = /^doc_[A-Za-z0-9_-]{22}$/;
+export const EXPORT_ID = /^exp_[A-Za-z0-9_-]{22}$/;
+export const SEND_ID = /^snd_[0-9a-f]{44}$/;
+export const REFUND_ID = /^rfd_[0-9a-f]{44}$/;
+export const OWNER_CHANGE_ID = /^own_[0-9a-f]{44}$/;
+
 /** 128 random bits as 22 URL-safe characters. */
 function token(): string {
   return randomBytes(16).toString("base64url");

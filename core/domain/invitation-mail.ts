@@ -1,6 +1,7 @@
 /** The mail that invites a person to act for a merchant. */
+import { INVITATION_LIFE_DAYS } from "./invitation.ts";
 import { escapeHtml, type MailText, mailDocument, mailParagraph } from "./mail-html.ts";
-import { INVITATION_LIFE_DAYS, type MemberRole } from "./member.ts";
+import type { MemberRole } from "./member.ts";
 
 const MAY: Readonly<Record<MemberRole, string>> = {
   owner: "do everything, and sign payments once your passkey is an owner of the wallet",

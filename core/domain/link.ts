@@ -11,10 +11,19 @@
  * The api claims, the worker relays or releases, the indexer settles. Only the merchant cancels or assigns. `attribute-transfers.ts`
  * says which link a transfer pays, also a late one; `db/links/link-status.ts` makes the moves that follow from it.
  */
+import { UNITS_PER_USDC } from "./money.ts";
 import { unreachable } from "./unreachable.ts";
 
 export const LINK_STATUSES = ["ACTIVE", "PENDING", "PAID", "EXPIRED", "CANCELLED"] as const;
 export type LinkStatus = (typeof LINK_STATUSES)[number];
+
+/** Only the exact amount pays a link, or the amount that is asked for it alone. More or less is booked on it, as an exception. */
+export function isExactAmount(
+  link: { readonly amountUnits: bigint; readonly payAmountUnits?: bigint | undefined },
+  amountUnits: bigint,
+): boolean {
+  return amountUnits === link.amountUnits || amountUnits === link.payAmountUnits;
+}
 
 /** Whether a payment can still make a link of this status PAID in the ordinary way; late transfers and the merchant's hand apart. */
 export function isOpenStatus(status: LinkStatus): boolean {
@@ -34,4 +43,6 @@ export function isOpenStatus(status: LinkStatus): boolean {
 export const LINK_EXCEPTIONS = ["NONE", "PAID_LATE", "UNDERPAID", "OVERPAID", "DUPLICATE"] as const;
 export type LinkException = (typeof LINK_EXCEPTIONS)[number];
 
+/** An amount is greater than 0 and at most 1,000,000 USDC. */
+export const LINK_AMOUNT_MAX_UNITS = 1_000_000n * UNITS_PER_USDC;
 export const LINK_DESCRIPTION_MAX = 500;

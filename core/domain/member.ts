@@ -59,7 +59,4 @@ export function effectiveRole(role: MemberRole, { isOwnerOnChain }: { isOwnerOnC
   return role === "owner" && !isOwnerOnChain ? ROLE_BEFORE_CHAIN : role;
 }
 
-export type InvitationOutcome = "ACCEPTED" | "DECLINED" | "REVOKED";
-export const INVITATION_LIFE_DAYS = 7;
 export const MEMBERS_MAX = 100;
-export const OPEN_INVITATIONS_MAX = 50;

@@ -2,8 +2,6 @@
 
 export const USDC_DECIMALS = 6;
 export const UNITS_PER_USDC = 1_000_000n;
-/** Limits of a payment link: greater than 0, at most 1,000,000 USDC. */
-export const LINK_AMOUNT_MAX_UNITS = 1_000_000n * UNITS_PER_USDC;
 
 const DECIMAL_TEXT = /^(\d{1,18})(?:\.(\d{1,18}))?$/;
 

@@ -3,7 +3,7 @@ import type { LinkException, LinkStatus } from "./link.ts";
 import { toAmountNumber } from "./money.ts";
 import type { NetworkId } from "./networks.ts";
 import type { OrderData } from "./order-data.ts";
-import type { ReuseTerms } from "./reuse.ts";
+import type { ReuseTerms } from "./reusable-link.ts";
 import type { SettledBy } from "./settled-by.ts";
 
 type ReusableRow = ReuseTerms & { amountUnits: bigint; parentId: string | null };

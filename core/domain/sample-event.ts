@@ -4,7 +4,7 @@
  */
 import type { LinkStatus } from "./link.ts";
 import { type LinkRow, presentSingleLink } from "./present-link.ts";
-import { PAID_ONCE } from "./reuse.ts";
+import { PAID_ONCE } from "./reusable-link.ts";
 import { type HistoryRow, presentTransaction } from "./transaction.ts";
 
 const LINK_ID = "link_sample0000000000000000";

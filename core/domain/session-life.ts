@@ -2,5 +2,7 @@
 
 /** Since the last renewal. */
 export const SESSION_LIFE_S = 3_600;
+/** A request renews a session that ends sooner than this. */
+export const SESSION_RENEWED_BELOW_S = 1_800;
 /** Since the sign-in. */
 export const SESSION_ABSOLUTE_LIFE_S = 86_400;

@@ -1,9 +1,11 @@
-/** Limits on relaying: variables that several processes share. */
+/** Limits on relaying and on what it costs, as variables, with their defaults. */
 import { z } from "zod";
 import { wholeNumber } from "./env.ts";
 
 const PRODUCTION_MERCHANT_GAS_PER_DAY = 500_000_000n;
 const PRODUCTION_SENDS_GAS_PER_DAY = 500_000_000n;
+/** 0.02 ETH. */
+const PRODUCTION_DAILY_FEE_MAX_WEI = 20_000_000_000_000_000n;
 const UNITS_PER_USDC = 1_000_000n;
 
 /** USDC on the outside, micro-USDC inside. */
@@ -24,6 +26,28 @@ export const sendLimitsShape = {
   SEND_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(5_000_000),
   SEND_GAS_TOTAL_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
 } as const;
+
+/** Of the process that signs. */
+export const workerLimitsShape = {
+  RELAY_BATCH_MAX: wholeNumber(1, 100).default(50),
+  /** The highest fee a relay offers. */
+  RELAY_MAX_FEE_GWEI: wholeNumber(1, 10_000).default(2),
+  RELAY_DAILY_FEE_MAX_WEI: z
+    .string()
+    .regex(/^\d{1,30}$/, "must be whole wei")
+    .optional(),
+  RELAY_HEAD_MAX_AGE_S: wholeNumber(1, 86_400).optional(),
+  RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
+} as const;
+
+/** What a network's relayers may pay for gas in a UTC day; undefined: as much as they hold. */
+export function dailyFeeMaxWei(env: {
+  NODE_ENV: string;
+  RELAY_DAILY_FEE_MAX_WEI?: string | undefined;
+}): bigint | undefined {
+  if (env.RELAY_DAILY_FEE_MAX_WEI !== undefined) return BigInt(env.RELAY_DAILY_FEE_MAX_WEI);
+  return env.NODE_ENV === "production" ? PRODUCTION_DAILY_FEE_MAX_WEI : undefined;
+}
 
 /** Gas that all sends of a network may use in a day; undefined: no limit. */
 export function sendGasTotalPerDay(env: {

@@ -1,4 +1,7 @@
-/** Answers `GET /ops` on the metrics port; with the database unavailable the page says so. */
+/**
+ * Answers `GET /ops` on the metrics port, to whoever reaches METRICS_HOST (by default this machine alone); with the database unavailable
+ * the page says so.
+ */
 import { renderStatusPage } from "./page.ts";
 import type { ServiceStatus } from "./status.ts";
 

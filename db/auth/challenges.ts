@@ -1,12 +1,11 @@
 /** WebAuthn challenges: bound to a user, a purpose and a network, and deleted on first use. */
+import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-life.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type Challenge, challenges } from "../schema.ts";
 
 export type ChallengePurpose = Challenge["purpose"];
-
-export const CHALLENGE_LIFE_MS = 60_000;
 
 export async function insertChallenge(
   tx: Tx,

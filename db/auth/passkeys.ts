@@ -75,7 +75,7 @@ function isOwner(tx: Tx, { userId, counts }: { userId: SqlPart; counts: SqlPart 
           select change.type = 'OWNER_ADDED'
           from account_changes change
           where change.network = wallets.network
-            and change.wallet_address = wallets.address
+            and change.wallet_address = hex_of(wallets.address)
             and change.subject = ${owner}
             and change.type in ('OWNER_ADDED', 'OWNER_REMOVED')
             and (${counts})

@@ -69,8 +69,8 @@ export async function findReceiptOf(
 ): Promise<ShownDocument | undefined> {
   const [row] = await tx<ShownRow[]>`
     ${selectDocuments(tx)}
-    where log_digest(document.network, bytes_of(document.tx_hash), document.log_index)
-        = log_digest(${network}, bytes_of(${txHash}), ${logIndex})
+    where log_digest(document.network, document.tx_hash, document.log_index)
+        = log_digest(${network}, ${txHash}, ${logIndex})
       and document.network = ${network}
       and document.tx_hash = ${txHash}
       and document.log_index = ${logIndex}
@@ -129,9 +129,9 @@ export function hasDocument(tx: Tx, kind: DocumentKind) {
 export function isAboutTransfer(tx: Tx, transfer: "transfer" | "moved") {
   const its = tx(transfer);
   return tx`
-    log_digest(document.network, bytes_of(document.tx_hash), document.log_index)
+    log_digest(document.network, document.tx_hash, document.log_index)
       = log_digest(${its}.network, ${its}.tx_hash, ${its}.log_index)
     and document.network = ${its}.network
-    and document.tx_hash = hex_of(${its}.tx_hash)
+    and document.tx_hash = ${its}.tx_hash
     and document.log_index = ${its}.log_index`;
 }

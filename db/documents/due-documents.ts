@@ -50,7 +50,10 @@ export function findDueReceipts(tx: Tx, linkIds: readonly string[]): Promise<Due
         (
           select earlier.language
           from documents earlier
-          where earlier.link_id = link.id and earlier.tx_hash = hex_of(transfer.tx_hash) and earlier.kind = 'RECEIPT'
+          where link_moment(earlier.link_id) = link_moment(link.id)
+            and earlier.link_id = link.id
+            and earlier.tx_hash = transfer.tx_hash
+            and earlier.kind = 'RECEIPT'
           order by earlier.year desc, earlier.is_test desc, earlier.number desc
           limit 1
         ),
@@ -89,7 +92,9 @@ export function findDueCreditNotes(tx: Tx, linkIds: readonly string[]): Promise<
         (
           select earlier.language
           from documents earlier
-          where earlier.link_id = link.id and earlier.refund_id = refund.id
+          where link_moment(earlier.link_id) = link_moment(link.id)
+            and earlier.link_id = link.id
+            and earlier.refund_id = refund.id
           order by earlier.year desc, earlier.is_test desc, earlier.number desc
           limit 1
         ),
@@ -107,10 +112,10 @@ export function findDueCreditNotes(tx: Tx, linkIds: readonly string[]): Promise<
     left join lateral (
       select id, language
       from documents paid
-      where log_digest(paid.network, bytes_of(paid.tx_hash), paid.log_index)
+      where log_digest(paid.network, paid.tx_hash, paid.log_index)
           = log_digest(refund.network, bytes_of(refund.paid_tx_hash), refund.paid_log_index)
         and paid.network = refund.network
-        and paid.tx_hash = refund.paid_tx_hash
+        and paid.tx_hash = bytes_of(refund.paid_tx_hash)
         and paid.log_index = refund.paid_log_index
         and paid.kind = 'RECEIPT'
         and paid.voided_at is null
@@ -137,7 +142,9 @@ export async function voidDocuments(tx: Tx, linkIds: readonly string[]): Promise
     with concerned as (
       select document.id
       from documents document
-      where document.link_id = any(${ids}::text[]) and document.voided_at is null
+      where link_moment(document.link_id) = any(array(select link_moment(id) from unnest(${ids}::text[]) as link (id)))
+        and document.link_id = any(${ids}::text[])
+        and document.voided_at is null
       union
       select document.id
       from transfers moved
@@ -153,15 +160,15 @@ export async function voidDocuments(tx: Tx, linkIds: readonly string[]): Promise
     contradicted as (
       select document.id, min(
         case
-          when transfer.status = 'ORPHANED' or transfer.block_hash <> bytes_of(document.block_hash) then 'REORGANISED'
+          when transfer.status = 'ORPHANED' or transfer.block_hash <> document.block_hash then 'REORGANISED'
           else 'REASSIGNED'
         end
       ) as reason
       from concerned
       join documents document on document.id = concerned.id
-      join transfers transfer on transfer.network = document.network and transfer.tx_hash = bytes_of(document.tx_hash)
+      join transfers transfer on transfer.network = document.network and transfer.tx_hash = document.tx_hash
       where case
-          when transfer.block_hash <> bytes_of(document.block_hash) then transfer.status <> 'ORPHANED'
+          when transfer.block_hash <> document.block_hash then transfer.status <> 'ORPHANED'
           when transfer.log_index <> document.log_index then false
           when transfer.status = 'ORPHANED' then true
           else

@@ -10,6 +10,7 @@ import { NETWORKS } from "../../core/domain/networks.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { canAllProcesses } from "../health/processes.ts";
 import type { Tx } from "../postgres/client.ts";
+import { toByteaText } from "../postgres/hex-bytes.ts";
 import { type DueDocument, findDueCreditNotes, findDueReceipts, voidDocuments } from "./due-documents.ts";
 
 export type IssuedDocuments = { issued: string[]; voided: string[] };
@@ -52,8 +53,8 @@ export async function issueDocuments(
     with given as (
       select *, row_number() over (partition by user_id, series, year order by place) as step
       from jsonb_to_recordset(${JSON.stringify(given)}::text::jsonb) as given (
-        place int, id text, user_id text, series text, is_test boolean, year int, link_id text, network text, tx_hash text,
-        log_index int, block_hash text, refund_id text, receipt_id text, amount_units numeric, happened_at timestamptz, facts jsonb, language text
+        place int, id text, user_id text, series text, is_test boolean, year int, link_id text, network text, tx_hash bytea,
+        log_index int, block_hash bytea, refund_id text, receipt_id text, amount_units numeric, happened_at timestamptz, facts jsonb, language text
       )
     ),
     -- in one order everywhere, so that two that number documents of the same merchants do not wait for each other
@@ -99,7 +100,8 @@ function toGiven(
   return {
     ...{ place, id: newDocumentId(), user_id: userId, series: seriesOf(kind, isTest), is_test: isTest },
     ...{ year: yearOf(due.happenedAt, zoneOf(due)) },
-    ...{ link_id: linkId, network, tx_hash: txHash, log_index: logIndex, block_hash: blockHash },
+    ...{ link_id: linkId, network, tx_hash: toByteaText(txHash) },
+    ...{ log_index: logIndex, block_hash: toByteaText(blockHash) },
     ...{ refund_id: refundId, receipt_id: receiptId, amount_units: due.amountUnits.toString() },
     ...{ happened_at: due.happenedAt.toISOString(), facts: isShort ? shortenFacts(facts, linkId) : facts },
     language: due.language ?? DEFAULT_LANGUAGE,

@@ -1,11 +1,13 @@
 /** The table of receipts and credit notes as drizzle sees it; see db/schema.ts. */
-import { boolean, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { boolean, customType, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 import type { DocumentFacts, DocumentKind, VoidReason } from "../../core/domain/document.ts";
 import type { StoredFacts } from "../../core/domain/document-facts.ts";
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
+/** `0x…` in TypeScript (db/postgres/hex-bytes.ts). */
+const bytesOfHex = customType<{ data: Hex }>({ dataType: () => "bytea" });
 
 export const documents = pgTable("documents", {
   id: text("id").primaryKey(),
@@ -16,9 +18,9 @@ export const documents = pgTable("documents", {
   number: integer("number").notNull(),
   linkId: text("link_id").notNull(),
   network: text("network").$type<NetworkId>().notNull(),
-  txHash: text("tx_hash").$type<Hex>().notNull(),
+  txHash: bytesOfHex("tx_hash").notNull(),
   logIndex: integer("log_index").notNull(),
-  blockHash: text("block_hash").$type<Hex>().notNull(),
+  blockHash: bytesOfHex("block_hash").notNull(),
   refundId: text("refund_id"),
   receiptId: text("receipt_id"),
   amountUnits: numeric("amount_units", { precision: 78, scale: 0, mode: "bigint" }).notNull(),

@@ -1,8 +1,9 @@
 /** Reads the event log in an order that never changes for a reader. */
+
+import type { EventType } from "../../core/domain/event-types.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { events } from "../schema.ts";
-import type { EventType } from "./events.ts";
 import { type EventPosition, selectReached, selectSeal } from "./known-history.ts";
 
 export type LoggedEvent = {

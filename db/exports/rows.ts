@@ -62,7 +62,7 @@ const MOVEMENT_FIELDS = {
 
 /** Each is looked up for every row: half of what reading a row takes. `feeUnits` is the fee of the send it belongs to. */
 const ACCOUNTING_FIELDS = {
-  walletAddress: sql`(select address from wallets where wallets.user_id = transactions.user_id and wallets.network = transactions.network)`,
+  walletAddress: sql`(select hex_of(address) from wallets where wallets.user_id = transactions.user_id and wallets.network = transactions.network)`,
   feeWei: sql`(
     select trunc(relays.fee_wei / (
       select count(*)

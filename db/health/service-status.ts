@@ -86,7 +86,7 @@ async function listBudgets(tx: Tx, networks: readonly NetworkId[]) {
 async function findLastMigration(tx: Tx): Promise<string> {
   const [row] = await tx<
     { name: string }[]
-  >`select name from migrations order by name = 'baseline', name desc limit 1`;
+  >`select name from migrations order by applied_at desc, name desc limit 1`;
   return row?.name ?? "none";
 }
 

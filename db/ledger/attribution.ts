@@ -170,7 +170,7 @@ async function findEvidence(
       ? []
       : tx<
           { id: string }[]
-        >`select id from payment_links where tag = any(${tags}::text[]) and network = ${network}`,
+        >`select id from payment_links where tag = any(${tags}::bytea[]) and network = ${network}`,
     tx<(Omit<AssignmentFacts, "linkId"> & { linkId: string | null })[]>`
       select tx_hash, log_index, link_id, accept
       from assignments
@@ -202,7 +202,7 @@ async function findFittingLinks(
     with given as (
       select distinct recipient, amount_units, block_number, to_timestamp(block_time) as block_time, rivals
       from unnest(
-        ${transfers.map((transfer) => transfer.to)}::text[],
+        ${transfers.map((transfer) => transfer.to)}::bytea[],
         ${transfers.map((transfer) => transfer.amountUnits.toString())}::numeric[],
         ${transfers.map((transfer) => transfer.blockNumber)}::bigint[],
         ${transfers.map((transfer) => transfer.blockTimeMs / 1000)}::float8[],
@@ -289,7 +289,7 @@ function fitsPaidLater(tx: Tx, network: NetworkId) {
     from transfers paying
     join payment_links link on link.id = paying.link_id
     where paying.network = ${network}
-      and paying.to_address = bytes_of(moments.recipient)
+      and paying.to_address = moments.recipient
       and address_key(paying.to_address) = address_key(moments.recipient)
       and paying.block_number >= moments.block_number
       and paying.pays

@@ -98,7 +98,7 @@ export async function storePlainTransfers(
         cross join lateral (
           select user_id
           from wallets
-          where network = ${network} and address = hex_of(stored.to_address)
+          where network = ${network} and address = stored.to_address
           limit 1
         ) wallet
         union all
@@ -107,7 +107,7 @@ export async function storePlainTransfers(
         cross join lateral (
           select user_id
           from wallets
-          where network = ${network} and address = hex_of(stored.from_address)
+          where network = ${network} and address = stored.from_address
           limit 1
         ) wallet
       ) own

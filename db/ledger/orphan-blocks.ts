@@ -1,4 +1,7 @@
-/** Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. */
+/**
+ * Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. What their links are then is decided
+ * by `refreshLinks` of db/links/link-status.ts, which the caller asks.
+ */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -17,7 +20,6 @@ export type Undone = {
 /**
  * Reverts everything above `ancestor`: transfers and history rows become ORPHANED (rows that were open before are PENDING again),
  * relays BROADCAST, payments SIGNED with their relay or QUEUED without, claims OPEN with a new lease.
- * The caller puts the returned links back, by `refreshLinks` of db/links/link-status.ts.
  */
 export async function orphanAbove(
   tx: Tx,
@@ -122,15 +124,7 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
     with reopened as (
       update transactions
       set
-        type = case when operation_item_id is null then 'PAYMENT_LINK' else type end,
-        status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
-        amount_units = case
-          when operation_item_id is null
-            then coalesce((select amount_units from payment_links link where link.id = link_id), amount_units)
-          else amount_units
-        end,
-        tx_hash = (select bytes_of(claim.tx_hash) from claims claim where claim.id = claim_id), settled_by = null,
-        candidates = null, detected_at = created_at, confirmed_at = null, updated_at = now()
+        ${withoutTransfer(tx)}, updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
         and id !~ '^txn_[0-9a-f]{32}$'
       returning id, user_id, type
@@ -149,4 +143,18 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
     select user_id, 'transaction.orphaned', id, jsonb_build_object('type', type, 'network', ${network}::text)
     from (select * from reopened union all select * from orphaned) undone
     order by id`;
+}
+
+/** SQL: what makes a row of the history again what it was before its transfer was seen. */
+export function withoutTransfer(tx: Tx) {
+  return tx`
+    type = case when operation_item_id is null then 'PAYMENT_LINK' else type end,
+    status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
+    amount_units = case
+      when operation_item_id is null
+        then coalesce((select amount_units from payment_links link where link.id = link_id), amount_units)
+      else amount_units
+    end,
+    tx_hash = (select bytes_of(claim.tx_hash) from claims claim where claim.id = claim_id), settled_by = null,
+    candidates = null, detected_at = created_at, confirmed_at = null`;
 }

@@ -73,7 +73,7 @@ export async function keepDecisions(tx: Tx, network: NetworkId): Promise<void> {
       and (history.type = 'PAYMENT_LINK') = transfer.pays
       and (
         link.id is null
-        or (link.network, link.recipient) = (transfer.network, hex_of(transfer.to_address))
+        or (link.network, link.recipient) = (transfer.network, transfer.to_address)
         and (
           transfer.amount_units in (link.amount_units, link.pay_amount_units)
           or transfer.settled_by = 'merchant'
@@ -183,5 +183,5 @@ export async function findTaggedWallets(
   return tx<{ tag: Hex; recipient: Hex }[]>`
     select tag, recipient
     from payment_links
-    where tag = any(${[...tags]}::text[])`;
+    where tag = any(${[...tags]}::bytea[])`;
 }

@@ -3,9 +3,11 @@
  * rows (the chain no longer has them), relays (they are the worker's) and facilitated payments (blocks that touch no wallet are not
  * read again).
  */
+
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { reopenOperationHistory, reopenOperations } from "../wallet-ops/reorganised-operations.ts";
+import { withoutTransfer } from "./orphan-blocks.ts";
 
 /**
  * Columns that a rebuild must reproduce, and timestamps of writing and reporting, which are restored when nothing else changed: the
@@ -63,16 +65,7 @@ export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[
     where network = ${network} and status in ('DETECTED', 'CONFIRMED') and id ~ '^txn_[0-9a-f]{32}$' and payment_id is null`;
   await tx`
     update transactions
-    set
-      type = case when operation_item_id is null then 'PAYMENT_LINK' else type end,
-      status = 'PENDING', log_index = null, block_number = null, transfer_id = null,
-      amount_units = case
-        when operation_item_id is null
-          then coalesce((select amount_units from payment_links link where link.id = link_id), amount_units)
-        else amount_units
-      end,
-      tx_hash = (select bytes_of(claim.tx_hash) from claims claim where claim.id = claim_id), settled_by = null,
-      candidates = null, detected_at = created_at, confirmed_at = null
+    set ${withoutTransfer(tx)}
     where network = ${network} and status in ('DETECTED', 'CONFIRMED') and transfer_id is not null`;
   await tx`
     with gone as (

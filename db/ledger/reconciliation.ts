@@ -1,10 +1,8 @@
 /** The ledger as reconciliation compares it with the chain, and its results. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { RECONCILIATIONS_KEPT_DAYS } from "../../core/domain/retention.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { BlockPoint } from "./cursors.ts";
-
-/** Retention of results. */
-const KEPT_DAYS = 30;
 
 export type BookedLog = { blockHash: Hex; logIndex: number };
 
@@ -122,7 +120,7 @@ export async function findWalletsToReconcile(
         where ${isFollowed}
           and booked_number < ${number}::bigint
           and address in (
-            select hex_of(unnest(array[from_address, to_address]))
+            select unnest(array[from_address, to_address])
             from transfers
             where network = ${network}
               and block_number > ${since}::bigint
@@ -179,7 +177,7 @@ export async function recordReconciliation(tx: Tx, result: ReconciliationResult)
     delete from reconciliations
     where network = ${result.network}
       and kind = ${result.kind}
-      and (differences = 0 or created_at < now() - make_interval(days => ${KEPT_DAYS}))`;
+      and (differences = 0 or created_at < now() - make_interval(days => ${RECONCILIATIONS_KEPT_DAYS}))`;
   await tx`
     insert into reconciliations (network, kind, from_block, to_block, checked, differences, repaired, details)
     values (

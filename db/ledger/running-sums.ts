@@ -42,7 +42,7 @@ export async function continueSums(
 ): Promise<RunningSum[]> {
   const direction = (side: "to_address" | "from_address") => tx`
     network = ${network}
-    and ${tx(side)} = bytes_of(wallet.address)
+    and ${tx(side)} = wallet.address
     and address_key(${tx(side)}) = address_key(wallet.address)
     and block_number > wallet.booked_number
     and status <> 'ORPHANED'`;
@@ -118,7 +118,7 @@ export async function discardSums(tx: Tx, network: NetworkId, addresses: readonl
       booked_units = 0, booked_number = -1, booked_version = booked_version + 1, recount_units = null,
       recount_number = null
     where network = ${network}
-      and address = any(${[...new Set(addresses)]}::text[])
+      and address = any(${[...new Set(addresses)]}::bytea[])
       and backfilled_at is not null`;
 }
 

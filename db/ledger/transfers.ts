@@ -106,7 +106,7 @@ export async function storeTransfers(
       cross join lateral (
         select user_id
         from wallets
-        where network = ${network} and address = hex_of(fresh.to_address)
+        where network = ${network} and address = fresh.to_address
         limit 1
       ) wallet
       left join lateral (
@@ -123,7 +123,7 @@ export async function storeTransfers(
       cross join lateral (
         select user_id
         from wallets
-        where network = ${network} and address = hex_of(fresh.from_address)
+        where network = ${network} and address = fresh.from_address
         limit 1
       ) wallet
     ),

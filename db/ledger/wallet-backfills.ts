@@ -43,7 +43,7 @@ export async function addMissingHistory(
         wallet.user_id, ${columnsOf(tx, transfers, "transfer")}, 'IN' as side, case when pays then 'PAYMENT_LINK' else 'RECEIVE' end as type,
         from_address as counterparty
       from transfers transfer
-      join wallets wallet on wallet.network = transfer.network and wallet.address = hex_of(transfer.to_address)
+      join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.to_address
       where transfer.network = ${network}
         and transfer.to_address = any(${[...addresses]}::bytea[])
         and address_key(transfer.to_address) = any(array(
@@ -54,7 +54,7 @@ export async function addMissingHistory(
       union all
       select wallet.user_id, ${columnsOf(tx, transfers, "transfer")}, 'OUT', 'SEND', to_address
       from transfers transfer
-      join wallets wallet on wallet.network = transfer.network and wallet.address = hex_of(transfer.from_address)
+      join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.from_address
       where transfer.network = ${network}
         and transfer.from_address = any(${[...addresses]}::bytea[])
         and address_key(transfer.from_address) = any(array(

@@ -23,7 +23,7 @@ export async function* readJoinedWallets(tx: Tx, network: NetworkId): AsyncGener
   const blocks = table?.blocks ?? 0;
   for (let from = 0; from < blocks; from += PAGE_BLOCKS) {
     const [row] = await tx<{ lines: string | null }[]>`
-      select string_agg(address || E'\\n', '') as lines
+      select string_agg(hex_of(address) || E'\\n', '') as lines
       from wallets
       where ctid >= ${`(${from},0)`}::text::tid
         and ctid < ${`(${from + PAGE_BLOCKS},0)`}::text::tid
@@ -132,7 +132,7 @@ export async function findFollowedSince(
   const rows = await tx<{ address: Hex; since: bigint }[]>`
     select address, case when backfilled_at is null then indexed_from else 0 end as since
     from wallets
-    where network = ${network} and address = any(${[...addresses]}::text[]) and indexed_from is not null`;
+    where network = ${network} and address = any(${[...addresses]}::bytea[]) and indexed_from is not null`;
   return new Map(rows.map((row) => [row.address, Number(row.since)]));
 }
 

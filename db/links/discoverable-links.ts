@@ -1,7 +1,7 @@
 /** Links that their merchants show to agents: marked, and listed while they can be paid by x402. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import { countUses } from "./use-count.ts";
+import { isUsedUp } from "./used-up.ts";
 
 export async function setDiscoverable(
   tx: Tx,
@@ -69,6 +69,6 @@ function payable(tx: Tx, { networks, recipient, relayMinUnits }: ListingFilter) 
       and link.expires_at > now()
       and link.network = any(${[...networks]}::text[])
       and coalesce(link.max_units, link.amount_units) >= ${relayMinUnits}::bigint
-      and (not link.is_reusable or link.max_payments is null or link.max_payments > ${countUses(tx, tx`link.id`)})
+      and not ${isUsedUp(tx)}
       ${recipient === undefined ? tx`` : tx`and link.recipient = ${recipient}`}`;
 }

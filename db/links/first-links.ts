@@ -10,7 +10,7 @@ export async function findFirstLinks(
 ): Promise<Map<Hex, Date>> {
   const rows = await tx<{ address: Hex; madeAt: Date }[]>`
     select given.address, first_link.created_at as made_at
-    from unnest(${[...addresses]}::text[]) as given (address)
+    from unnest(${[...addresses]}::bytea[]) as given (address)
     join wallets on wallets.network = ${network} and wallets.address = given.address
     cross join lateral (
       select min(first_of_stage.created_at) as created_at

@@ -2,7 +2,7 @@
 import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { NO_ORDER, type OrderData } from "../../core/domain/order-data.ts";
-import { PAID_ONCE, type ReuseTerms } from "../../core/domain/reuse.ts";
+import { PAID_ONCE, type ReuseTerms } from "../../core/domain/reusable-link.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
@@ -12,7 +12,7 @@ import { hasLapsed } from "./expire-links.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
 import type { MerchantPage } from "./schema.ts";
 import { hasUnappliedTransfer } from "./unheld-links.ts";
-import { countUses } from "./use-count.ts";
+import { countUses } from "./used-up.ts";
 
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
   expiresInHours: number;
@@ -52,7 +52,7 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
     )
     select
       ${link.id}, ${link.userId}, ${link.network}, ${wallet.recipient}, ${link.amountUnits}::bigint, ${link.description},
-      now() + make_interval(hours => ${link.expiresInHours}::int), ${reuse.isReusable ? null : link.tag}::text, ${payAmount?.units ?? null}::bigint,
+      now() + make_interval(hours => ${link.expiresInHours}::int), ${reuse.isReusable ? null : link.tag}::bytea, ${payAmount?.units ?? null}::bigint,
       (select number from cursors where network = ${link.network}),
       ${order.reference}::text, ${order.uniqueReference}::boolean, ${JSON.stringify(order.metadata)}::text::jsonb,
       ${order.customerEmail}::text, ${order.successUrl}::text, ${order.cancelUrl}::text,

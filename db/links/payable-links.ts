@@ -2,7 +2,7 @@
 import type { PayableLink } from "../../core/domain/decide-authorization.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import { countUses } from "./use-count.ts";
+import { isUsedUp } from "./used-up.ts";
 
 /** `nonceTag`: the half of the presented authorization's nonce that may name a link (core/domain/link-tag.ts). */
 export type AskedLink = { id: string; nonceTag?: Hex | undefined };
@@ -20,7 +20,7 @@ export async function findPayableLinks(
   const rows = await sql<(PayableLink & { place: number })[]>`
     select asked.place::int, found.*
     from unnest(
-      ${asked.map(({ id }) => id)}::text[], ${asked.map(({ nonceTag }) => nonceTag ?? null)}::text[]
+      ${asked.map(({ id }) => id)}::text[], ${asked.map(({ nonceTag }) => nonceTag ?? null)}::bytea[]
     ) with ordinality as asked (id, nonce_tag, place)
     cross join lateral (${selectPayable(sql)}) found`;
   const links = new Map(rows.map(({ place, ...link }) => [place, link]));
@@ -40,12 +40,7 @@ function selectPayable(sql: Tx) {
       coalesce(budget.used, 0)::numeric(78, 0) as relay_gas_used, merchant.relay_gas_per_day as relay_gas_own_maximum,
       (select head_time from cursors where network = link.network) as chain_time,
       link.is_reusable, link.min_units, link.max_units, link.is_discoverable,
-      -- compared with null, they would be counted all the same
-      case
-        when link.is_reusable and link.max_payments is not null
-        then link.max_payments <= ${countUses(sql, sql`link.id`)}
-        else false
-      end as is_used_up
+      ${isUsedUp(sql)} as is_used_up
     from payment_links link
     join users merchant on merchant.id = link.user_id
     left join relay_budgets budget

@@ -1,13 +1,18 @@
-/** Uses of reusable links: opened for a payer, counted against the link's maximum, and listed for the merchant. */
+/** Uses of reusable links: opened for a payer, counted against the link's maximum (used-up.ts), and listed for the merchant. */
 import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import { COUNTED_USE_LIFE_MINUTES, choiceOf, isTooFine, USE_LIFE_MINUTES } from "../../core/domain/reuse.ts";
+import {
+  COUNTED_USE_LIFE_MINUTES,
+  choiceOf,
+  isTooFine,
+  USE_LIFE_MINUTES,
+} from "../../core/domain/reusable-link.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type PaymentLink, paymentLinks } from "../schema.ts";
 import type { LinkPosition } from "./links.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
-import { countUses } from "./use-count.ts";
+import { isUsedUp } from "./used-up.ts";
 
 export type OpenedUse =
   | { ok: true; link: PaymentLink }
@@ -50,7 +55,7 @@ export async function openUse(
     return { ok: false, reason: "AMOUNT_REQUIRED" };
   if (choice && amountUnits < choice.minUnits) return { ok: false, reason: "AMOUNT_BELOW_REQUIRED" };
   if (choice && amountUnits > choice.maxUnits) return { ok: false, reason: "AMOUNT_EXCEEDS_MAXIMUM" };
-  if (await isUsedUp(tx, parent)) return { ok: false, reason: "LINK_ALREADY_PAID" };
+  if (await isFull(tx, parent)) return { ok: false, reason: "LINK_ALREADY_PAID" };
   const { network, recipient } = parent;
   // a chosen amount is matched by tag, nonce, proof or the merchant: a unique one next to it would say nothing
   const payAmount = choice ? undefined : await takePayAmount(tx, { network, recipient, amountUnits });
@@ -62,7 +67,7 @@ export async function openUse(
     )
     select
       ${given.id}, id, user_id, network, recipient, ${amountUnits}::bigint, description,
-      least(expires_at, now() + make_interval(mins => ${lifeMinutes}::int)), ${given.tag}, ${payAmount?.units ?? null}::bigint,
+      least(expires_at, now() + make_interval(mins => ${lifeMinutes}::int)), ${given.tag}::bytea, ${payAmount?.units ?? null}::bigint,
       (select number from cursors where network = ${network}), reference, metadata, success_url, cancel_url
     from payment_links
     where id = ${given.parentId}
@@ -83,11 +88,14 @@ async function findUse(
   return row;
 }
 
-async function isUsedUp(tx: Tx, { id, maxPayments }: PaymentLink): Promise<boolean> {
+/** By a statement that begins when the link is locked: the one that waits for the lock would count the uses of before. */
+async function isFull(tx: Tx, { id, maxPayments }: PaymentLink): Promise<boolean> {
   if (maxPayments === null) return false;
-  const [row] = await tx<{ count: number }[]>`
-    select ${countUses(tx, tx`${id}`)} as count`;
-  return (row?.count ?? 0) >= maxPayments;
+  const [row] = await tx<{ isUsedUp: boolean }[]>`
+    select ${isUsedUp(tx)} as is_used_up
+    from payment_links link
+    where link.id = ${id}`;
+  return row?.isUsedUp ?? true;
 }
 
 /** Ends the uses that nothing holds yet when their link is cancelled. */

@@ -1,5 +1,6 @@
 /** Invitations to become a member: one open one a merchant and address, accepted once by the user with that address. */
-import { INVITATION_LIFE_DAYS, type InvitationOutcome, type MemberRole } from "../../core/domain/member.ts";
+import { INVITATION_LIFE_DAYS, type InvitationOutcome } from "../../core/domain/invitation.ts";
+import type { MemberRole } from "../../core/domain/member.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type Invitation, memberInvitations } from "./schema.ts";

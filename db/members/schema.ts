@@ -1,6 +1,7 @@
 /** The tables of members as drizzle sees them; see db/schema.ts. */
 import { pgTable, text, timestamp } from "drizzle-orm/pg-core";
-import type { InvitationOutcome, MemberRole } from "../../core/domain/member.ts";
+import type { InvitationOutcome } from "../../core/domain/invitation.ts";
+import type { MemberRole } from "../../core/domain/member.ts";
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
 

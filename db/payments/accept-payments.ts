@@ -10,7 +10,10 @@ export type AuthorizedPayment = Pick<
   Payment,
   "id" | "network" | "token" | "payer" | "payerKind" | "recipient" | "amountUnits"
 > &
-  Pick<Payment, "validAfter" | "validBefore" | "nonce" | "signature" | "idempotencyKey" | "requestId">;
+  Pick<Payment, "validAfter" | "validBefore" | "nonce" | "signature" | "idempotencyKey"> & {
+    /** For log lines while it is in flight; kept for an hour. */
+    requestId: string | null;
+  };
 
 export type NewPayment = AuthorizedPayment & {
   linkId: string;
@@ -37,13 +40,12 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
     inserted as (
       insert into payments (
         id, link_id, network, token, payer, payer_kind, recipient, amount_units,
-        valid_after, valid_before, nonce, signature, idempotency_key, request_id, accepted_block,
-        payer_language
+        valid_after, valid_before, nonce, signature, idempotency_key, accepted_block, payer_language
       )
       select
         given.id, given.link_id, given.network, given.token, given.payer, given.payer_kind, given.recipient,
         given.amount_units, given.valid_after, given.valid_before, given.nonce, given.signature,
-        given.idempotency_key, given.request_id, (select number from cursors where network = given.network),
+        given.idempotency_key, (select number from cursors where network = given.network),
         given.payer_language
       from given
       cross join lateral (
@@ -63,6 +65,14 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
         and ${countOpenDoubts(tx, "link.id")} < ${OPEN_DOUBTS_MAX}
       on conflict do nothing
       returning id, link_id
+    ),
+    requested as (
+      insert into payment_requests (payment_id, request_id)
+      select id, request_id
+      from inserted
+      join given using (id)
+      where request_id is not null
+      on conflict do nothing
     ),
     moved as (
       update payment_links
@@ -106,7 +116,7 @@ export async function requeuePayment(
         next_try_at = now(), doubt_since = null, doubt_until = null,
         signature = ${retry.signature}, payer_kind = ${retry.payerKind},
         valid_after = ${retry.validAfter}, valid_before = ${retry.validBefore},
-        idempotency_key = coalesce(${retry.idempotencyKey}, idempotency_key), request_id = ${retry.requestId},
+        idempotency_key = coalesce(${retry.idempotencyKey}, idempotency_key),
         payer_language = coalesce(${retry.payerLanguage ?? null}::text, payer_language),
         updated_at = now()
       where id = ${id}
@@ -128,6 +138,14 @@ export async function requeuePayment(
           where transfers.link_id = payments.link_id and transfers.pays and transfers.status <> 'ORPHANED'
         )
       returning id, link_id
+    ),
+    requested as (
+      insert into payment_requests (payment_id, request_id)
+      select id, ${retry.requestId}::text
+      from requeued
+      where ${retry.requestId}::text is not null
+      on conflict (payment_id) do update
+      set request_id = excluded.request_id, created_at = now()
     ),
     moved as (
       update payment_links

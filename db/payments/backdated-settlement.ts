@@ -42,7 +42,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
       where claim.network = ${network}
         and transfer.network = claim.network
         and transfer.status <> 'ORPHANED'
-        and hex_of(transfer.to_address) = link.recipient
+        and transfer.to_address = link.recipient
         and hex_of(transfer.from_address) = claim.client_address
         and (
           claim.state = 'OPEN' and transfer.link_id is null

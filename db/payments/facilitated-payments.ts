@@ -34,17 +34,34 @@ export async function insertFacilitatedPayments(
     request_id: payment.requestId,
   }));
   const inserted = await tx<{ id: string }[]>`
-    insert into payments (
-      id, facilitator_user_id, facilitator_key_id, network, token, payer, payer_kind, recipient, amount_units,
-      valid_after, valid_before, nonce, signature, request_id
+    with given as (
+      select *
+      from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
+        id text, facilitator_user_id text, facilitator_key_id text, network text, token bytea, payer bytea, payer_kind text, recipient bytea,
+        amount_units bigint, valid_after numeric, valid_before numeric, nonce bytea, signature bytea, request_id text
+      )
+    ),
+    inserted as (
+      insert into payments (
+        id, facilitator_user_id, facilitator_key_id, network, token, payer, payer_kind, recipient, amount_units,
+        valid_after, valid_before, nonce, signature
+      )
+      select
+        id, facilitator_user_id, facilitator_key_id, network, token, payer, payer_kind, recipient, amount_units,
+        valid_after, valid_before, nonce, signature
+      from given
+      on conflict do nothing
+      returning id
+    ),
+    requested as (
+      insert into payment_requests (payment_id, request_id)
+      select id, request_id
+      from inserted
+      join given using (id)
+      where request_id is not null
+      on conflict do nothing
     )
-    select *
-    from json_to_recordset(${JSON.stringify(rows)}::text::json) as row (
-      id text, facilitator_user_id text, facilitator_key_id text, network text, token bytea, payer bytea, payer_kind text, recipient bytea,
-      amount_units bigint, valid_after numeric, valid_before numeric, nonce bytea, signature bytea, request_id text
-    )
-    on conflict do nothing
-    returning id`;
+    select id from inserted`;
   return new Set(inserted.map((row) => row.id));
 }
 
@@ -55,16 +72,27 @@ export async function requeueFacilitatedPayment(
   retry: NewFacilitatedPayment,
 ): Promise<boolean> {
   const rows = await tx`
-    update payments
-    set
-      state = 'QUEUED', reason = null, reason_text = null, refusals = 0, unavailable_since = null, next_try_at = now(),
-      signature = ${retry.signature}, payer_kind = ${retry.payerKind}, recipient = ${retry.recipient},
-      amount_units = ${retry.amountUnits}, valid_after = ${retry.validAfter},
-      valid_before = ${retry.validBefore}, request_id = ${retry.requestId},
-      facilitator_user_id = ${retry.facilitatorUserId}, facilitator_key_id = ${retry.facilitatorKeyId},
-      updated_at = now()
-    where id = ${id} and link_id is null and state = 'FAILED' and relay_id is null
-    returning 1`;
+    with requeued as (
+      update payments
+      set
+        state = 'QUEUED', reason = null, reason_text = null, refusals = 0, unavailable_since = null, next_try_at = now(),
+        signature = ${retry.signature}, payer_kind = ${retry.payerKind}, recipient = ${retry.recipient},
+        amount_units = ${retry.amountUnits}, valid_after = ${retry.validAfter},
+        valid_before = ${retry.validBefore},
+        facilitator_user_id = ${retry.facilitatorUserId}, facilitator_key_id = ${retry.facilitatorKeyId},
+        updated_at = now()
+      where id = ${id} and link_id is null and state = 'FAILED' and relay_id is null
+      returning id
+    ),
+    requested as (
+      insert into payment_requests (payment_id, request_id)
+      select id, ${retry.requestId}::text
+      from requeued
+      where ${retry.requestId}::text is not null
+      on conflict (payment_id) do update
+      set request_id = excluded.request_id, created_at = now()
+    )
+    select id from requeued`;
   return rows.length === 1;
 }
 

@@ -12,6 +12,8 @@ export type Doubt = { id: string; payer: Hex; nonce: Hex };
  * day. `readNumber`: how far the ledger has been read; null before the indexer's first start.
  */
 export type LeasedPayment = Payment & {
+  /** Null an hour later, and after a crash of Postgres. */
+  requestId: string | null;
   /** Null for a facilitated payment. */
   linkTag: Hex | null;
   isLinkPaid: boolean;
@@ -69,6 +71,7 @@ export async function leaseQueuedPayments(
     )
     select
       leased.*,
+      (select request_id from payment_requests where payment_id = leased.id) as request_id,
       link.tag as link_tag,
       merchant.id as merchant_id,
       merchant.relay_gas_per_day as merchant_gas_maximum,
@@ -279,7 +282,7 @@ export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<Unse
       and payments.relay_id = lost.id
       and payments.state in ('SIGNED', 'BROADCAST')
     returning
-      payments.id, payments.request_id, lost.id as relay_id,
+      payments.id, (select request_id from payment_requests where payment_id = payments.id) as request_id, lost.id as relay_id,
       (lost.was_tried and lost.is_own_fault and not lost.was_late) as is_reverted`;
 }
 
@@ -327,7 +330,7 @@ function isForBooksToEnd(tx: Tx, payment: "over" | "expired") {
       exists (
         select from wallets
         where wallets.network = ${tx(payment)}.network
-          and wallets.address = hex_of(${tx(payment)}.recipient)
+          and wallets.address = ${tx(payment)}.recipient
           and wallets.backfilled_at is null
       )
       or ${tx(payment)}.link_id is not null

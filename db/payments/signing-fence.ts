@@ -93,7 +93,7 @@ export async function judgeForSigning(
         when not exists (
           select from wallets
           where wallets.network = payment.network
-            and wallets.address = hex_of(payment.recipient)
+            and wallets.address = payment.recipient
             and wallets.backfilled_at is not null
         ) then 'early'
         else 'free'

@@ -36,7 +36,7 @@ export async function consultLedger(
       ) as came_to_us
     from payments
     left join cursors on cursors.network = payments.network
-    left join wallets wallet on wallet.network = payments.network and wallet.address = hex_of(payments.recipient)
+    left join wallets wallet on wallet.network = payments.network and wallet.address = payments.recipient
     where payments.id = ${order.paymentId}`;
   if (!row?.isRead) return "too-early";
   return row.cameToUs ? "came-to-us" : "not-ours";

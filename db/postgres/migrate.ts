@@ -2,45 +2,34 @@
  * The baseline schema on an empty database, then numbered migrations, once each, in order, under one lock: safe when several processes
  * start together.
  */
-import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
+import { pathToFileURL } from "node:url";
 import postgres from "postgres";
 import { applyFile, type SchemaFile } from "./apply-migration.ts";
+import { BASELINE, hashOf, isAdoptable, isReplaced, readBaseline, refuseEarlier } from "./baseline.ts";
 import type { Tx } from "./client.ts";
 import { lockMigrations } from "./migration-lock.ts";
 
-const SCHEMA_DIR = new URL("../schema/", import.meta.url);
 const MIGRATIONS_DIR = new URL("../migrations/", import.meta.url);
-/** In the order their references need. */
-const BASELINE_FILES = [
-  "accounts",
-  "links",
-  "relays",
-  "payments",
-  "ledger",
-  "transactions",
-  "exports",
-  "events",
-  "http",
-];
-const BASELINE = "baseline";
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 
 export type MigrateOptions = {
-  before?: string | undefined;
+  /** Of the migrations after the baseline these and no others. */
   only?: readonly string[] | undefined;
   /** Told what a migration waits for, again when that changes. */
   onWait?: ((line: string) => void) | undefined;
+  /** Where the migrations are. */
+  folder?: string | undefined;
 };
 
 /**
- * Brings the database to the newest schema and returns the names applied now. Throws when an applied file was changed since, and when
- * the database was made before there was a baseline. `before`: only the migrations whose names sort before it; `only`: these and no others.
+ * Brings the database to the newest schema and returns the names applied now. Throws, with the database unchanged, when an applied file
+ * was changed since, when a newer version has migrated it, and when it lacks migrations that the baseline has replaced.
  * Waits for as long as a backup runs or another transaction holds a lock it needs, without holding one itself.
  */
 export async function migrate(
   databaseUrl: string,
-  { before, only, onWait = () => {} }: MigrateOptions = {},
+  { only, onWait = () => {}, folder }: MigrateOptions = {},
 ): Promise<string[]> {
   const sql = postgres(databaseUrl, {
     max: 1,
@@ -51,13 +40,19 @@ export async function migrate(
   });
   try {
     await lockMigrations(sql, onWait);
-    const known = await readApplied(sql);
-    await refuseNewer(known);
+    const known = await readApplied(sql as unknown as Tx);
+    const names = [...known.keys()];
+    const files = await readFiles(names, folder);
+    const newer = await listUnknownMigrations(names, folder);
+    // older code runs on a newer schema for the length of an upgrade; it does not know how to change it
+    if (newer.length > 0)
+      throw new Error(
+        `the database was migrated by a newer version (it has ${newer.join(", ")}) and a schema does not go back: ` +
+          "use that version, or restore a backup from before it into an empty database",
+      );
     await prepareJobs(databaseUrl);
-    const applied = await applyFiles(sql, known, {
-      isWanted: ({ name }) => (before === undefined || name < before) && (only?.includes(name) ?? true),
-      onWait,
-    });
+    const wanted = files.filter(({ name }) => name === BASELINE || (only?.includes(name) ?? true));
+    const applied = await applyFiles(sql, known, { files: wanted, onWait });
     // after a restore into another cluster; no other transaction waits for this one here
     await sql`select write_event_epoch()`;
     return applied;
@@ -66,43 +61,28 @@ export async function migrate(
   }
 }
 
-/** Names and hashes of what the database has. Throws, with the database unchanged, for one that has migrations but no baseline. */
-async function readApplied(sql: postgres.Sql): Promise<Map<string, string>> {
+/** Names and hashes of what the database has. */
+async function readApplied(sql: Tx): Promise<Map<string, string>> {
   const [found] = await sql<
     { exists: boolean }[]
   >`select to_regclass('public.migrations') is not null as exists`;
   if (!found?.exists) return new Map();
-  const rows = await sql<{ name: string; sha256: string }[]>`select name, sha256 from migrations`;
-  const known = new Map(rows.map((row) => [row.name, row.sha256]));
-  if (known.size > 0 && !known.has(BASELINE))
-    throw new Error(
-      `this database was made by a version before the baseline schema (it has the migration ${[...known.keys()].sort().at(-1)}) ` +
-        "and can't be upgraded: name an empty database in DATABASE_URL and keep this one",
-    );
-  return known;
+  const rows = await sql<
+    { name: string; sha256: string }[]
+  >`select name, sha256 from migrations order by name`;
+  return new Map(rows.map((row) => [row.name, row.sha256]));
 }
 
 /** Those of `names` that this version does not have. */
-export async function listUnknownMigrations(names: readonly string[]): Promise<string[]> {
-  const own = new Set([BASELINE, ...(await listMigrationNames())]);
-  return names.filter((name) => !own.has(name)).sort();
+export async function listUnknownMigrations(names: readonly string[], folder?: string): Promise<string[]> {
+  const own = new Set([BASELINE, ...(await listMigrationNames(folder))]);
+  return names.filter((name) => !own.has(name) && !isReplaced(name)).sort();
 }
 
-/** Older code runs on a newer schema for the length of an upgrade; it does not know how to change it. */
-async function refuseNewer(known: ReadonlyMap<string, string>): Promise<void> {
-  const newer = await listUnknownMigrations([...known.keys()]);
-  if (newer.length > 0)
-    throw new Error(
-      `the database was migrated by a newer version (it has ${newer.join(", ")}) and a schema does not go back: ` +
-        "use that version, or restore a backup from before it into an empty database",
-    );
-}
-
-/** The migrations that `migrate` would apply to the database, with their text. */
-export async function readPending(sql: Tx): Promise<{ name: string; text: string }[]> {
-  const { pending } = await compareSchema(sql);
-  const files = [await readBaseline(), ...(await readMigrationFiles())];
-  return files.filter(({ name }) => pending.includes(name));
+/** The migrations that `migrate` would apply to the database, with their text. Throws when it would refuse to. */
+export async function readPending(sql: Tx, folder?: string): Promise<{ name: string; text: string }[]> {
+  const known = await readApplied(sql);
+  return (await readFiles([...known.keys()], folder)).filter(({ name }) => !known.has(name));
 }
 
 /**
@@ -110,21 +90,18 @@ export async function readPending(sql: Tx): Promise<{ name: string; text: string
  * the database is unavailable.
  */
 export async function compareSchema(sql: Tx): Promise<{ pending: string[]; unknown: string[] }> {
-  const [found] = await sql<{ exists: boolean }[]>`
-    select to_regclass('public.migrations') is not null as exists`;
-  const rows = found?.exists ? await sql<{ name: string }[]>`select name from migrations order by name` : [];
-  const applied = new Set(rows.map(({ name }) => name));
-  const own = [BASELINE, ...(await listMigrationNames())];
+  const known = await readApplied(sql);
+  const { replaced, later } = await listMigrations([...known.keys()]);
   return {
-    pending: own.filter((name) => !applied.has(name)),
-    unknown: [...applied].filter((name) => !own.includes(name)),
+    pending: [...replaced, BASELINE, ...later].filter((name) => !known.has(name)),
+    unknown: await listUnknownMigrations([...known.keys()]),
   };
 }
 
 async function applyFiles(
   sql: postgres.Sql,
   known: ReadonlyMap<string, string>,
-  { isWanted, onWait }: { isWanted: (file: SchemaFile) => boolean; onWait: (line: string) => void },
+  { files, onWait }: { files: readonly SchemaFile[]; onWait: (line: string) => void },
 ): Promise<string[]> {
   await sql`
     create table if not exists migrations (
@@ -133,8 +110,7 @@ async function applyFiles(
       applied_at timestamptz not null default now()
     )`;
   const applied: string[] = [];
-  const migrations = (await readMigrationFiles()).filter(isWanted);
-  for (const file of [await readBaseline(), ...migrations]) {
+  for (const file of files) {
     const before = known.get(file.name);
     if (before === file.sha256) continue;
     if (before)
@@ -145,27 +121,41 @@ async function applyFiles(
   return applied;
 }
 
-async function readBaseline(): Promise<SchemaFile> {
-  const texts = await Promise.all(
-    BASELINE_FILES.map((name) => readFile(new URL(`${name}.sql`, SCHEMA_DIR), "utf8")),
-  );
-  return toFile(BASELINE, texts.join("\n"));
+/**
+ * The baseline and the migrations after it. A database of before gets those that it lacks of what the baseline replaces, as far as they are
+ * here, and of the baseline the name alone. Throws when it lacks others.
+ */
+async function readFiles(known: readonly string[], folder?: string): Promise<SchemaFile[]> {
+  const { replaced, later } = await listMigrations(known, folder);
+  refuseEarlier("database", known, replaced);
+  const baseline = await readBaseline();
+  const read = async (name: string) => {
+    const text = await readFile(new URL(name, urlOf(folder)), "utf8");
+    return { name, text, sha256: hashOf(text) };
+  };
+  return [
+    ...(await Promise.all(replaced.map(read))),
+    isAdoptable([...known, ...replaced]) ? { ...baseline, text: "" } : baseline,
+    ...(await Promise.all(later.map(read))),
+  ];
 }
 
-async function readMigrationFiles(): Promise<SchemaFile[]> {
-  return Promise.all(
-    (await listMigrationNames()).map(async (name) =>
-      toFile(name, await readFile(new URL(name, MIGRATIONS_DIR), "utf8")),
-    ),
-  );
+/** What a database with these names still needs of what the baseline replaces, and all migrations after it. */
+async function listMigrations(known: readonly string[], folder?: string) {
+  const names = await listMigrationNames(folder);
+  const isWhole = known.length === 0 || known.includes(BASELINE);
+  return {
+    replaced: isWhole ? [] : names.filter((name) => isReplaced(name) && !known.includes(name)),
+    later: names.filter((name) => !isReplaced(name)),
+  };
 }
 
-async function listMigrationNames(): Promise<string[]> {
-  return (await readdir(MIGRATIONS_DIR)).filter((name) => FILE_NAME.test(name)).sort();
+async function listMigrationNames(folder?: string): Promise<string[]> {
+  return (await readdir(urlOf(folder))).filter((name) => FILE_NAME.test(name)).sort();
 }
 
-function toFile(name: string, text: string): SchemaFile {
-  return { name, text, sha256: createHash("sha256").update(text).digest("hex") };
+function urlOf(folder: string | undefined): URL {
+  return folder === undefined ? MIGRATIONS_DIR : pathToFileURL(`${folder}/`);
 }
 
 /** Loaded here alone: every process asks what is pending, and its packages take several megabytes. */

@@ -56,15 +56,31 @@ function withoutQuoted(text: string): string {
     .replace(/'(?:[^']|'')*'/g, "''");
 }
 
-/** What `migrate` would do now, without doing it. */
-export async function planMigration(tx: Tx): Promise<PlannedMigration[]> {
+/** What `migrate` would do at present, without doing it. Throws when it would refuse to. */
+export async function planMigration(tx: Tx, folder?: string): Promise<PlannedMigration[]> {
   const sizes = await tx<{ name: string; rows: number }[]>`
     select relname as name, greatest(reltuples, 0)::float8 as rows
     from pg_class
     where relnamespace = 'public'::regnamespace and relkind = 'r'`;
   const rowsOf = (table: string) => sizes.find(({ name }) => name === table)?.rows ?? 0;
-  return (await readPending(tx)).map(({ name, text }) => {
+  return (await readPending(tx, folder)).map(({ name, text }) => {
     const { locks, creates } = readLocks(text);
     return { name, creates, locks: locks.map((lock) => ({ ...lock, rows: rowsOf(lock.table) })) };
   });
+}
+
+const EFFECTS = {
+  all: "reads and writes wait",
+  writes: "writes wait, reads do not",
+  rows: "writes of the same rows wait",
+} as const;
+
+/** Lines for an operator. */
+export function describePlanned({ name, locks, creates }: PlannedMigration): string[] {
+  const made = creates.length > 0 ? [`  makes ${creates.join(", ")}`] : [];
+  const held = locks.map(
+    ({ table, blocks, rows }) =>
+      `  ${table} (about ${Math.round(rows)} rows): ${EFFECTS[blocks]} until it is applied`,
+  );
+  return [name, ...made, ...held, ...(made.length + held.length === 0 ? ["  nothing waits for it"] : [])];
 }

@@ -1,4 +1,4 @@
--- The event log, and webhooks: who is notified of events, what was sent, and how it went.
+-- The event log, and who reads it as it is written.
 
 -- Transaction numbers order the event log, and another cluster, or a restored one, counts them anew: new events would sort before old
 -- ones, and a cursor from before would skip them silently. So a log has epochs, one for each run of a server that wrote into it.
@@ -18,18 +18,28 @@ create function event_cluster() returns text language sql stable as $$
 $$;
 
 -- The epoch of what is written now; opens one when this run has written nothing yet. Of two writers that open it at once the
--- second waits for the first: they write on the same cluster, so it is the same epoch.
-create function write_event_epoch() returns int language plpgsql volatile as $$
+-- second waits for the first: they write on the same cluster, so it is the same epoch. It is looked up for the first event of a
+-- transaction alone: the cluster can't change within one, and a rolled back transaction (or savepoint) takes its setting along with the
+-- row it may have inserted.
+create function write_event_epoch() returns integer language plpgsql as $$
 declare
-  here constant text := event_cluster();
+  known constant text := current_setting('service.event_epoch', true);
+  here text;
   newest event_epochs;
+  epoch integer;
 begin
-  select * into newest from event_epochs order by number desc limit 1;
-  if newest.cluster = here then
-    return newest.number;
+  if known <> '' then
+    return known::integer;
   end if;
-  insert into event_epochs (number, cluster) values (coalesce(newest.number, 0) + 1, here) on conflict (number) do nothing;
-  return coalesce(newest.number, 0) + 1;
+  here := event_cluster();
+  select * into newest from event_epochs order by number desc limit 1;
+  epoch := newest.number;
+  if newest.cluster is distinct from here then
+    epoch := coalesce(newest.number, 0) + 1;
+    insert into event_epochs (number, cluster) values (epoch, here) on conflict (number) do nothing;
+  end if;
+  perform set_config('service.event_epoch', epoch::text, true);
+  return epoch;
 end $$;
 
 -- The epoch whose transactions may still run: those of earlier ones have ended. On a standby it is the newest.
@@ -49,13 +59,6 @@ create function event_name(public_id uuid) returns text
 -- Ids are handed out before commit, so readers stop at the oldest transaction still running (written_by).
 create table events (
   id bigint generated always as identity primary key,
-  -- outside, an event's name says nothing of how many there are
-  public_id uuid not null default gen_random_uuid(),
-  user_id text not null,
-  type text not null,
-  subject_id text not null,
-  data jsonb not null,
-  epoch int not null default write_event_epoch(),
   written_by xid8 not null default pg_current_xact_id(),
   -- Below this number every transaction had ended when the event was written. A standby that is promoted without the last transactions
   -- of its primary keeps the epoch of what it has, so a cursor into the lost part names a known epoch; nor is it enough that the
@@ -63,96 +66,82 @@ create table events (
   -- number precede its own in the write-ahead log and survive wherever it survives; what lies between is compared one by one
   -- (listEvents in db/events/event-log.ts).
   ended_before xid8 default pg_snapshot_xmin(pg_current_snapshot()),
-  created_at timestamptz not null default now()
+  created_at timestamptz not null default now(),
+  epoch int not null default write_event_epoch(),
+  -- outside, an event's name says nothing of how many there are
+  public_id uuid not null default gen_random_uuid(),
+  user_id text not null,
+  type text not null,
+  subject_id text not null,
+  data jsonb not null
 );
--- serves: a user's events after a cursor
-create index events_user_epoch on events (owner_key(user_id), epoch, written_by, id);
+-- serves: a user's events after a cursor; those of one transaction are sorted by id as they are read
+create index events_of_user on events (owner_key(user_id), epoch, written_by);
 -- serves: retention
 create index events_created on events using brin (created_at);
 
-create table webhook_endpoints (
-  id text primary key check (starts_with(id, 'whe_')),
-  user_id text not null references users on delete cascade,
-  url text not null check (length(url) between 1 and 2000),
-  description text not null default '' check (length(description) <= 200),
-  -- empty: every type
-  event_types text[] not null default '{}',
-  -- AES-256-GCM, key derived from OTP_PEPPER: api seals, worker signs
-  sealed_secret bytea not null,
-  -- after a rotation both sign until then
-  sealed_old_secret bytea,
-  old_secret_until timestamptz,
-  enabled boolean not null default true,
-  disabled_reason text,
-  -- first failure since the last success
-  failing_since timestamptz,
-  created_at timestamptz not null default now(),
-  updated_at timestamptz not null default now()
-);
--- serves: a user's endpoints; which endpoints does an event concern
-create index webhook_endpoints_user on webhook_endpoints (user_id, created_at);
-
--- One event for one endpoint. Sending it again is the same row and the same message id.
-create table webhook_deliveries (
-  id text primary key check (starts_with(id, 'whd_')),
-  endpoint_id text not null references webhook_endpoints on delete cascade,
-  user_id text not null,
-  event_id bigint not null references events on delete cascade,
-  state text not null default 'PENDING' check (state in ('PENDING', 'DELIVERED', 'FAILED')),
-  attempts int not null default 0,
-  -- attempts since it was put on the schedule: sending it again starts the schedule anew
-  tries int not null default 0,
-  next_try_at timestamptz not null default now(),
-  -- leased by a worker; after that the worker died
-  lease_until timestamptz,
-  last_status int,
-  last_error text,
-  delivered_at timestamptz,
-  created_at timestamptz not null default now()
-);
-create unique index webhook_deliveries_event_key on webhook_deliveries (endpoint_id, event_id);
--- serves: what is due to an endpoint; when the next will be
-create index webhook_deliveries_due on webhook_deliveries (endpoint_id, next_try_at) where state = 'PENDING';
-create index webhook_deliveries_next on webhook_deliveries (next_try_at) where state = 'PENDING';
--- serves: an endpoint's log, newest first
-create index webhook_deliveries_log on webhook_deliveries (endpoint_id, created_at desc, id desc);
--- serves: how many are in flight to an endpoint
-create index webhook_deliveries_leased on webhook_deliveries (endpoint_id, lease_until) where state = 'PENDING' and lease_until is not null;
--- serves: deleting an event
-create index webhook_deliveries_event on webhook_deliveries (event_id);
--- serves: housekeeping of the webhook log
-create index webhook_deliveries_ended on webhook_deliveries (created_at) where state <> 'PENDING';
-
-create table webhook_attempts (
-  delivery_id text not null references webhook_deliveries on delete cascade,
-  number int not null,
-  status int,
-  error text,
-  -- the beginning of the answer
-  response text,
-  duration_ms int not null,
-  created_at timestamptz not null default now(),
-  primary key (delivery_id, number)
-);
-
--- Deliveries are made in the transaction that writes their event, so an event is delivered exactly when it exists. The job's key
--- is the transaction's own: a key shared by all would make their transactions wait for one another, and now and then deadlock.
-create function deliver_events() returns trigger language plpgsql as $$
+-- Every event about a link or its transaction carries the link's order data, whichever statement writes it. Most links have none: the event
+-- of such a link is stored as it came. The event of a transaction without a link has none to look for: every one of a past read in bulk
+-- is such an event.
+create function add_order_data() returns trigger language plpgsql as $$
+declare
+  reference text;
+  customer_email text;
+  metadata jsonb;
+  parent_id text;
 begin
-  insert into webhook_deliveries (id, endpoint_id, user_id, event_id)
-  select 'whd_' || replace(gen_random_uuid()::text, '-', ''), endpoint.id, added.user_id, added.id
-  from added
-  join webhook_endpoints endpoint on endpoint.user_id = added.user_id
-  where endpoint.enabled and (endpoint.event_types = '{}' or added.type = any(endpoint.event_types))
-  order by added.id;
-  if found then
-    perform graphile_worker.add_job(
-      'deliver_webhooks', '{}'::json, max_attempts => 3, priority => 4,
-      job_key => 'deliver_webhooks:' || pg_current_xact_id()::text
-    );
+  select link.reference, link.customer_email, nullif(link.metadata, '{}'), link.parent_id
+  into reference, customer_email, metadata, parent_id
+  from payment_links link
+  where link.id = case
+      when new.type like 'payment_link.%' then new.subject_id
+      when new.data ? 'linkId' then new.data ->> 'linkId'
+      else (select link_id from transactions where id = new.subject_id)
+    end;
+  if num_nonnulls(reference, customer_email, metadata, parent_id) > 0 then
+    new.data := new.data || jsonb_strip_nulls(jsonb_build_object(
+      'reference', reference, 'customerEmail', customer_email, 'metadata', metadata, 'parentLinkId', parent_id
+    ));
   end if;
+  return new;
+end $$;
+create trigger events_add_order_data before insert on events
+  for each row when (
+    new.type like 'payment_link.%'
+    or (new.type like 'transaction.%' and new.data -> 'linkId' is distinct from 'null'::jsonb)
+  )
+  execute function add_order_data();
+
+-- Who reads a merchant's events as they happen: only their commits notify. A notification wakes every listening connection of the database
+-- and every API, and commits with one wait for each other. Unlogged: after a crash the APIs write their rows again within seconds. Rows are
+-- updated in place: half of each page is free for that (HOT).
+create unlogged table event_readers (
+  until timestamptz not null,
+  -- an API process
+  reader uuid not null,
+  user_id text not null,
+  primary key (user_id, reader)
+) with (fillfactor = 50);
+
+-- Wakes the event streams of the merchants concerned when the transaction commits, whoever writes the events. A payload of NOTIFY is
+-- limited to 8,000 bytes: 150 ids of users fit.
+create function notify_event_readers() returns trigger language plpgsql as $$
+begin
+  if not exists (select from event_readers where until > now()) then
+    return null;
+  end if;
+  perform pg_notify('outcome', string_agg(chunk.user_id, ','))
+  from (
+    select user_id, (row_number() over (order by user_id) - 1) / 150 as number
+    from (
+      select distinct added.user_id
+      from added
+      join event_readers on event_readers.user_id = added.user_id and event_readers.until > now()
+    ) readers
+  ) chunk
+  group by chunk.number;
   return null;
 end $$;
-create trigger events_deliver after insert on events
+create trigger events_notify_readers after insert on events
   referencing new table as added
-  for each statement execute function deliver_events();
+  for each statement execute function notify_event_readers();

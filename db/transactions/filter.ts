@@ -117,7 +117,7 @@ export function withoutPending(filter: TransactionFilter): TransactionFilter | u
 
 /**
  * Undefined when the filter chooses nothing that is PENDING. Open payments are among it, which have no row of the table
- * (db/migrations/0136_pending_without_rows.sql).
+ * (unwritten_transactions in db/schema/transactions.sql).
  */
 export function pendingBranch(userId: string, filter: TransactionFilter, further?: SQL): Branch | undefined {
   if (!choosesPending(filter)) return undefined;

@@ -1,6 +1,6 @@
 /**
  * Searches a large history. Frequent text is found among the newest rows; rare text by the trigram, hash or amount index. Searches that
- * would read too much of the history are refused before they read it.
+ * would read too much of the history are refused before they read it. Which fields a text matches: `matchesText` of filter.ts.
  */
 import { and, count, type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";

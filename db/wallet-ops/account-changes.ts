@@ -83,7 +83,7 @@ export async function confirmAccountChanges(
       confirmed.type = 'OWNER_ADDED' and wallet.owners[confirmed.owner_index::int + 1] is not distinct from confirmed.subject
         as is_first
     from confirmed
-    join wallets wallet on wallet.network = confirmed.network and wallet.address = confirmed.wallet_address
+    join wallets wallet on wallet.network = confirmed.network and wallet.address = bytes_of(confirmed.wallet_address)
     order by confirmed.block_number, confirmed.log_index`;
 }
 
@@ -148,7 +148,7 @@ export async function listOutgoing(
         )
       ) as is_ours
     from transfers transfer
-    join wallets wallet on wallet.network = transfer.network and wallet.address = hex_of(transfer.from_address)
+    join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.from_address
     where transfer.network = ${network}
       and transfer.block_number > ${after}
       and transfer.block_number <= ${to}

@@ -44,7 +44,7 @@ export async function findUnspentNonces(
       )
       and not exists (
         select from wallet_operation_events spent
-        where spent.network = op.network and spent.sender = wallet.address and spent.nonce = op.account_nonce
+        where spent.network = op.network and spent.sender = hex_of(wallet.address) and spent.nonce = op.account_nonce
       )
     group by wallet.address
     order by min(op.created_at)

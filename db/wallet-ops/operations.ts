@@ -215,7 +215,7 @@ export function isNonceSpent(tx: Tx) {
   return tx`exists (
     select from wallet_operation_events spent
     where spent.network = op.network
-      and spent.sender = wallet.address
+      and spent.sender = hex_of(wallet.address)
       and spent.nonce >= op.account_nonce
       and spent.nonce < (div(op.account_nonce, 18446744073709551616) + 1) * 18446744073709551616
   )`;

@@ -102,7 +102,7 @@ export async function settleOperations(
     ),
     event as (
       insert into events (user_id, type, subject_id, data)
-      select user_id, 'wallet.deployed', id, jsonb_build_object('network', network, 'address', address)
+      select user_id, 'wallet.deployed', id, jsonb_build_object('network', network, 'address', hex_of(address))
       from deployed
     )
     select id

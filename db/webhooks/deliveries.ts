@@ -1,6 +1,6 @@
 /** Deliveries: one event for one endpoint, its attempts, and when the next is due. */
 
-import type { EventType } from "../events/events.ts";
+import type { EventType } from "../../core/domain/event-types.ts";
 import type { Tx } from "../postgres/client.ts";
 
 export type DeliveryState = "PENDING" | "DELIVERED" | "FAILED";

@@ -1,5 +1,5 @@
 /** Test events: sent to one endpoint on its owner's request, through the log and the deliveries of every other event. */
-import type { EventType } from "../events/events.ts";
+import type { EventType } from "../../core/domain/event-types.ts";
 import type { Tx } from "../postgres/client.ts";
 import { type Delivery, findDelivery } from "./deliveries.ts";
 

@@ -1,6 +1,6 @@
 /** Webhook endpoints: subscribed event types, state and secrets. */
 
-import type { EventType } from "../events/events.ts";
+import type { EventType } from "../../core/domain/event-types.ts";
 import type { Tx } from "../postgres/client.ts";
 
 export type WebhookEndpoint = {

@@ -20,7 +20,7 @@ import {
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
 import { refreshLinks } from "../../db/links/link-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
+import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findStanding } from "../settle/prior-attributions.ts";
 import { settleTransfers } from "../settle/settle.ts";
 import { settleReleased } from "../settle/settle-unheld-links.ts";

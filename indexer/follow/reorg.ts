@@ -1,4 +1,8 @@
-/** Reorganisations: proving that the cursor's block left the chain, finding the last common block, and undoing what stood above it. */
+/**
+ * Reorganisations: proving that the cursor's block left the chain, finding the last common block, and undoing what stood above it
+ * (db/ledger/orphan-blocks.ts). What the links are then: db/links/link-status.ts.
+ */
+import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
 import { fieldOf } from "../../core/rpc/answers.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
@@ -13,8 +17,6 @@ import { FencedError, type Term } from "../term.ts";
 
 /** Headers asked for at a time while walking back; most reorganisations are shallow. */
 const WALK_BATCHES = [8, 64, 512] as const;
-/** Lease of a claim whose block was taken back. */
-const CLAIM_LEASE_S = 90;
 /** A branch this much longer than the one we are on is followed even when as many nodes disagree as agree. */
 const CLEARLY_LONGER_BLOCKS = 3;
 

@@ -8,7 +8,7 @@ import { discardSums } from "../../db/ledger/running-sums.ts";
 import { refreshLinks } from "../../db/links/link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
-import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
+import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import {
   assertChained,

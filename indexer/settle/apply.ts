@@ -10,7 +10,7 @@ import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
-import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
+import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";

@@ -3,13 +3,14 @@
  * enough, in the transaction that makes it so: event, security trail and mail.
  */
 
+import type { EventType } from "../../core/domain/event-types.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { type NoticeKind, nameOfOwner } from "../../core/domain/notice.ts";
 import { addressOfOwner, ownerIdOf } from "../../core/domain/owner.ts";
 import type { SecurityEventType } from "../../core/domain/security-event.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
-import { type EventType, recordEvents } from "../../db/events/events.ts";
+import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { addNotice } from "../../db/notices/notices.ts";
 import type { Tx } from "../../db/postgres/client.ts";

@@ -1,5 +1,6 @@
 /** Restores a backup into an empty database: its schema as it was, its rows, then the migrations of this version. */
 import { loadRecords, readHeader } from "../../db/backup/load.ts";
+import { refuseEarlier } from "../../db/postgres/baseline.ts";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { listUnknownMigrations, migrate } from "../../db/postgres/migrate.ts";
 import { countTables, type Keys, openBackup } from "./write-backup.ts";
@@ -16,6 +17,7 @@ export async function restoreBackup(
   await countTables(file, keys);
   const records = openBackup(file, keys);
   const { createdAt, migrations } = readHeader((await records.next()).value);
+  refuseEarlier("backup", migrations);
   const newer = await listUnknownMigrations(migrations);
   if (newer.length > 0)
     throw new Error(

@@ -72,7 +72,7 @@ async function readTransferSums(sql: Sql, linkIds: readonly string[]): Promise<T
     select network, count(*)::int as count, sum(amount_units)::numeric(78, 0) as units
     from transfers
     where status <> 'ORPHANED'
-      and (network, to_address) in (select network, bytes_of(recipient) from payment_links where id = any (${linkIds}::text[]))
+      and (network, to_address) in (select network, recipient from payment_links where id = any (${linkIds}::text[]))
     group by network
     order by network`;
 }

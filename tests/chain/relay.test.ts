@@ -10,11 +10,8 @@ import {
   toHex,
 } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
-import {
-  findContracts,
-  findForbiddenFactory,
-  isContractSignatureValid,
-} from "../../core/chain/contract-signature.ts";
+import { findContracts } from "../../core/chain/accounts-with-code.ts";
+import { findForbiddenFactory, isContractSignatureValid } from "../../core/chain/contract-signature.ts";
 import { encodeAggregate3 } from "../../core/chain/multicall.ts";
 import { accountAddress, accountOriginOf, encodeCreateAccount } from "../../core/chain/passkey-account.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";

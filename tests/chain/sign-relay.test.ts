@@ -2,10 +2,10 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { bytesToHex, concatHex, type Hex, keccak256, toFunctionSelector } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
-import { type Fees, nextFees } from "../../core/chain/raise-fees.ts";
 import { nobleSecp256k1, secp256k1 } from "../../core/chain/secp256k1.ts";
 import { relayerAddress, signRelay } from "../../core/chain/sign-relay.ts";
 import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
+import { type Fees, nextFees } from "../../core/domain/raise-fees.ts";
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 const privateKeys = fc

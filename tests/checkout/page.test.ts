@@ -177,7 +177,7 @@ test("a link with an uncertain payment says so and can be paid", async () => {
       state, reason, doubt_since, doubt_until
     )
     select
-      'pay_AAAAAAAAAAAAAAAAAAAAAA', id, network, ${NETWORKS["base-sepolia"].usdc.address}, ${side.payer}, 'EOA', bytes_of(recipient),
+      'pay_AAAAAAAAAAAAAAAAAAAAAA', id, network, ${NETWORKS["base-sepolia"].usdc.address}, ${side.payer}, 'EOA', recipient,
       amount_units, 0, 4102444800, ${`0x${"12".repeat(32)}`}, '', 'FAILED', 'INTERNAL_ERROR', now(), now() + interval '1 hour'
     from payment_links
     where id = ${id}`;

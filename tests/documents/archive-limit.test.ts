@@ -68,7 +68,7 @@ describe("a month's archive", () => {
         id, user_id, kind, year, number, link_id, network, tx_hash, log_index, block_hash, amount_units, happened_at, facts
       )
       select
-        'doc_' || n, user_id, kind, year, number + 10 + n, link_id, network, '0x' || lpad(to_hex(n), 64, '0'), log_index,
+        'doc_' || n, user_id, kind, year, number + 10 + n, link_id, network, decode(lpad(to_hex(n), 64, '0'), 'hex'), log_index,
         block_hash, amount_units, happened_at, facts
       from documents, generate_series(1, ${missing}::int) as n
       where id = ${first?.id ?? ""}`;

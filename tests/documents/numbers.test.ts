@@ -168,15 +168,16 @@ describe("the numbers of a merchant, year and kind", () => {
   });
 
   test.each([
-    ["one digit less", hash().slice(0, -1)],
-    ["one digit more", `${hash()}0`],
-    ["capital letters", `0x${"AB".repeat(32)}`],
-    ["another prefix", `1x${"ab".repeat(32)}`],
-  ])("are not given to a hash with %s", async (_, text) => {
+    ["a byte less", `0x${"ab".repeat(31)}`, "documents_lengths_check"],
+    ["a byte more", `0x${"ab".repeat(33)}`, "documents_lengths_check"],
+    ["half a byte less", hash().slice(0, -1), "invalid hexadecimal data"],
+    ["no hexadecimal digits", `0x${"xy".repeat(32)}`, "invalid hexadecimal digit"],
+    ["another prefix", `1x${"ab".repeat(32)}`, "bytes must be given as 0x"],
+  ])("are not given to a hash with %s", async (_, text, refusal) => {
     const merchant = await seedMerchant(sql);
     const wrong = text as Hex;
-    await expect(issue([due(merchant, { txHash: wrong })])).rejects.toThrow("documents_tx_hash_check");
-    await expect(issue([due(merchant, { blockHash: wrong })])).rejects.toThrow("documents_block_hash_check");
+    await expect(issue([due(merchant, { txHash: wrong })])).rejects.toThrow(refusal);
+    await expect(issue([due(merchant, { blockHash: wrong })])).rejects.toThrow(refusal);
     expect(await numbersOf(merchant)).toEqual([]);
   });
 

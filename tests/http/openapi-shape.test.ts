@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { type OpenApiDocument, resolve, type Schema } from "../../api/http/openapi-document.ts";
 import { ERROR_EXAMPLE, EXAMPLES } from "../../api/http/openapi-examples.ts";
-import { EVENT_TYPES } from "../../db/events/events.ts";
+import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 import { expand, readClientDocument, readDocument } from "../support/openapi-document.ts";
 
 const CLIENT_BYTES_MAX = 120_000;

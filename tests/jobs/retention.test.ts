@@ -10,7 +10,7 @@ import {
   deleteOldEvents,
   deleteOldSecurityEvents,
   dropSignedBytes,
-} from "../../db/jobs/retention.ts";
+} from "../../db/jobs/delete-old-rows.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { insertRelay, readCallData, readRaw } from "../../db/relays/relays.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";

@@ -1,16 +1,10 @@
 /** Amounts between the wire and micro-USDC, and what the words of a link's state mean. */
 import { describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
-import { isOpenStatus, LINK_STATUSES } from "../../core/domain/link.ts";
+import { isOpenStatus, LINK_AMOUNT_MAX_UNITS, LINK_STATUSES } from "../../core/domain/link.ts";
 import { effectiveStatus } from "../../core/domain/link-expiry.ts";
-import {
-  formatUnits,
-  LINK_AMOUNT_MAX_UNITS,
-  parseUnits,
-  parseUnitsFromNumber,
-  toAmountNumber,
-} from "../../core/domain/money.ts";
-import { choiceOf, isTooFine, useIdOf } from "../../core/domain/reuse.ts";
+import { formatUnits, parseUnits, parseUnitsFromNumber, toAmountNumber } from "../../core/domain/money.ts";
+import { choiceOf, isTooFine, useIdOf } from "../../core/domain/reusable-link.ts";
 import { isInferred, isRevocable, SETTLED_BY } from "../../core/domain/settled-by.ts";
 
 describe("an amount", () => {

@@ -231,7 +231,7 @@ describe("a claim of a transfer that may be in a block", () => {
     ["OPEN", "a PAID one", set("status = 'PAID', paid_at = now()")],
     ["OPEN", "a reusable one", set("is_reusable = true, tag = null, max_payments = null")],
     ["OPEN", "one of another amount", set("amount_units = amount_units + 1")],
-    ["OPEN", "one to another wallet", async (id) => set(`recipient = '${await newAddress()}'`)(id)],
+    ["OPEN", "one to another wallet", async (id) => set(`recipient = bytes_of('${await newAddress()}')`)(id)],
     ["OPEN", "one on another network", set("network = 'base'")],
   ];
   test.each(others)("is %s beside %s", async (state, _, change) => {

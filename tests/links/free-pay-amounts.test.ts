@@ -59,7 +59,7 @@ async function holdAll(free: bigint, holder: string): Promise<void> {
   await sql`
     insert into pay_amounts (network, recipient, units, link_id)
     select
-      'base-sepolia', ${ann.address}, ${UNITS}::bigint + n,
+      'base-sepolia', ${ann.address}::bytea, ${UNITS}::bigint + n,
       case when ${UNITS}::bigint + n = ${free}::bigint then ${holder} else ${open} end
     from generate_series(1, 999) n`;
 }
@@ -75,7 +75,7 @@ test("gives the least recently used of those that are free again", async () => {
   const ended = await seedLink(sql, ann, { amountUnits: 1n, expiresInS: -25 * 3600 });
   await sql`
     insert into pay_amounts (network, recipient, units, link_id, used_at)
-    select 'base-sepolia', ${ann.address}, ${UNITS}::bigint + n, ${ended}, now() - make_interval(mins => n)
+    select 'base-sepolia', ${ann.address}::bytea, ${UNITS}::bigint + n, ${ended}, now() - make_interval(mins => n)
     from generate_series(1, 999) n`;
   // 999 was used longest ago
   expect(await take()).toBe(UNITS + 999n);
@@ -175,7 +175,7 @@ test("fifty links created in fifty concurrent transactions have fifty amounts", 
 test("an amount whose link is gone is given again; a wallet's amounts go with it", async () => {
   await sql`
     insert into pay_amounts (network, recipient, units, link_id, used_at)
-    select 'base-sepolia', ${ann.address}, ${UNITS}::bigint + n, 'link_gone', now() - make_interval(mins => n)
+    select 'base-sepolia', ${ann.address}::bytea, ${UNITS}::bigint + n, 'link_gone', now() - make_interval(mins => n)
     from generate_series(1, 999) n`;
   expect([await make(), await make()]).toEqual([UNITS + 999n, UNITS + 998n]);
   const rows = () => sql`select from pay_amounts where recipient = ${ann.address}`;

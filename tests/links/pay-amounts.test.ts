@@ -117,7 +117,7 @@ test("is null when all are in use, and the link is still paid by its amount", as
   const [holder = ""] = await makeLinks(side, 1);
   await side.sql`
     insert into pay_amounts (network, recipient, units, link_id)
-    select 'base-sepolia', ${side.wallet}, ${units}::bigint + n, ${holder}
+    select 'base-sepolia', ${side.wallet}::bytea, ${units}::bigint + n, ${holder}
     from generate_series(1, 999) n`;
   const [full = ""] = await makeLinks(side, 1, units);
   expect((await dataOf(side, full)).body.payAmount).toBeNull();

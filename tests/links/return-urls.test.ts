@@ -1,6 +1,6 @@
 /** Where a payer may be sent back to, and how the shop's own address keeps what it says. */
 import { describe, expect, test } from "bun:test";
-import { signReturnUrl, whyNotAReturnUrl } from "../../core/domain/order-data.ts";
+import { signReturnUrl, whyNotAReturnUrl } from "../../core/domain/return-url.ts";
 
 describe("an address that a payer returns to", () => {
   test.each([

@@ -1,6 +1,6 @@
 /** Invitations, roles and the end of a membership, on two processes. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { deleteLeftovers } from "../../db/jobs/housekeeping.ts";
+import { deleteLeftovers } from "../../db/jobs/delete-old-rows.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { actingFor, addMember, bookOwnerChange, newMember } from "../support/members.ts";

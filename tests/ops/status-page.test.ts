@@ -23,7 +23,7 @@ const HEALTHY: ServiceStatus = {
   budgets: [{ network: NETWORK, scope: "FEES", used: 80n, reserved: 0n, limit: 100n }],
   waiting: [{ network: NETWORK, what: "payment", state: "QUEUED", count: 3, oldestS: 60 }],
   tasks: [{ task: "relay_payments", ready: 1, waiting: 0, running: 1, failed: 0 }],
-  schema: "0093_processes.sql",
+  schema: "0155_baseline",
 };
 const NOW = new Date("2026-11-22T12:00:00Z");
 const alertsOf = (status: ServiceStatus) => findProblems(status).map(({ alert }) => alert);

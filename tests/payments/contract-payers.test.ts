@@ -16,6 +16,8 @@ import {
 import { contractOrder, GAS_BOMB, orderOf, walletOrder, YES_SAYER } from "./contract-orders.ts";
 
 const CONTRACT_GAS = 200_000n;
+/** Contract code that jumps in a circle until the gas is gone. */
+const ENDLESS: Hex = "0x5b600056";
 
 let lab: Lab;
 
@@ -60,6 +62,28 @@ describe("a payer with code", () => {
     const [row] = await lab.sql<{ together: number }[]>`
       select count(*)::int as together from payments where relay_id = ${own?.relayId ?? 0n}`;
     expect(row?.together).toBe(1);
+  }, 120_000);
+
+  test("behavior: a keyed account whose code burns all gas is taken out of its batch, and the others still travel together", async () => {
+    const order = await newOrder(lab);
+    await lab.rpc("anvil_setCode", [order.payment.from, ENDLESS]);
+    const mates = await newOrders(lab, 5);
+    await lab.service.kill("worker");
+    const paid = [order, ...mates].map((one) => pay(lab, one));
+    await waitFor("all to be queued", async () => {
+      const rows = await Promise.all([order, ...mates].map(({ linkId }) => paymentOf(lab, linkId)));
+      return rows.every((row) => row !== undefined);
+    });
+    await lab.service.start("worker");
+    const [bad, ...good] = await Promise.all(paid);
+    expect(bad?.status).toBeOneOf([400, 403]);
+    expect(good.map(({ status }) => status)).toEqual(good.map(() => 200));
+    const relays = await Promise.all(
+      mates.map(async ({ linkId }) => (await paymentOf(lab, linkId))?.relayId),
+    );
+    expect(new Set(relays).size).toBe(1);
+    expect((await paymentOf(lab, order.linkId))?.relayId ?? null).toBeNull();
+    expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
   }, 120_000);
 });
 

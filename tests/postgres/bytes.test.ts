@@ -1,22 +1,22 @@
-/** Hashes, addresses and signatures: `0x…` in TypeScript, bytes in the tables that grow, and the way of older rows into them. */
+/** Hashes, addresses and signatures: `0x…` in TypeScript, bytes in the tables that grow. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import postgres from "postgres";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { presentColumn, toByteaText } from "../../db/postgres/hex-bytes.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
 const BYTEA_OID = 17;
 const HASH: Hex = `0x${"a1".repeat(32)}`;
 const BLOCK: Hex = `0x${"b2".repeat(32)}`;
-const NONCE: Hex = `0x${"c3".repeat(32)}`;
-const TOKEN: Hex = `0x${"0d".repeat(20)}`;
 const PAYER: Hex = `0x${"e5".repeat(20)}`;
 const WALLET: Hex = `0x${"f6".repeat(20)}`;
-const SIGNATURE: Hex = `0x${"07".repeat(65)}`;
 /** Columns that arrive as `0x…`; every other bytea column as a Buffer. */
 const HEX_COLUMNS = {
+  documents: ["block_hash", "tx_hash"],
+  pay_amounts: ["recipient"],
+  payment_links: ["recipient", "tag"],
+  wallets: ["address"],
   payments: ["token", "payer", "recipient", "nonce", "signature", "tx_hash"],
   transfers: ["block_hash", "tx_hash", "from_address", "to_address", "authorization_nonce"],
   transactions: ["counterparty", "tx_hash"],
@@ -72,56 +72,3 @@ test("error: text that is not 0x is refused where bytes are expected, and so are
   await expect(insert(HASH)).rejects.toThrow("transfers_lengths_check");
   await insert(`\\x${HASH.slice(2)}`);
 });
-
-test("rows of the version before keep their values, their keys and their order", async () => {
-  const name = `${db.name}_old`;
-  await sql.unsafe(`create database ${name} template template0`);
-  const url = new URL(db.url);
-  url.pathname = `/${name}`;
-  await migrate(url.href, { before: "0084" });
-  const old = openDatabase(url.href, { name: "test", maxConnections: 1 });
-  try {
-    await old`
-      insert into payments (
-        id, facilitator_user_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce,
-        signature, state, tx_hash
-      )
-      values
-        ('pay_1', 'user_1', 'base', ${TOKEN}, ${PAYER}, 'EOA', ${WALLET}, 5, 0, 9, ${NONCE}, ${SIGNATURE}, 'CONFIRMED', ${HASH}),
-        ('pay_2', 'user_1', 'base', ${TOKEN}, ${WALLET}, 'EOA', ${PAYER}, 5, 0, 9, ${NONCE}, '0x', 'QUEUED', null)`;
-    await old`
-      insert into transfers (
-        network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units,
-        authorization_nonce
-      )
-      values
-        ('base', 1, ${BLOCK}, now(), ${HASH}, 1, ${PAYER}, ${WALLET}, 5, ${NONCE}),
-        ('base', 1, ${BLOCK}, now(), ${HASH}, 2, ${WALLET}, ${PAYER}, 6, null)`;
-    await old`
-      insert into transactions (id, user_id, network, type, status, amount_units, counterparty, tx_hash, detected_at)
-      values
-        ('txn_1', 'user_00000000-0000-4000-8000-000000000001', 'base', 'RECEIVE', 'CONFIRMED', 5, ${PAYER}, ${HASH}, now()),
-        ('txn_2', 'user_00000000-0000-4000-8000-000000000001', 'base', 'SEND', 'PENDING', 5, ${PAYER}, null, now())`;
-    const before = await readAll(old);
-    expect((await migrate(url.href))[0]).toBe("0084_bytes.sql");
-    expect(await readAll(old)).toEqual(before);
-    const again = old`
-      insert into payments (
-        id, facilitator_user_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce, signature
-      )
-      values ('pay_3', 'user_1', 'base', ${TOKEN}, ${PAYER}, 'EOA', ${WALLET}, 5, 0, 9, ${NONCE}, ${SIGNATURE})`;
-    await expect(again).rejects.toThrow("payments_authorization_key");
-  } finally {
-    await old.end({ timeout: 5 });
-  }
-  await sql.unsafe(`drop database ${name}`);
-});
-
-async function readAll(old: Sql) {
-  const columns = (table: keyof typeof HEX_COLUMNS) => HEX_COLUMNS[table].join(", ");
-  return [
-    await old.unsafe(`select id, ${columns("payments")} from payments order by id`),
-    await old.unsafe(`select id, ${columns("transfers")} from transfers order by id`),
-    await old.unsafe(`select id, ${columns("transactions")} from transactions order by id`),
-  ].map((rows) => rows.map((row) => ({ ...row })));
-}

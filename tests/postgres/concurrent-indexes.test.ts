@@ -4,26 +4,37 @@ import { readIndexSteps } from "../../db/postgres/apply-migration.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
 import { assertStillLocked, lockMigrations } from "../../db/postgres/migration-lock.ts";
-import { createEmptyDatabase, type TestDatabase } from "../support/postgres.ts";
+import { type MigrationFolder, makeMigrationFolder } from "../support/migration-folder.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
 const WAIT_MS = 60_000;
 /** It replaces one index of payment_links and one of transactions. */
-const PENDING = "0131_narrow_list_indexes.sql";
+const PENDING = "9001_replaced_indexes.sql";
+const TEXT = `
+  -- serves: links by their last change
+  create index concurrently payment_links_replaced_anew on payment_links (updated_at) where parent_id is null;
+  drop index concurrently if exists payment_links_replaced;
+  create index concurrently transactions_replaced_anew on transactions (updated_at) where is_settled;
+  drop index concurrently if exists transactions_replaced;`;
+let folder: MigrationFolder;
 let db: TestDatabase;
 let sql: Sql;
 let holder: Sql;
 
 beforeEach(async () => {
-  db = await createEmptyDatabase();
-  await migrate(db.url, { before: PENDING });
+  folder = makeMigrationFolder({ [PENDING]: TEXT });
+  db = await createTestDatabase();
   sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
   holder = openDatabase(db.url, { name: "holder", maxConnections: 1 });
+  for (const table of ["payment_links", "transactions"])
+    await sql`create index ${sql(`${table}_replaced`)} on ${sql(table)} (updated_at)`;
 }, 120_000);
 
 afterEach(async () => {
   await holder?.end({ timeout: 5 });
   await sql?.end({ timeout: 5 });
   await db?.drop();
+  folder?.remove();
 });
 
 async function until(isTrue: () => Promise<boolean>): Promise<void> {
@@ -52,6 +63,8 @@ async function besideWriter(work: () => Promise<void>): Promise<void> {
   }
 }
 
+const apply = () => migrate(db.url, { folder: folder.path });
+
 const buildWaits = () =>
   until(async () => {
     const rows = await sql`
@@ -65,28 +78,28 @@ const indexesOf = (table: string) =>
   sql<{ name: string; isValid: boolean }[]>`
     select indexrelid::regclass::text as name, indisvalid as is_valid
     from pg_index
-    where indrelid = to_regclass(${table}) and indexrelid::regclass::text ~ 'listed|pending'
+    where indrelid = to_regclass(${table}) and indexrelid::regclass::text ~ 'replaced'
     order by 1`;
 
 async function expectApplied(): Promise<void> {
   expect([...(await indexesOf("payment_links"))]).toEqual([
-    { name: "payment_links_listed_by_time", isValid: true },
+    { name: "payment_links_replaced_anew", isValid: true },
   ]);
   expect([...(await indexesOf("transactions"))]).toEqual([
-    { name: "transactions_pending_by_time", isValid: true },
+    { name: "transactions_replaced_anew", isValid: true },
   ]);
 }
 
 test("while an index waits for a writer to end, others write the table", async () => {
   let migrating: Promise<string[]> | undefined;
   await besideWriter(async () => {
-    migrating = migrate(db.url, { only: [PENDING] });
+    migrating = apply();
     await buildWaits();
     await sql.begin(async (tx) => {
       await tx`set local lock_timeout = '5s'`;
       await tx`lock table payment_links in row exclusive mode`;
     });
-    expect((await indexesOf("payment_links")).map(({ name }) => name)).toContain("payment_links_listed");
+    expect((await indexesOf("payment_links")).map(({ name }) => name)).toContain("payment_links_replaced");
   });
   expect(await migrating).toEqual([PENDING]);
   await expectApplied();
@@ -94,7 +107,7 @@ test("while an index waits for a writer to end, others write the table", async (
 
 test("what a build that was cut off left is dropped and built anew", async () => {
   await besideWriter(async () => {
-    const cut = migrate(db.url, { only: [PENDING] }).catch((error: unknown) => String(error));
+    const cut = apply().catch((error: unknown) => String(error));
     await buildWaits();
     await sql`
       select pg_cancel_backend(pid) from pg_stat_activity
@@ -102,17 +115,17 @@ test("what a build that was cut off left is dropped and built anew", async () =>
     expect(await cut).toContain("canceling statement");
   });
   expect([...(await indexesOf("payment_links"))]).toEqual([
-    { name: "payment_links_listed", isValid: true },
-    { name: "payment_links_listed_by_time", isValid: false },
+    { name: "payment_links_replaced", isValid: true },
+    { name: "payment_links_replaced_anew", isValid: false },
   ]);
-  expect(await migrate(db.url, { only: [PENDING] })).toEqual([PENDING]);
+  expect(await apply()).toEqual([PENDING]);
   await expectApplied();
 }, 120_000);
 
 test("of two that migrate at once the second waits without keeping the first from its index", async () => {
   let both: Promise<string[][]> | undefined;
   await besideWriter(async () => {
-    both = Promise.all([migrate(db.url, { only: [PENDING] }), migrate(db.url, { only: [PENDING] })]);
+    both = Promise.all([apply(), apply()]);
     await buildWaits();
   });
   expect((await both)?.flat()).toEqual([PENDING]);
@@ -122,7 +135,7 @@ test("of two that migrate at once the second waits without keeping the first fro
 test("a version that waits for the lock in one statement has it while an index is built", async () => {
   let migrating: Promise<string[]> | undefined;
   await besideWriter(async () => {
-    migrating = migrate(db.url, { only: [PENDING] });
+    migrating = apply();
     await buildWaits();
     await sql.begin(async (tx) => {
       await tx`set local statement_timeout = '60s'`;
@@ -152,11 +165,11 @@ test("a build begins after a running backup, and says what it waits for", async 
   });
   await held.promise;
   const told: string[] = [];
-  const migrating = migrate(db.url, { only: [PENDING], onWait: (line) => told.push(line) });
+  const migrating = migrate(db.url, { folder: folder.path, onWait: (line) => told.push(line) });
   try {
     await until(async () => told.length > 0);
     expect(told[0]).toContain(`${PENDING} waits for holder (pid `);
-    expect((await indexesOf("payment_links")).map(({ name }) => name)).toEqual(["payment_links_listed"]);
+    expect((await indexesOf("payment_links")).map(({ name }) => name)).toEqual(["payment_links_replaced"]);
   } finally {
     released.resolve();
     await backup;

@@ -19,7 +19,7 @@ import { listExports, startExport } from "../../db/exports/exports.ts";
 import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
 import { fetchExportRows, openExportCursor } from "../../db/exports/rows.ts";
 import { findClosingBalance } from "../../db/exports/statements.ts";
-import { foldLinkCounts } from "../../db/jobs/housekeeping.ts";
+import { foldLinkCounts } from "../../db/jobs/fold-counts.ts";
 import { beginEpoch, findCursor } from "../../db/ledger/cursors.ts";
 import { findWalletsToReconcile } from "../../db/ledger/reconciliation.ts";
 import { addMissingHistory } from "../../db/ledger/wallet-backfills.ts";

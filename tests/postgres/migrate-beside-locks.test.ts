@@ -2,18 +2,21 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
-import { createEmptyDatabase, type TestDatabase } from "../support/postgres.ts";
+import { type MigrationFolder, makeMigrationFolder } from "../support/migration-folder.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 
 const WAIT_MS = 60_000;
-/** It changes payments, merchant_books and documents. */
-const PENDING = "0114_payer_language.sql";
+const PENDING = "9001_further_columns.sql";
+const TABLES = ["payments", "merchant_books", "documents"];
+let folder: MigrationFolder;
 let db: TestDatabase;
 let sql: Sql;
 let holder: Sql;
 
 beforeAll(async () => {
-  db = await createEmptyDatabase();
-  await migrate(db.url, { before: PENDING });
+  const text = TABLES.map((table) => `alter table ${table} add column further text;`).join("\n");
+  folder = makeMigrationFolder({ [PENDING]: text });
+  db = await createTestDatabase();
   sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
   holder = openDatabase(db.url, { name: "holder", maxConnections: 1 });
 }, 120_000);
@@ -22,6 +25,7 @@ afterAll(async () => {
   await holder?.end({ timeout: 5 });
   await sql?.end({ timeout: 5 });
   await db?.drop();
+  folder?.remove();
 });
 
 async function until(isTrue: () => Promise<boolean> | boolean): Promise<void> {
@@ -46,7 +50,7 @@ async function whileHeld(
   });
   await held.promise;
   const told: string[] = [];
-  const migrating = migrate(db.url, { only: [PENDING], onWait: (line) => told.push(line) });
+  const migrating = migrate(db.url, { folder: folder.path, onWait: (line) => told.push(line) });
   try {
     await work(told);
   } finally {
@@ -60,9 +64,7 @@ async function whileHeld(
 async function undo(): Promise<void> {
   await sql.begin(async (tx) => {
     await tx`delete from migrations where name = ${PENDING}`;
-    await tx`alter table payments drop column payer_language`;
-    await tx`alter table merchant_books drop column document_language`;
-    await tx`alter table documents drop column language`;
+    for (const table of TABLES) await tx`alter table ${tx(table)} drop column further`;
   });
 }
 
@@ -80,11 +82,11 @@ test("a migration that waits for a backup holds no table, and is applied when th
       join pg_stat_activity activity on activity.pid = held.pid
       join pg_class on pg_class.oid = held.relation
       where activity.datname = current_database() and activity.application_name = 'migrate' and held.granted
-        and pg_class.relname in ('payments', 'merchant_books', 'documents')`;
+        and pg_class.relname = any(${TABLES}::text[])`;
     expect(locked.map(({ name }) => name)).toEqual([]);
     await until(() => told.length > 0);
     expect(told[0]).toMatch(
-      /^0114_payer_language\.sql waits for holder \(pid \d+, since \d\d:\d\d:\d\d UTC\)$/,
+      /^9001_further_columns\.sql waits for holder \(pid \d+, since \d\d:\d\d:\d\d UTC\)$/,
     );
   });
   await undo();

@@ -1,4 +1,4 @@
-/** `bun run schema`: writes db/schema.sql, the schema that the baseline and the migrations make. */
+/** `bun run schema`: writes db/schema.sql, the schema that the baseline and the migrations after it make. */
 import { writeFileSync } from "node:fs";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { dumpSchema, SCHEMA_DUMP } from "../support/dump-schema.ts";

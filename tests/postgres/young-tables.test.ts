@@ -219,7 +219,7 @@ async function grow(): Promise<void> {
       await tx`set local session_replication_role = replica`;
       await tx`
         insert into payment_links (id, user_id, network, recipient, amount_units, description, status, paid_at, expires_at)
-        select 'link_' || ${index}::int || '_' || n, ${userId}, ${NETWORK}, ${address}, 5, 'd', 'PAID', now(), now()
+        select 'link_' || ${index}::int || '_' || n, ${userId}, ${NETWORK}, ${address}::bytea, 5, 'd', 'PAID', now(), now()
         from generate_series(1, ${ROWS}::int) n`;
       await tx`
         insert into relays (network, relayer, nonce, kind, state, call_to, call_data_start, call_data_bytes, gas_limit, tx_hash)

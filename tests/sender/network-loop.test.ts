@@ -3,10 +3,10 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { Registry } from "prom-client";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { openLanes } from "../../worker/sender/lanes.ts";
 import { openRelayMetrics } from "../../worker/sender/metrics.ts";
 import type { RelayNetwork } from "../../worker/sender/network.ts";
 import { startNetworkLoop } from "../../worker/sender/network-loop.ts";
+import { openLanes } from "../../worker/sender/relayer-lanes.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 

@@ -243,7 +243,7 @@ async function retryAny(stage: Stage): Promise<void> {
   await stage.lab.sql.begin(async (tx) => {
     await lockPayments(tx, [payment.id]);
     await lockLinks(tx, payment.linkId ? [payment.linkId] : []);
-    await requeuePayment(tx, payment.id, payment);
+    await requeuePayment(tx, payment.id, { ...payment, requestId: null });
   });
 }
 

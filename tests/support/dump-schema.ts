@@ -107,6 +107,6 @@ async function readFunctions(sql: Sql): Promise<string[]> {
       and not exists (
         select from pg_depend where classid = 'pg_proc'::regclass and objid = pg_proc.oid and deptype = 'e'
       )
-    order by proname collate "C"`;
+    order by proname collate "C", pg_get_function_identity_arguments(pg_proc.oid) collate "C"`;
   return rows.map((row) => row.definition);
 }

@@ -159,7 +159,7 @@ export async function makeManyWallets(lab: Lab, count: number): Promise<void> {
     )
     insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
     select
-      'wal_' || md5(user_id), user_id, ${NETWORK}, '0x' || left(encode(sha256(user_id::bytea), 'hex'), 40), id,
+      'wal_' || md5(user_id), user_id, ${NETWORK}, substr(sha256(user_id::bytea), 1, 20), id,
       '0x' || repeat('1', 40), array['0x00']
     from keys`;
 }

@@ -128,7 +128,7 @@ async function checkHistory(
 async function checkLinks(sql: Sql, network: NetworkId): Promise<string[]> {
   const broken = await sql<{ id: string; status: string; payers: number; fault: string }[]>`
     with paying as (
-      select link_id, count(*)::int as payers, min(block_time) as block_time, sum(amount_units) as units, bool_and(status = 'CONFIRMED') as deep, min(hex_of(to_address)) as to_address, min(settled_by) as settled_by
+      select link_id, count(*)::int as payers, min(block_time) as block_time, sum(amount_units) as units, bool_and(status = 'CONFIRMED') as deep, (array_agg(to_address))[1] as to_address, min(settled_by) as settled_by
       from transfers
       where network = ${network} and pays and status <> 'ORPHANED'
       group by link_id

@@ -56,9 +56,9 @@ export async function seedLinks(
       id, tag, is_reusable, max_payments, user_id, network, recipient, amount_units, description, expires_at
     )
     select
-      id, case when ${isReusable} then null else tag end, ${isReusable}, ${isReusable ? null : 1}::int, ${merchant.userId}, ${merchant.network}, ${merchant.address}, ${options.amountUnits ?? 1_000_000n},
+      id, case when ${isReusable} then null else tag end, ${isReusable}, ${isReusable ? null : 1}::int, ${merchant.userId}, ${merchant.network}, ${merchant.address}::bytea, ${options.amountUnits ?? 1_000_000n},
       ${options.description ?? "a test link"}, now() + make_interval(secs => ${options.expiresInS ?? 3_600}::float8)
-    from unnest(${ids}::text[], ${ids.map(linkTag)}::text[]) as made (id, tag)`;
+    from unnest(${ids}::text[], ${ids.map(linkTag)}::bytea[]) as made (id, tag)`;
   return ids;
 }
 

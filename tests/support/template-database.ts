@@ -53,7 +53,8 @@ function hashOfSchema(): string {
   for (const folder of ["schema", "migrations"])
     for (const name of readdirSync(join(SCHEMA_FOLDER, folder)).sort())
       hash.update(name).update(readFileSync(join(SCHEMA_FOLDER, folder, name)));
-  hash.update(readFileSync(join(SCHEMA_FOLDER, "postgres", "migrate.ts")));
+  for (const name of ["migrate.ts", "baseline.ts"])
+    hash.update(readFileSync(join(SCHEMA_FOLDER, "postgres", name)));
   return hash.digest("hex").slice(0, 16);
 }
 

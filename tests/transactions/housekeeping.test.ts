@@ -147,7 +147,7 @@ test("links past their expiry are marked once, with one event each, by two concu
   await sql`
     insert into payment_links (id, user_id, network, recipient, amount_units, description, status, expires_at, created_at)
     select
-      'link_' || lpad(n::text, 22, '0'), ${userId}, 'base', ${address}, 1, 'd',
+      'link_' || lpad(n::text, 22, '0'), ${userId}, 'base', ${address}::bytea, 1, 'd',
       case n % 5 when 0 then 'PENDING' else 'ACTIVE' end, now() + case when n % 5 = 1 then interval '1 hour' else interval '-1 second' end,
       now() - interval '1 day'
     from generate_series(1, ${count}::int) n`;

@@ -4,7 +4,7 @@ import { newRefundId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { hasUnfinished } from "../../db/relays/relays.ts";
-import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
+import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { cancelOperation } from "../../db/wallet-ops/operations.ts";
 import {
   failQueuedOperations,

@@ -1,7 +1,7 @@
 /** When an operation may be called ended, and when it may still happen: each edge just inside and just outside. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
-import { concludeOperations } from "../../db/wallet-ops/conclude-at-depth.ts";
+import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findUnspentNonces } from "../../db/wallet-ops/missed-events.ts";
 import { findLiveOperation, findOperation } from "../../db/wallet-ops/operations.ts";
 import {

@@ -1,4 +1,4 @@
-/** What a report says about itself, in the words both reports use. */
+/** Totals and scope of a report, in the words that the PDF and the text report share. */
 import { EXPORT_ROWS_MAX, type ExportSummary, type ExportTotal } from "../../core/domain/export.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import { formatUnits } from "../../core/domain/money.ts";

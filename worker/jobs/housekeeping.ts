@@ -1,21 +1,21 @@
-/** The job that runs every minute: expires links, folds counters, deletes what is over. Each step is independent and may run twice. */
+/**
+ * The job that runs every minute: expires links, folds counters, deletes old rows (how old: core/domain/retention.ts). Each step is
+ * independent and may run twice.
+ */
 import type { Log } from "../../core/runtime/log.ts";
 import { forgetSealedCodes } from "../../db/accounts/otps.ts";
 import {
   deleteDeadJobs,
-  deleteLeftovers,
-  foldLinkCounts,
-  foldTransactionCounts,
-  LEFTOVER_NAMES,
-} from "../../db/jobs/housekeeping.ts";
-import { hasOverdueDelivery, takeOrphanedExports } from "../../db/jobs/missing-jobs.ts";
-import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
-import {
   deleteEndedClaims,
+  deleteLeftovers,
   deleteOldEvents,
   deleteOldSecurityEvents,
   dropSignedBytes,
-} from "../../db/jobs/retention.ts";
+  LEFTOVER_NAMES,
+} from "../../db/jobs/delete-old-rows.ts";
+import { foldLinkCounts, foldTransactionCounts } from "../../db/jobs/fold-counts.ts";
+import { hasOverdueDelivery, takeOrphanedExports } from "../../db/jobs/missing-jobs.ts";
+import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { expireOperations } from "../../db/wallet-ops/operations.ts";

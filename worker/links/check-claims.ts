@@ -4,7 +4,7 @@
  */
 
 import { type ClaimLook, lookAtClaim } from "../../core/chain/inspect-claim.ts";
-import { nextLookInS } from "../../core/domain/claim.ts";
+import { KNOWN_LEASE_S, KNOWN_MAX_S, KNOWN_POLL_S, nextLookInS } from "../../core/domain/claim.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -15,10 +15,6 @@ import type { Sql } from "../../db/postgres/client.ts";
 
 export type ClaimDeps = { sql: Sql; log: Log; chains: ReadonlyMap<NetworkId, Chain> };
 
-/** A transaction that a node knows holds its link for this long after each poll, and no longer than KNOWN_MAX_S in all. */
-const KNOWN_LEASE_S = 90;
-const KNOWN_POLL_S = 30;
-const KNOWN_MAX_S = 3_600;
 /** Retry after no node answered. */
 const UNAVAILABLE_RETRY_S = 5;
 

@@ -1,7 +1,7 @@
 /**
  * Outgoing mail over SMTP, in two steps: connect, then hand over. What is written down in between is written only when a mail
  * server is really there. Every hand-over ends as one of three: accepted, refused, or unknown (the line broke after the
- * server had the message), because only the first two may be acted on.
+ * server had the message), because only the first two may be acted on. When one is tried again: db/jobs/queue.ts.
  */
 import MailComposer from "nodemailer/lib/mail-composer";
 import { parseConnectionUrl } from "nodemailer/lib/shared";

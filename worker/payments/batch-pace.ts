@@ -1,7 +1,7 @@
 /**
  * When the next batch of a network is leased. A payment that comes alone is relayed at once. Under load those that come within a moment
  * share a transaction, a block and the commits around both, from however many API processes they come: what a payment costs depends
- * on the size of its batch before all else.
+ * on the size of its batch before all else. How large one may be: RELAY_BATCH_MAX (core/runtime/relay-limits-env.ts).
  */
 
 /** While others are on their way into a block: the larger the last batch, the longer the next one is gathered at most, up to GATHER_MAX_MS. */

@@ -18,10 +18,10 @@ import type { RelayerKey } from "../config.ts";
 import { beginSigned, type SigningKey } from "../sender/begin-signed.ts";
 import { HEAD_VALID_MS, type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
 import { traceRelay } from "../sender/trace-relay.ts";
-import type { Relayable } from "./items.ts";
 import { chargesOf, refuseOverBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import { endUnlessUsed, handleUnavailable, releaseLeases, UNAVAILABLE_AFTER_MS } from "./refusals.ts";
+import type { Relayable } from "./relay-items.ts";
 
 /** Then the lease is released, and the payment is simulated again. */
 const HOLD_MS = 2_000;

@@ -6,7 +6,7 @@ import type { BudgetExceededError, Charge } from "../../db/relays/budgets.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { WorkerConfig } from "../config.ts";
 import type { BudgetSettings } from "../sender/budget-metrics.ts";
-import type { NoLane } from "../sender/lanes.ts";
+import type { NoLane } from "../sender/relayer-lanes.ts";
 import type { Failure } from "./fail-payments.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import { endUnlessUsed, handleUnavailable } from "./refusals.ts";

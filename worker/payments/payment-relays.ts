@@ -19,7 +19,7 @@ import type { Tx } from "../../db/postgres/client.ts";
 import type { InFlightRelay } from "../../db/relays/relays.ts";
 import { noopOf, type RelayKind, type Revised, repeatCall } from "../sender/relay-kind.ts";
 import { HEAD_VALID_MS } from "../sender/send.ts";
-import { toItem } from "./items.ts";
+import { toItem } from "./relay-items.ts";
 
 export function openPaymentRelays({ log }: { log: Log }): RelayKind {
   return {

@@ -1,10 +1,13 @@
-/** What becomes of payments that can't be sent now: retry, wait for the ledger, or fail permanently with a reason. */
+/**
+ * Payments that are refused before they are sent, and what becomes of those that can't be sent now: retry, wait for the ledger, or fail
+ * permanently with a reason. What the token itself refuses, a blocklisted payer among it: core/chain/revert-reasons.ts.
+ */
 import type { SimulationResult } from "../../core/chain/relay.ts";
 import { readAuthorizationState, readAuthorizationStates } from "../../core/chain/usdc.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
 import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
+import { type LeasedPayment, noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
 import { consultLedger, type LedgerVerdict } from "../../db/payments/used-authorizations.ts";
 import type { Payment } from "../../db/schema.ts";
 import { endPayments, type Failure } from "./fail-payments.ts";
@@ -22,7 +25,34 @@ const LEDGER_POLLS_MAX = 40;
 export const UNAVAILABLE_AFTER_MS = 8_000;
 const UNAVAILABLE_RETRY_MS = 500;
 
+/** A transaction signed now is mined this much later at the earliest. */
+const LAST_MOMENT_S = 2n;
+/** Transactions of a payer in a day that may pass simulation and then revert. */
+const PAYER_REVERTS_MAX = 3;
+
 export type Refused = { payment: Payment; refusal: Extract<SimulationResult, { ok: false }> };
+
+/** Refuses before the chain is asked; nothing of them has been sent. `headTimeS` is the newest block's time. */
+export function screenPayments(
+  payments: readonly LeasedPayment[],
+  headTimeS: bigint,
+): { sound: LeasedPayment[]; failures: Failure[] } {
+  const failures: Failure[] = [];
+  const sound = payments.filter((payment) => {
+    const reason = reasonAgainst(payment, headTimeS);
+    if (reason) failures.push({ payment, reason });
+    return reason === undefined;
+  });
+  return { sound, failures };
+}
+
+function reasonAgainst(payment: LeasedPayment, headTimeS: bigint): string | undefined {
+  // relaying it now would take the payer's money for a link that is paid
+  if (payment.isLinkPaid) return "LINK_ALREADY_PAID";
+  if (payment.validBefore <= headTimeS + LAST_MOMENT_S) return "EXPIRED_TRANSFER";
+  if (payment.payerReverts >= PAYER_REVERTS_MAX) return "PAYMENT_NOT_ALLOWED";
+  return undefined;
+}
 
 export async function handleRefusals(network: PaymentNetwork, refused: readonly Refused[]): Promise<void> {
   if (refused.length === 0) return;

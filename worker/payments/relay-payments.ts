@@ -3,21 +3,26 @@
  * payers with code alone and with a tight gas limit. While one batch is being sent the next one fills, so load makes batches.
  */
 import { findUnknownImplementations } from "../../core/chain/account-implementation.ts";
+import { readCode } from "../../core/chain/accounts-with-code.ts";
 import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
-import { parseData } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { type Drain, releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { RelayerKey } from "../config.ts";
-import type { Lanes, NoLane } from "../sender/lanes.ts";
+import type { Lanes, NoLane } from "../sender/relayer-lanes.ts";
 import { relayFenced, SIGNING_MARKET_MS } from "./fenced-relay.ts";
 import { gatherBatch } from "./gather-batch.ts";
-import { toRelayable } from "./items.ts";
 import { explainNoLane, limitReached, splitByBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
-import { endUnlessUsed, handleRefusals, handleUnavailable, releaseLeases } from "./refusals.ts";
-import { screenPayments } from "./screen.ts";
+import {
+  endUnlessUsed,
+  handleRefusals,
+  handleUnavailable,
+  releaseLeases,
+  screenPayments,
+} from "./refusals.ts";
+import { toRelayable } from "./relay-items.ts";
 import { type Simulated, simulateLeased } from "./simulate.ts";
 
 /** A lease covers simulation, signing and storing; when it runs out, a crashed worker's payments are free again. */
@@ -98,7 +103,7 @@ async function relayLeased(
   leased: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
-  const { deps, chain, lanes } = network;
+  const { deps, lanes } = network;
   const { headTimeS, isStalled, headAgeS } = await lanes.readMarket();
   const { sound: screened, failures } = screenPayments(leased, headTimeS);
   const { within: sound, spent, held, heldText } = splitByBudget(screened, deps.config);
@@ -112,24 +117,57 @@ async function relayLeased(
   }
   const lane = await selectLane(lanes, sound.length);
   if (typeof lane === "string") return deferPayments(network, sound, lane);
-  const { together, alone, contracts } = await splitByCode(chain, sound);
-  if (together.length > 0) await relayTogether(network, lane, together, sending);
+  const keyed = sound.filter(({ payerKind }) => payerKind === "EOA");
+  const coded = sound.filter(({ payerKind }) => payerKind === "CONTRACT");
+  coded.push(
+    ...(await relayTogether(
+      network,
+      lane,
+      keyed.filter(({ alone }) => !alone),
+      sending,
+    )),
+  );
   let hasRoom = true;
-  for (const payment of alone) hasRoom = (await relayAlone(network, payment, sending)) && hasRoom;
-  return (await relayContracts(network, lane.key, contracts, sending)) && hasRoom;
+  for (const payment of keyed.filter(({ alone }) => alone)) {
+    const single = await selectLane(lanes, 1);
+    if (typeof single === "string") hasRoom = (await deferPayments(network, [payment], single)) && hasRoom;
+    else coded.push(...(await relayTogether(network, single, [payment], sending)));
+  }
+  return (await relayContracts(network, lane.key, coded, sending)) && hasRoom;
 }
 
-/** One transaction for as many of them as the lane can pay for; the others are free again at once. */
+/**
+ * One transaction for as many of them as the lane can pay for; the others are free again at once. Returns those whose payers have code:
+ * the token calls such a payer (ERC-1271), who may burn any gas, so they never travel with others.
+ */
 async function relayTogether(
   network: PaymentNetwork,
   { key, count }: Lane,
   payments: readonly LeasedPayment[],
   sending: Promise<void>[],
-): Promise<void> {
+): Promise<LeasedPayment[]> {
   await releaseLeases(network, payments.slice(count), 0);
-  const relayables = payments.slice(0, count).map((payment) => toRelayable(payment, { isContract: false }));
-  const simulated = await simulateLeased(network, key, relayables);
-  // signed first: what refusals ask of nodes would make the head too old. A signer that fails must not keep refused payers waiting
+  const coded: LeasedPayment[] = [];
+  let relayables = payments.slice(0, count).map((payment) => toRelayable(payment, { isContract: false }));
+  while (relayables.length > 0) {
+    const simulated = await simulateLeased(network, key, relayables);
+    if (simulated.coded.length === 0) {
+      await relaySimulated(network, key, simulated, sending);
+      break;
+    }
+    coded.push(...simulated.coded.map(({ payment }) => payment));
+    relayables = relayables.filter((relayable) => !simulated.coded.includes(relayable));
+  }
+  return coded;
+}
+
+/** Signed first: what refusals ask of nodes would make the head too old. A signer that fails must not keep refused payers waiting. */
+async function relaySimulated(
+  network: PaymentNetwork,
+  key: RelayerKey,
+  simulated: Simulated,
+  sending: Promise<void>[],
+): Promise<void> {
   try {
     await relayFenced(network, key, simulated, sending);
   } finally {
@@ -137,26 +175,17 @@ async function relayTogether(
   }
 }
 
-async function relayAlone(
-  network: PaymentNetwork,
-  payment: LeasedPayment,
-  sending: Promise<void>[],
-): Promise<boolean> {
-  const lane = await selectLane(network.lanes, 1);
-  if (typeof lane === "string") return deferPayments(network, [payment], lane);
-  await relayTogether(network, lane, [payment], sending);
-  return true;
-}
-
 /** Simulated concurrently, relayed one by one, each by whichever key has room then. */
 async function relayContracts(
   network: PaymentNetwork,
   simulator: RelayerKey,
-  contracts: readonly ContractPayment[],
+  payments: readonly LeasedPayment[],
   sending: Promise<void>[],
 ): Promise<boolean> {
+  if (payments.length === 0) return true;
+  const implementations = await identifyPayers(network.chain, payments);
   const simulated = await Promise.all(
-    contracts.map(({ payment }) =>
+    payments.map((payment) =>
       simulateLeased(network, simulator, [toRelayable(payment, { isContract: true })]),
     ),
   );
@@ -169,7 +198,7 @@ async function relayContracts(
       if (typeof key === "string")
         hasRoom = (await deferPayments(network, [relayable.payment], key)) && hasRoom;
       else {
-        const implementation = contracts[index]?.implementation;
+        const implementation = implementations[index];
         await relayFenced(network, key, { passed, fence, askedAtMs, implementation }, sending);
       }
     }
@@ -213,31 +242,21 @@ async function deferPayments(
   return why !== "lanes_full";
 }
 
-/** The token calls a payer with code (ERC-1271), which may burn any gas: never in a batch. */
-async function splitByCode(chain: Chain, payments: readonly LeasedPayment[]) {
-  const outcomes = await chain.batch(
-    payments.map(({ payer }) => ({ method: "eth_getCode", params: [payer, "latest"] })),
-  );
-  const coded = payments.map((payment, index) => {
-    const outcome = outcomes[index];
-    if (!outcome?.ok)
-      throw outcome?.error ?? new RpcTransportError("malformed", "eth_getCode was not answered");
-    return { payment, code: parseData(outcome.result, "eth_getCode") };
-  });
-  const hasCode = ({ payment, code }: (typeof coded)[number]) =>
-    payment.payerKind === "CONTRACT" || code !== "0x";
-  const keyed = coded.filter((one) => !hasCode(one)).map(({ payment }) => payment);
-  const contracts = coded.filter(hasCode);
-  const implementations = await findUnknownImplementations(
+/** The implementation of each payer with code, in order; undefined for a known one. */
+async function identifyPayers(
+  chain: Chain,
+  payments: readonly LeasedPayment[],
+): Promise<(string | undefined)[]> {
+  const codes = await readCode(
     chain,
-    contracts.map(({ payment: { payer, signature }, code }) => ({ address: payer, code, signature })),
+    payments.map(({ payer }) => payer),
   );
-  return {
-    together: keyed.filter((payment) => !payment.alone),
-    alone: keyed.filter((payment) => payment.alone),
-    contracts: contracts.map(({ payment }, index) => ({ payment, implementation: implementations[index] })),
-  };
+  return findUnknownImplementations(
+    chain,
+    payments.map(({ payer, signature }, index) => ({
+      address: payer,
+      code: codes[index] ?? "0x",
+      signature,
+    })),
+  );
 }
-
-/** `implementation` is undefined for a known one. */
-type ContractPayment = { payment: LeasedPayment; implementation: string | undefined };

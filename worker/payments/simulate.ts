@@ -6,9 +6,9 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Fence } from "../../db/payments/signing-fence.ts";
 import type { RelayerKey } from "../config.ts";
 import { resolveDoubts } from "./doubts.ts";
-import type { Relayable } from "./items.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import type { Refused } from "./refusals.ts";
+import type { Relayable } from "./relay-items.ts";
 
 /** Behind by more than this, the ledger is waited for: a node's own logs are no substitute. */
 const UNREAD_BLOCKS_MAX = 100n;
@@ -20,6 +20,8 @@ export type Simulated = {
   refused: Refused[];
   /** They would pass, but an earlier payment of their link was executed and the ledger has not decided about it. */
   doubtful: Relayable[];
+  /** Their payers have code, although they were to travel as payments of keys; none of the others has a verdict then. */
+  coded: Relayable[];
   fence: Fence;
   /** When the node that gave the head was asked, by `performance.now()`. */
   askedAtMs: number;
@@ -51,10 +53,12 @@ export async function simulateLeased(
     ...{ network: chain.network.id, headNumber },
     unread: unread && unreadTransfers && { ...unread, transfers: unreadTransfers },
   };
+  const coded = relayables.filter((_, index) => answers.haveCode[index]);
+  const simulated: Simulated = { passed: [], refused: [], doubtful: [], coded, fence, askedAtMs };
+  if (coded.length > 0) return simulated;
   const used = doubts.filter((_, index) => answers.areUsed[index]);
   const unused = doubts.filter((_, index) => !answers.areUsed[index]);
   const open = await resolveDoubts(network, { used, unused, headNumber });
-  const simulated: Simulated = { passed: [], refused: [], doubtful: [], fence, askedAtMs };
   for (const [index, relayable] of relayables.entries()) {
     const result = answers.results[index];
     if (!result) throw new RpcTransportError("malformed", "a simulation left a payment out");

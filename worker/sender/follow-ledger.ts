@@ -10,10 +10,10 @@ import {
   reopenOrphanedRelays,
   reopenRelays,
 } from "../../db/relays/reorganised-relays.ts";
-import { toUsedNonces } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { findUnproven } from "./receipts.ts";
 import { kindsOf } from "./relay-kind.ts";
+import { toUsedNonces } from "./relayer-lanes.ts";
 
 /** Relays read together; the next pass reads the others. */
 const PAGE_RELAYS = 200;

@@ -4,7 +4,7 @@
  */
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { SignerError } from "../../core/chain/remote-signer.ts";
-import { isPassedOver, keepOnly } from "../../core/domain/passed-over.ts";
+import { isPassedOver, keepOnly } from "../../core/domain/raise-fees.ts";
 import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -25,9 +25,9 @@ import type { RelayerKey } from "../config.ts";
 import { beginSigned } from "./begin-signed.ts";
 import { followLedger } from "./follow-ledger.ts";
 import { giveUpDropped, judgeResend } from "./judge-resend.ts";
-import { type Market, toUsedNonces } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { readReceipts } from "./receipts.ts";
+import { type Market, toUsedNonces } from "./relayer-lanes.ts";
 import { raiseAttempt, resendAttempt } from "./replace.ts";
 import { sendAttempt, storeRelay } from "./send.ts";
 import { traceMined } from "./trace-relay.ts";

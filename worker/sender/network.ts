@@ -1,9 +1,9 @@
-import type { FirstHeads } from "../../core/domain/passed-over.ts";
+import type { FirstHeads } from "../../core/domain/raise-fees.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { WorkerDeps } from "../deps.ts";
-import type { Lanes } from "./lanes.ts";
 import type { RelayMetrics } from "./metrics.ts";
 import type { RelayKinds } from "./relay-kind.ts";
+import type { Lanes } from "./relayer-lanes.ts";
 
 /**
  * What sending transactions on one network needs. `confirmations`: blocks until a mined transaction counts as final. `usedSeenAt`: by relay,

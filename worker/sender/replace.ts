@@ -1,6 +1,10 @@
-/** Another attempt at the same nonce: the stored bytes again, or bytes with a higher fee, stored before they are sent. */
-import { nextFees } from "../../core/chain/raise-fees.ts";
+/**
+ * Another attempt at the same nonce: the stored bytes again, or bytes with a higher fee, stored before they are sent. When:
+ * core/domain/raise-fees.ts and monitor.ts.
+ */
+
 import { SignerError } from "../../core/chain/remote-signer.ts";
+import { nextFees } from "../../core/domain/raise-fees.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { BudgetExceededError, raiseFeeCharge } from "../../db/relays/budgets.ts";
 import {
@@ -12,9 +16,9 @@ import {
 } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../config.ts";
 import { beginSigned, type SigningKey } from "./begin-signed.ts";
-import type { Market } from "./lanes.ts";
 import type { RelayNetwork } from "./network.ts";
 import { noopOf, repeatCall } from "./relay-kind.ts";
+import type { Market } from "./relayer-lanes.ts";
 import { sendAttempt, signCall } from "./send.ts";
 
 export async function resendAttempt(

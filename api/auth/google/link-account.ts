@@ -1,4 +1,7 @@
-/** Links a Google account to the account of the session that began it, in its owner's presence: the address does not matter. */
+/**
+ * Links a Google account to the account of the session that began it, in its owner's presence: the address does not
+ * matter. An account of the same address, at a sign-in: sign-in.ts.
+ */
 import {
   findUserByIdentity,
   insertIdentityOfSession,

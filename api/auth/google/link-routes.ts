@@ -16,7 +16,7 @@ import { access } from "../../http/access.ts";
 import type { ApiDeps } from "../../http/deps.ts";
 import { errorResponses, isoTime, metaOf, withMeta } from "../../http/envelope.ts";
 import { tokenOf } from "../../http/session-cookie.ts";
-import { beginFlow, FLOW_LIFE_S, LINK_STATE, writeLinkCookie } from "./flow.ts";
+import { beginFlow, FLOW_LIFE_S, LINK_STATE, writeLinkCookie } from "./oauth-state.ts";
 import type { Provider } from "./provider.ts";
 
 const accountSchema = z

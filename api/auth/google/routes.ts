@@ -7,9 +7,9 @@ import type { ApiDeps } from "../../http/deps.ts";
 import { errorResponses } from "../../http/envelope.ts";
 import { type ResponseSet, setSessionCookie } from "../../http/session-cookie.ts";
 import { browserOf } from "../../sessions/start-session.ts";
-import { beginFlow, CALLBACK_PATH, LINK_STATE, takeFlow, takeLinkCookie } from "./flow.ts";
 import { type LinkRefusal, linkGoogleAccount } from "./link-account.ts";
 import { googleLinkRoutes } from "./link-routes.ts";
+import { beginFlow, CALLBACK_PATH, LINK_STATE, takeFlow, takeLinkCookie } from "./oauth-state.ts";
 import { openProvider, type Provider } from "./provider.ts";
 import { type GoogleRefusal, signInWithGoogle } from "./sign-in.ts";
 

@@ -1,0 +1,42 @@
+/** Whether an authorization meets what a link or another seller requires: recipient, exact amount, and a window that is open and not about to end. */
+import type { Authorization } from "./authorization.ts";
+import type { Hex } from "./networks.ts";
+import type { PaymentRefusal } from "./payment.ts";
+
+/** What the link asks for: who is paid, and exactly how much. */
+export type PaymentTerms = { readonly payTo: Hex; readonly amountUnits: bigint };
+
+export type TermsVerdict = { readonly ok: true } | { readonly ok: false; readonly reason: PaymentRefusal };
+
+/** Less time than this before `validBefore` is too little to get into a block. */
+const VALIDITY_MARGIN_S = 6n;
+
+/**
+ * The time that counts for a window, in Unix seconds: the later of the chain's last block and our clock, so that a window that is about
+ * to end counts as over.
+ */
+export function windowTimeS(lastBlock: Date | null, now: Date): number {
+  return Math.floor(Math.max(now.getTime(), lastBlock?.getTime() ?? 0) / 1000);
+}
+
+/**
+ * Recipient, then amount, then window, against the time of the chain's last block.
+ * The token itself wants `now > validAfter` and `now < validBefore`, both strict (EIP-3009).
+ */
+export function checkTerms(
+  authorization: Authorization,
+  terms: PaymentTerms,
+  chainTimeS: number | bigint,
+): TermsVerdict {
+  const now = BigInt(chainTimeS);
+  if (authorization.to !== terms.payTo.toLowerCase()) return refuse("RECIPIENT_MISMATCH");
+  if (authorization.value > terms.amountUnits) return refuse("AMOUNT_EXCEEDS_MAXIMUM");
+  if (authorization.value < terms.amountUnits) return refuse("AMOUNT_BELOW_REQUIRED");
+  if (authorization.validBefore < now + VALIDITY_MARGIN_S) return refuse("EXPIRED_TRANSFER");
+  if (authorization.validAfter >= now) return refuse("NOT_YET_VALID");
+  return { ok: true };
+}
+
+function refuse(reason: PaymentRefusal): TermsVerdict {
+  return { ok: false, reason };
+}

@@ -1,0 +1,47 @@
+/**
+ * Links that many payers pay, or whose payer chooses the amount. Each payment is a use: a link of its own. When no more are accepted:
+ * db/links/used-up.ts.
+ */
+import { createHash } from "node:crypto";
+import type { Hex } from "./networks.ts";
+
+export const MAX_PAYMENTS_LIMIT = 1_000_000;
+
+/** A use keeps its place for so long; where places are few, not for long. Late money is booked on it all the same. */
+export const USE_LIFE_MINUTES = 24 * 60;
+export const COUNTED_USE_LIFE_MINUTES = 60;
+
+export type ReuseTerms = {
+  isReusable: boolean;
+  /** Null: no end. */
+  maxPayments: number | null;
+  /** Both null: the amount is fixed. */
+  minUnits: bigint | null;
+  maxUnits: bigint | null;
+};
+
+export const PAID_ONCE: ReuseTerms = { isReusable: false, maxPayments: 1, minUnits: null, maxUnits: null };
+
+const FINEST_CHOICE_UNITS = 10n;
+
+/** What a payer of this link may choose; undefined when the amount is fixed. */
+export function choiceOf(link: {
+  minUnits?: bigint | null;
+  maxUnits?: bigint | null;
+}): { minUnits: bigint; maxUnits: bigint } | undefined {
+  const { minUnits, maxUnits } = link;
+  return minUnits && maxUnits ? { minUnits, maxUnits } : undefined;
+}
+
+/** At most five decimals: a chosen amount ends in 0, and a unique amount of another link never does. */
+export function isTooFine(units: bigint): boolean {
+  return units % FINEST_CHOICE_UNITS !== 0n;
+}
+
+const ID_BYTES = 16;
+
+/** The use that an authorization pays: the same one however often, and to whichever process, it is shown. */
+export function useIdOf(linkId: string, { from, nonce }: { from: Hex; nonce: Hex }): string {
+  const digest = createHash("sha256").update(`use:${linkId}:${from}:${nonce}`).digest();
+  return `link_${digest.subarray(0, ID_BYTES).toString("base64url")}`;
+}

@@ -1,0 +1,177 @@
+/** Deletes rows that nothing ends, in bounded steps. How long each is kept: core/domain/retention.ts. */
+import {
+  DEAD_JOBS_KEPT_DAYS,
+  ENDED_CLAIMS_KEPT_DAYS,
+  IDEMPOTENCY_KEYS_KEPT_DAYS,
+  INVITATIONS_KEPT_DAYS,
+  NOTICES_KEPT_DAYS,
+  OTPS_KEPT_DAYS,
+  PAYMENT_LEASES_KEPT_HOURS,
+  PAYMENT_REQUESTS_KEPT_HOURS,
+  RELAY_COSTS_KEPT_DAYS,
+  SECURITY_TRAIL_KEPT_DAYS,
+  SIGNED_BYTES_KEPT_HOURS,
+  TRACES_KEPT_DAYS,
+  WEBHOOK_DELIVERIES_KEPT_DAYS,
+} from "../../core/domain/retention.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/** Events of a user that are read to find one that follows. */
+const FOLLOWERS_READ = 100;
+
+/**
+ * Deletes at most `limit` events older than `keptDays`, and their ended webhook deliveries with them. Each user's newest event of that age
+ * stays: the cursor of a reader who has read everything names it, and `listEvents` looks for it. So does what its seal covers.
+ */
+export async function deleteOldEvents(
+  tx: Tx,
+  { keptDays, limit }: { keptDays: number; limit: number },
+): Promise<number> {
+  const result = await tx`
+    delete from events
+    where id = any(array(
+        select old.id
+        from events old
+        where old.created_at < now() - make_interval(days => ${keptDays}::int)
+          and exists (
+            select from (
+              select next.created_at, next.epoch, next.ended_before
+              from events next
+              where owner_key(next.user_id) = owner_key(old.user_id)
+                -- none of its own transaction, however many those are: their seals cover it
+                and (next.epoch, next.written_by) > (old.epoch, old.written_by)
+              order by next.epoch, next.written_by
+              limit ${FOLLOWERS_READ}
+            ) follower
+            where follower.created_at < now() - make_interval(days => ${keptDays}::int)
+              and (follower.epoch > old.epoch or follower.ended_before > old.written_by)
+          )
+          and not exists (
+            select from webhook_deliveries delivery
+            where delivery.event_id = old.id and delivery.state = 'PENDING'
+          )
+        limit ${limit}
+      ))`;
+  return result.count;
+}
+
+/** Drops the signed bytes of relays that ended long ago: of CONFIRMED ones only below the finalized block, which nothing undoes. */
+export async function dropSignedBytes(tx: Tx, limit: number): Promise<number> {
+  const result = await tx`
+    update relay_attempts
+    set raw = null
+    where tx_hash = any(array(
+        select attempt.tx_hash
+        from relay_attempts attempt
+        join relays relay on relay.id = attempt.relay_id
+        join cursors on cursors.network = relay.network
+        where attempt.raw is not null
+          and attempt.created_at < now() - make_interval(hours => ${SIGNED_BYTES_KEPT_HOURS}::int)
+          and relay.state = 'CONFIRMED'
+          and relay.mined_at < now() - make_interval(hours => ${SIGNED_BYTES_KEPT_HOURS}::int)
+          and relay.block_number <= cursors.finalized_number
+        order by attempt.created_at
+        limit ${limit}
+      ))`;
+  return result.count;
+}
+
+/** Claims that were refused, ran out or were only hints. What a transfer matched stays with it. */
+export async function deleteEndedClaims(tx: Tx, limit: number): Promise<number> {
+  const result = await tx`
+    delete from claims
+    where id = any(array(
+        select id
+        from claims
+        where state in ('HINT', 'REJECTED', 'EXPIRED')
+          and updated_at < now() - make_interval(days => ${ENDED_CLAIMS_KEPT_DAYS}::int)
+        limit ${limit}
+        for update skip locked
+      ))`;
+  return result.count;
+}
+
+/** The trail refuses every other removal: only what is older than the time said here, in this transaction alone. */
+export async function deleteOldSecurityEvents(tx: Tx, limit: number): Promise<number> {
+  await tx`
+    select set_config(
+      'service.security_trail_from', (now() - make_interval(days => ${SECURITY_TRAIL_KEPT_DAYS}::int))::text, true
+    )`;
+  const result = await tx`
+    delete from security_events
+    where id = any(array(
+        select id
+        from security_events
+        where created_at < now() - make_interval(days => ${SECURITY_TRAIL_KEPT_DAYS}::int)
+        limit ${limit}
+      ))`;
+  await tx`select set_config('service.security_trail_from', '', true)`;
+  return result.count;
+}
+
+const isOlder = (column: string, days: number) => `${column} < now() - interval '${days} days'`;
+/** UTC, as budgets are. */
+const isDayOver = `day < (now() at time zone 'utc')::date - ${RELAY_COSTS_KEPT_DAYS}`;
+
+/** Rows to delete and when. */
+const LEFTOVERS = {
+  challenges: { key: "id", over: "expires_at < now()" },
+  otps: { key: "id", over: isOlder("created_at", OTPS_KEPT_DAYS) },
+  sessions: { key: "id", over: "least(expires_at, absolute_end_at) < now()" },
+  oauth_flows: { key: "state_hash", over: "expires_at < now()" },
+  idempotency_keys: { key: "ctid", over: isOlder("created_at", IDEMPOTENCY_KEYS_KEPT_DAYS) },
+  exports: { key: "id", over: "expires_at < now()" },
+  notices: { key: "id", over: isOlder("created_at", NOTICES_KEPT_DAYS) },
+  member_invitations: {
+    key: "id",
+    over: isOlder("coalesce(ended_at, expires_at)", INVITATIONS_KEPT_DAYS),
+  },
+  webhook_deliveries: {
+    key: "id",
+    over: `state <> 'PENDING' and ${isOlder("created_at", WEBHOOK_DELIVERIES_KEPT_DAYS)}`,
+  },
+  payment_leases: {
+    key: "payment_id",
+    over: `until < now() - interval '${PAYMENT_LEASES_KEPT_HOURS} hours'`,
+  },
+  payment_requests: {
+    key: "payment_id",
+    over: `created_at < now() - interval '${PAYMENT_REQUESTS_KEPT_HOURS} hours'`,
+  },
+  relay_charges: { key: "ctid", over: isDayOver },
+  relay_budgets: { key: "ctid", over: isDayOver },
+  traces: { key: "subject_id", over: isOlder("created_at", TRACES_KEPT_DAYS) },
+  rate_counters: { key: "key", over: "ends_at < now()" },
+} as const;
+export type Leftover = keyof typeof LEFTOVERS;
+export const LEFTOVER_NAMES = Object.keys(LEFTOVERS) as Leftover[];
+
+/** Deletes at most `limit` expired rows of one kind. Locked rows are left for the next run. */
+export async function deleteLeftovers(tx: Tx, name: Leftover, limit: number): Promise<number> {
+  const { key, over } = LEFTOVERS[name];
+  const result = await tx`
+    delete from ${tx(name)}
+    where ${tx.unsafe(key)} in (
+        select ${tx.unsafe(key)}
+        from ${tx(name)}
+        where ${tx.unsafe(over)}
+        limit ${limit}
+        for update skip locked
+      )`;
+  return result.count;
+}
+
+/** Deletes jobs that failed permanently long ago. */
+export async function deleteDeadJobs(tx: Tx, limit: number): Promise<number> {
+  const rows = await tx`
+    select id
+    from graphile_worker.complete_jobs(
+      array(
+        select id
+        from graphile_worker.jobs
+        where attempts >= max_attempts and run_at < now() - make_interval(days => ${DEAD_JOBS_KEPT_DAYS}::int) and locked_at is null
+        limit ${limit}
+      )
+    )`;
+  return rows.length;
+}

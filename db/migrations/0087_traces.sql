@@ -1,6 +1,0 @@
--- The trace of a payment or send while it is in flight, written only while traces are exported. Unlogged: a crash of Postgres ends them.
-create unlogged table traces (
-  subject_id text primary key,
-  traceparent text not null,
-  created_at timestamptz not null default now()
-);

@@ -1,0 +1,238 @@
+/** Databases and backups of the version before the baseline: adopted when they have all that it replaces, else refused and left alone. */
+import { afterEach, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
+import { readFileSync, rmSync } from "node:fs";
+import { newUserId } from "../../core/domain/ids.ts";
+import { BASELINE } from "../../db/postgres/baseline.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { inspectDatabase } from "../../db/postgres/inspect-database.ts";
+import { compareSchema, migrate } from "../../db/postgres/migrate.ts";
+import { describePlanned, planMigration } from "../../db/postgres/plan-migration.ts";
+import { restoreBackup } from "../../ops/backup/restore-backup.ts";
+import { writeBackup } from "../../ops/backup/write-backup.ts";
+import { dumpSchema, SCHEMA_DUMP } from "../support/dump-schema.ts";
+import { createEmptyDatabase, type TestDatabase } from "../support/postgres.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
+import { createReplacedDatabase, REPLACED } from "../support/replaced-migrations.ts";
+import { seedLink, seedMerchant } from "../support/seed.ts";
+
+const USERS = 3;
+/** What comes after it is still in db/migrations. */
+const LAST_WITHOUT_A_FILE = "0155_numbered_transactions.sql";
+const ends: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+type Opened = { url: string; sql: Sql };
+
+async function open(creating: Promise<TestDatabase>): Promise<Opened> {
+  const db = await creating;
+  const sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
+  ends.push(db.drop, () => sql.end({ timeout: 5 }));
+  return { url: db.url, sql };
+}
+
+/** With users, of whom every version knows these columns. */
+async function openReplaced(names?: readonly string[]): Promise<Opened> {
+  const opened = await open(createReplacedDatabase(names));
+  for (let count = 0; count < USERS; count++) {
+    const id = newUserId();
+    await opened.sql`insert into users (id, email) values (${id}, ${`${id}@example.com`})`;
+  }
+  return opened;
+}
+
+const readUsers = (sql: Sql) => sql`select id, email, created_at, updated_at from users order by id`;
+/** With what any write of a row changes. */
+const readRows = (sql: Sql) => sql`select id, xmin::text, ctid::text from users order by id`;
+const readMigrations = (sql: Sql) => sql<{ name: string; sha256: string }[]>`
+  select name, sha256 from migrations order by name`;
+
+async function expectRefused({ url, sql }: Opened, message: string): Promise<void> {
+  const before = [await dumpSchema(sql), [...(await readMigrations(sql))], [...(await readRows(sql))]];
+  await expect(migrate(url)).rejects.toThrow(message);
+  await expect(planMigration(sql)).rejects.toThrow(message);
+  expect([await dumpSchema(sql), [...(await readMigrations(sql))], [...(await readRows(sql))]]).toEqual(
+    before,
+  );
+}
+
+test("a database with everything that the baseline replaces gets its name, once, and keeps its rows as they are", async () => {
+  const { url, sql } = await openReplaced();
+  const rows = [...(await readRows(sql))];
+  expect(rows).toHaveLength(USERS);
+  expect((await inspectDatabase(sql, url)).refusal).toContain(
+    `migration(s) of this version (${BASELINE}): run`,
+  );
+  const [first, ...others] = await planMigration(sql);
+  expect(first && describePlanned(first)).toEqual([BASELINE, "  nothing waits for it"]);
+
+  const adopted = (await Promise.all([migrate(url, { only: [] }), migrate(url, { only: [] })])).flat();
+  expect(adopted).toEqual([BASELINE]);
+  expect([...(await readRows(sql))]).toEqual(rows);
+
+  expect(await migrate(url)).toEqual(others.map(({ name }) => name));
+  expect(await dumpSchema(sql)).toBe(readFileSync(SCHEMA_DUMP, "utf8"));
+  expect(await compareSchema(sql)).toEqual({ pending: [], unknown: [] });
+  expect((await inspectDatabase(sql, url)).refusal).toBeUndefined();
+
+  const after = [...(await readMigrations(sql))];
+  expect(await migrate(url)).toEqual([]);
+  expect([...(await readMigrations(sql))]).toEqual(after);
+}, 60_000);
+
+/** Undoes what came after LAST_WITHOUT_A_FILE. */
+const BEFORE_BYTES = `
+  alter table payments add column request_id text;
+  drop table payment_requests;
+
+  alter table pay_amounts drop constraint pay_amounts_wallet_fkey;
+  alter table payment_links drop constraint payment_links_wallet_fkey, drop constraint payment_links_lengths_check;
+  drop index payment_links_fitting, payment_links_unique_amount;
+  alter table wallets drop constraint wallets_address_check, alter column address type text using hex_of(address);
+  alter table wallets add constraint wallets_address_check check (address ~ '^0x[0-9a-f]{40}$');
+  alter table pay_amounts alter column recipient type text using hex_of(recipient);
+  alter table payment_links
+    alter column recipient type text using hex_of(recipient),
+    alter column tag type text using hex_of(tag),
+    add constraint payment_links_recipient_check check (length(recipient) = 42),
+    add constraint payment_links_tag_check check (length(tag) = 34);
+  create function address_key(address text) returns bigint
+    language sql immutable parallel safe
+    return address_key(bytes_of(address));
+  alter table pay_amounts add constraint pay_amounts_wallet_fkey
+    foreign key (network, recipient) references wallets (network, address) on delete cascade;
+  alter table payment_links add constraint payment_links_wallet_fkey
+    foreign key (network, recipient) references wallets (network, address) on delete cascade;
+  create index payment_links_fitting on payment_links (address_key(recipient), amount_units, expires_at);
+  create index payment_links_unique_amount on payment_links (address_key(recipient), pay_amount_units);
+
+  drop index documents_link_moment, documents_transfer_digest_key;
+  drop function link_moment(text);
+  alter table documents
+    drop constraint documents_lengths_check,
+    alter column tx_hash type text using hex_of(tx_hash),
+    alter column block_hash type text using hex_of(block_hash);
+  alter table documents
+    add constraint documents_tx_hash_check check (length(tx_hash) = 66),
+    add constraint documents_block_hash_check check (length(block_hash) = 66);
+  create index documents_link on documents (link_id);
+  create unique index documents_transfer_digest_key
+    on documents (log_digest(network, bytes_of(tx_hash), log_index), kind) where voided_at is null`;
+
+test("a database that lacks the newest of what the baseline replaces gets that first, with its rows, and is adopted", async () => {
+  const { url, sql } = await open(createReplacedDatabase());
+  const merchant = await seedMerchant(sql);
+  const linkId = await seedLink(sql, merchant, { amountUnits: 2_500_000n });
+  const readLink = () => sql`select id, recipient, tag, amount_units, user_id from payment_links`;
+  const readWallet = () => sql`select id, address, user_id from wallets`;
+  const before = [...(await readLink()), ...(await readWallet())];
+  expect(before).toMatchObject([{ id: linkId, recipient: merchant.address }, { address: merchant.address }]);
+
+  const left = REPLACED.slice(REPLACED.indexOf(LAST_WITHOUT_A_FILE) + 1);
+  await sql.unsafe(BEFORE_BYTES);
+  await sql`delete from migrations where name = any(${left}::text[])`;
+  expect((await compareSchema(sql)).pending).toEqual([...left, BASELINE]);
+  expect((await planMigration(sql)).map(({ name }) => name)).toEqual([...left, BASELINE]);
+
+  expect(await migrate(url)).toEqual([...left, BASELINE]);
+  expect([...(await readLink()), ...(await readWallet())]).toEqual(before);
+  expect(withoutNotValid(await dumpSchema(sql))).toBe(readFileSync(SCHEMA_DUMP, "utf8"));
+  expect(await compareSchema(sql)).toEqual({ pending: [], unknown: [] });
+  expect(await migrate(url)).toEqual([]);
+}, 60_000);
+
+/** A new database needs none. */
+function withoutNotValid(dump: string): string {
+  return dump.replaceAll(" NOT VALID", "");
+}
+
+test("a new database gets the baseline alone, and nothing that it replaces", async () => {
+  const { url, sql } = await open(createEmptyDatabase());
+  const applied = await migrate(url);
+  expect(applied[0]).toBe(BASELINE);
+  expect(applied.filter((name) => REPLACED.includes(name))).toEqual([]);
+  expect(await compareSchema(sql)).toEqual({ pending: [], unknown: [] });
+  expect(await migrate(url)).toEqual([]);
+}, 60_000);
+
+test("an adopted database keeps the names that processes of the version before look for, and a baseline of the same text", async () => {
+  const [adopted, made] = [await openReplaced(), await open(createEmptyDatabase())];
+  await migrate(adopted.url);
+  await migrate(made.url);
+  const names = (await readMigrations(adopted.sql)).map(({ name }) => name);
+  expect(REPLACED.filter((name) => !names.includes(name))).toEqual([]);
+  const ofBaseline = async ({ sql }: Opened) =>
+    (await readMigrations(sql)).filter(({ name }) => name === BASELINE);
+  expect(await ofBaseline(adopted)).toEqual(await ofBaseline(made));
+}, 60_000);
+
+test("error: a database in the middle of what the baseline replaces is refused unchanged, with what to do first", async () => {
+  const middle = await openReplaced(REPLACED.slice(0, 30));
+  await expectRefused(
+    middle,
+    `the database is of an earlier version (its last migration is ${REPLACED[29]}), and this version needs every migration ` +
+      "below 0156: run `bun run migrate` of a version that has them first, or name an empty database",
+  );
+  expect((await inspectDatabase(middle.sql, middle.url)).refusal).toContain("run `bun run migrate` first");
+}, 60_000);
+
+test("error: one of its migrations alone is missing, the first, the last or one between them", async () => {
+  const missing = [1, 30, REPLACED.indexOf(LAST_WITHOUT_A_FILE)];
+  for (const index of missing)
+    await expectRefused(
+      await openReplaced(REPLACED.toSpliced(index, 1)),
+      "is of an earlier version (its last",
+    );
+  await expectRefused(
+    await openReplaced(REPLACED.slice(0, 1)),
+    "is of an earlier version (it has no migrations after its baseline)",
+  );
+}, 120_000);
+
+test("error: a name among them that was never there, and one of a newer version", async () => {
+  await expectRefused(await openReplaced([...REPLACED, "0103_unknown.sql"]), "is of an earlier version");
+  await expectRefused(
+    await openReplaced(["0100_baseline", "0101_after_another_baseline.sql"]),
+    "(its last migration is 0101_after_another_baseline.sql), and this version needs every migration below",
+  );
+  const newer = await openReplaced([...REPLACED, "9999_newer.sql"]);
+  await expect(migrate(newer.url)).rejects.toThrow("migrated by a newer version (it has 9999_newer.sql)");
+  expect((await readMigrations(newer.sql)).map(({ name }) => name)).not.toContain(BASELINE);
+}, 60_000);
+
+test("error: a database without any baseline has no way up", async () => {
+  const { url, sql } = await open(createEmptyDatabase());
+  await sql.unsafe("create table migrations (name text primary key, sha256 text not null)");
+  await sql`insert into migrations values ('0001_accounts.sql', 'a'), ('0058_event_completeness.sql', 'b')`;
+  await expect(migrate(url)).rejects.toThrow(
+    "(its last migration is 0058_event_completeness.sql) and can't be upgraded: name an empty database in DATABASE_URL and keep this one",
+  );
+  const tables = await sql`
+    select from pg_class
+    where relkind = 'r' and relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)`;
+  expect(tables).toHaveLength(1);
+});
+
+test("a backup from before the baseline is restored when it has everything that is replaced, else refused", async () => {
+  const keys = [randomBytes(32).toString("hex")] as const;
+  const folder = makeDatabaseFolder("test-backup-");
+  ends.push(async () => rmSync(folder, { recursive: true, force: true }));
+  const write = async (names: readonly string[], part: string) => {
+    const { sql } = await openReplaced(names);
+    return {
+      rows: [...(await readUsers(sql))],
+      backup: await writeBackup(sql, { folder: `${folder}/${part}`, keys, keep: 1, now: new Date() }),
+    };
+  };
+  const [whole, middle] = [await write(REPLACED, "whole"), await write(REPLACED.slice(0, 30), "middle")];
+
+  const target = await open(createEmptyDatabase());
+  await expect(restoreBackup(target.url, { file: middle.backup.file, keys })).rejects.toThrow(
+    `the backup is of an earlier version (its last migration is ${REPLACED[29]})`,
+  );
+  await restoreBackup(target.url, { file: whole.backup.file, keys });
+  expect([...(await readUsers(target.sql))]).toEqual(whole.rows);
+  expect(await compareSchema(target.sql)).toEqual({ pending: [], unknown: [] });
+}, 120_000);

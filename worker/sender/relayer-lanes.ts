@@ -1,0 +1,202 @@
+/** The relayer keys of one network as lanes: fees, balances and load, read from the node at most once a second. */
+
+import { type Fees, nextFees } from "../../core/domain/raise-fees.ts";
+import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts";
+import { parseQuantity } from "../../core/rpc/answers.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { openHeadWatch } from "../../core/rpc/head-watch.ts";
+import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import { findBudget } from "../../db/relays/budgets.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { readLaneLoads, type UsedNonces } from "../../db/relays/relays.ts";
+import type { RelayerKey } from "../config.ts";
+import { isAvoided } from "./signer-failures.ts";
+
+/** Transactions a lane may have outside of any block. */
+const IN_FLIGHT_MAX = 16;
+const FRESH_MS = 1_000;
+
+export type LaneState = { key: RelayerKey; balanceWei: bigint; chainNonce: bigint };
+/** `headTimeS`: the newest block's, Unix seconds. What it says was so at `headNumber` at the latest. */
+export type Market = {
+  /** When the node was asked, and when it had answered, by `performance.now()`. */
+  askedAtMs: number;
+  readAtMs: number;
+  headNumber: bigint;
+  headTimeS: bigint;
+  /** By our clock, when the node had answered; 0 for a block of the future. */
+  headAgeS: number;
+  /**
+   * The head is too old to stand for the chain: blocks that the node does not have may pay what is about to be signed. A node that has
+   * stopped following the chain answers like that, and a chain that has stopped.
+   */
+  isStalled: boolean;
+  baseFeePerGas: bigint;
+  /** What the node suggests; undefined when it suggests nothing. */
+  tipPerGas: bigint | undefined;
+  fees: Fees;
+  lanes: LaneState[];
+};
+
+export type Lanes = {
+  readonly keys: readonly RelayerKey[];
+  /** What relaying on this network has cost today. */
+  readFeeBudget(): Promise<RelayBudget>;
+  /** Fees, balances and nonces. Throws RpcTransportError when no node answers. */
+  readMarket(maxAgeMs?: number): Promise<Market>;
+  /** The market as last read, without asking a node. */
+  lastMarket(): Market | undefined;
+  /** A key that can pay for `gas` and has room for another transaction, or why there is none. `maxAgeMs`: of the market it is chosen by. */
+  choose(gas: bigint, maxAgeMs?: number): Promise<RelayerKey | NoLane>;
+};
+
+/** `lanes_full`: mined blocks make room. `gas_price_above_cap`: the base fee is above the highest fee that we may offer. */
+export type NoLane =
+  | "lanes_full"
+  | "insufficient_gas_funds"
+  | "daily_budget_exhausted"
+  | "gas_price_above_cap";
+
+/** `headMaxAgeS`: absent where blocks are made for transactions only. */
+export type LaneLimits = {
+  maxFeeWei: bigint;
+  dailyFeeMaxWei: bigint | undefined;
+  headMaxAgeS?: number | undefined;
+};
+
+export function openLanes(
+  sql: Sql,
+  chain: Chain,
+  keys: readonly RelayerKey[],
+  { maxFeeWei, dailyFeeMaxWei, headMaxAgeS = Number.POSITIVE_INFINITY }: LaneLimits,
+): Lanes {
+  const headWatch = openHeadWatch(chain);
+  let market: Market | undefined;
+  let areLanesEnsured = false;
+
+  async function readMarket(maxAgeMs = FRESH_MS): Promise<Market> {
+    if (market && performance.now() - market.readAtMs < maxAgeMs) return market;
+    let askedAtMs = 0;
+    const calls: RpcCall[] = [
+      { method: "eth_getBlockByNumber", params: ["latest", false] },
+      { method: "eth_maxPriorityFeePerGas", params: [] },
+      ...keys.flatMap(({ address }) => [
+        { method: "eth_getBalance", params: [address, "latest"] },
+        { method: "eth_getTransactionCount", params: [address, "latest"] },
+      ]),
+    ];
+    const [header, tip, ...accounts] = await chain.withNode((node) => {
+      askedAtMs = performance.now();
+      return chain.batchOn(node, calls);
+    });
+    const { baseFeePerGas, headNumber, headTimeS } = readHead(header);
+    const lanes = keys.map((key, index) => ({
+      key,
+      balanceWei: quantityOf(accounts[2 * index], "eth_getBalance"),
+      chainNonce: quantityOf(accounts[2 * index + 1], "eth_getTransactionCount"),
+    }));
+    if (!areLanesEnsured) await ensureLanes(lanes);
+    const tipPerGas = tip?.ok ? parseQuantity(tip.result, "tip") : undefined;
+    const headAgeS = Math.max(0, Date.now() / 1000 - Number(headTimeS));
+    const read: Market = {
+      askedAtMs,
+      readAtMs: performance.now(),
+      headNumber,
+      headTimeS,
+      headAgeS,
+      isStalled: headAgeS > headMaxAgeS,
+      baseFeePerGas,
+      tipPerGas,
+      fees: nextFees({ baseFeePerGas, tipPerGas, maxFeeWei }),
+      lanes,
+    };
+    // an answer that was asked for earlier came later
+    if (!market || market.askedAtMs <= askedAtMs) market = read;
+    headWatch.note(Number(headNumber));
+    return read;
+  }
+
+  async function ensureLanes(lanes: readonly LaneState[]): Promise<void> {
+    for (const { key, chainNonce } of lanes) {
+      await ensureLane(sql, { network: chain.network.id, relayer: key.address }, chainNonce);
+    }
+    areLanesEnsured = true;
+  }
+
+  async function readFeeBudget(): Promise<RelayBudget> {
+    const network = chain.network.id;
+    const budget = await findBudget(sql, { network, scope: "FEES", subject: network });
+    return { ...budget, maximum: dailyFeeMaxWei ?? null };
+  }
+
+  /** Also while reservations of pending transactions leave no room: a receipt costs less than its offer. */
+  async function isBudgetExhausted(feeWei: bigint): Promise<boolean> {
+    if (dailyFeeMaxWei === undefined) return false;
+    return judgeBudget(await readFeeBudget(), feeWei) !== "fits";
+  }
+
+  return {
+    keys,
+    readMarket,
+    lastMarket: () => market,
+    readFeeBudget,
+    async choose(gas, maxAgeMs = FRESH_MS) {
+      const { lanes, fees, baseFeePerGas } = await readMarket(maxAgeMs);
+      if (await isBudgetExhausted(gas * fees.maxFeePerGas)) return "daily_budget_exhausted";
+      if (baseFeePerGas > maxFeeWei) return "gas_price_above_cap";
+      const loads = await readLaneLoads(sql, chain.network.id);
+      const loadOf = (lane: LaneState) => loads.get(lane.key.address) ?? { transactions: 0, gas: 0n };
+      // pending transactions have not been paid for yet
+      const able = lanes.filter((lane) => lane.balanceWei >= (loadOf(lane).gas + gas) * fees.maxFeePerGas);
+      if (able.length === 0) return "insufficient_gas_funds";
+      const [best] = able
+        .filter((lane) => loadOf(lane).transactions < IN_FLIGHT_MAX)
+        .toSorted(
+          (a, b) =>
+            Number(isAvoided(a.key)) - Number(isAvoided(b.key)) ||
+            loadOf(a).transactions - loadOf(b).transactions,
+        );
+      return best?.key ?? "lanes_full";
+    },
+  };
+}
+
+/** How far the chain has used each key's nonces; nothing before a node was asked. */
+export function toUsedNonces(market: Market | undefined): UsedNonces[] {
+  if (!market) return [];
+  const { lanes, headNumber } = market;
+  return lanes.map(({ key, chainNonce }) => ({ relayer: key.address, chainNonce, headNumber }));
+}
+
+/** As last read from a node, in wei as decimal text, by network and address. */
+export function readBalances(networks: readonly { chain: Chain; lanes: Lanes }[]): Record<string, string> {
+  return Object.fromEntries(
+    networks.flatMap(({ chain, lanes }) =>
+      (lanes.lastMarket()?.lanes ?? []).map(({ key, balanceWei }) => [
+        `${chain.network.id} ${key.address}`,
+        balanceWei.toString(),
+      ]),
+    ),
+  );
+}
+
+function readHead(
+  outcome: RpcOutcome | undefined,
+): Pick<Market, "baseFeePerGas" | "headNumber" | "headTimeS"> {
+  const header = outcome?.ok ? (outcome.result as HeadJson | null) : undefined;
+  if (!header?.baseFeePerGas) throw new RpcTransportError("malformed", "the head has no baseFeePerGas");
+  return {
+    baseFeePerGas: parseQuantity(header.baseFeePerGas, "baseFeePerGas"),
+    headNumber: parseQuantity(header.number, "number"),
+    headTimeS: parseQuantity(header.timestamp, "timestamp"),
+  };
+}
+
+type HeadJson = { baseFeePerGas?: string; number?: string; timestamp?: string };
+
+function quantityOf(outcome: RpcOutcome | undefined, what: string): bigint {
+  if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", `${what} was not answered`);
+  return parseQuantity(outcome.result, what);
+}
