@@ -10,10 +10,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { spawnBound } from "../local/processes/bound-process.ts";
 import { compileServices, SERVICES_VARIABLE } from "./support/compiled-services.ts";
-import { prepareTemplate, SERVER_URL_VARIABLE } from "./support/postgres.ts";
+import { SERVER_URL_VARIABLE } from "./support/postgres.ts";
 import { startTestServer } from "./support/postgres-server.ts";
 import { describeFailures, type FileReport, readRunOutput, UNKNOWN_FILE } from "./support/run-output.ts";
 import { type RunTotals, readTotals, sumTotals, type Totals } from "./support/run-totals.ts";
+import { prepareTemplate } from "./support/template-database.ts";
 
 /** On two cores: more files at a time end little sooner, and starve those that wait for a block or a lease. */
 const PARALLEL_FILES = 6;

@@ -130,7 +130,7 @@ function settlingKey(one: Pick<PaymentFacts, "payer" | "nonce" | "recipient" | "
 }
 
 /** A MATCHED claim already has its transfer: it does not apply to another log of the same transaction. */
-async function loadClaims(
+export async function loadClaims(
   tx: Tx,
   network: NetworkId,
   transfers: readonly AttributableTransfer[],
@@ -160,43 +160,58 @@ async function findEvidence(
   open: readonly AttributableTransfer[],
   scope: { all: readonly AttributableTransfer[]; takenLinkIds: readonly string[] },
 ): Promise<{ linkIds: string[]; assignments: AssignmentFacts[] }> {
-  const tags = open.flatMap(({ tag, authorizationNonce }) => [
+  const [fitting, tagged, assignments] = await Promise.all([
+    findFittingLinks(tx, network, open, scope),
+    findTaggedLinks(tx, network, open),
+    findAssignments(tx, network, open),
+  ]);
+  return {
+    linkIds: [...fitting, ...tagged, ...assignments.flatMap(({ linkId }) => linkId ?? [])],
+    assignments,
+  };
+}
+
+export async function findTaggedLinks(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+): Promise<string[]> {
+  const tags = transfers.flatMap(({ tag, authorizationNonce }) => [
     ...(tag ? [tag] : []),
     ...(authorizationNonce ? [tagOfNonce(authorizationNonce)] : []),
   ]);
-  const [fitting, tagged, assignments] = await Promise.all([
-    findFittingLinks(tx, network, open, scope),
-    tags.length === 0
-      ? []
-      : tx<
-          { id: string }[]
-        >`select id from payment_links where tag = any(${tags}::bytea[]) and network = ${network}`,
-    tx<(Omit<AssignmentFacts, "linkId"> & { linkId: string | null })[]>`
-      select tx_hash, log_index, link_id, accept
-      from assignments
-      where network = ${network}
-        and tx_hash = any(${[...new Set(open.map(({ txHash }) => txHash))]}::text[])`,
-  ]);
-  return {
-    linkIds: [
-      ...fitting,
-      ...tagged.map(({ id }) => id),
-      ...assignments.flatMap(({ linkId }) => linkId ?? []),
-    ],
-    assignments: assignments.map((row) => ({ ...row, linkId: row.linkId ?? undefined })),
-  };
+  if (tags.length === 0) return [];
+  const rows = await tx<{ id: string }[]>`
+    select id
+    from payment_links
+    where tag = any(${tags}::bytea[]) and network = ${network}`;
+  return rows.map(({ id }) => id);
+}
+
+export async function findAssignments(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+): Promise<AssignmentFacts[]> {
+  const rows = await tx<(Omit<AssignmentFacts, "linkId"> & { linkId: string | null })[]>`
+    select tx_hash, log_index, link_id, accept
+    from assignments
+    where network = ${network}
+      and tx_hash = any(${[...new Set(transfers.map(({ txHash }) => txHash))]}::text[])`;
+  return rows.map((row) => ({ ...row, linkId: row.linkId ?? undefined }));
 }
 
 /**
  * Unpaid links that ask for a transfer's value at its recipient: open at its block, or expired by then. Of either no more than
  * `all` transfers of this value together could use up, plus enough to show as candidates.
  */
-async function findFittingLinks(
+export async function findFittingLinks(
   tx: Tx,
   network: NetworkId,
   transfers: readonly AttributableTransfer[],
   { all, takenLinkIds }: { all: readonly AttributableTransfer[]; takenLinkIds: readonly string[] },
 ): Promise<string[]> {
+  if (transfers.length === 0) return [];
   const rivals = countBy(all, (transfer) => `${transfer.to}:${transfer.amountUnits}`);
   const rows = await tx<{ id: string }[]>`
     with given as (

@@ -147,6 +147,8 @@ function insertHistory(tx: Tx, network: NetworkId, areNew: boolean) {
       id, owner_key(user_id), ${network}, type, 'CONFIRMED', amount_units, counterparty, tx_hash, log_index,
       block_number, transfer_id, block_time, confirmed_at, block_time
     from sides
+    -- an owner's entries are neighbours in most indexes
+    order by user_id, block_number, log_index
     ${areNew ? tx`` : replaceHistory(tx)}`;
 }
 
@@ -168,17 +170,20 @@ function insertEvents(
 ) {
   const amounts = new Set(transfers.map(({ amountUnits }) => amountUnits));
   return tx`
-    insert into events (user_id, type, subject_id, data)
+    insert into events (user_id, type, subject_id, epoch, data)
     select
       user_id, 'transaction.confirmed', id,
-      '{"linkId": null, "settledBy": null}'::jsonb || jsonb_build_object(
-        'type', type, 'amount', amount.text, 'network', ${network}::text, 'txHash', hex_of(tx_hash),
-        'logIndex', log_index, 'blockNumber', block_number
-      )
+      -- once, and not for each row as by default
+      (select write_event_epoch()),
+      -- text that is parsed takes two thirds of what building the object does; no value here needs escaping
+      (
+        '{"type":"' || type || '","amount":"' || amount.text || ${`","network":"${network}","txHash":"`}::text || hex_of(tx_hash)
+        || '","logIndex":' || log_index || ',"blockNumber":' || block_number || ',"linkId":null,"settledBy":null}'
+      )::jsonb
     from sides
     join unnest(
       ${[...amounts].map(String)}::numeric[], ${[...amounts].map((units) => formatUnits(units))}::text[]
     ) as amount (units, text) on amount.units = sides.amount_units
     where block_time >= to_timestamp(${Number.isFinite(eventsFromS) ? eventsFromS : 0}::float8)
-    order by block_number, log_index`;
+    order by user_id, block_number, log_index`;
 }

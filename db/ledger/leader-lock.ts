@@ -12,6 +12,8 @@ import { reconnectPauseS, silenceTimeout, type Tx } from "../postgres/client.ts"
 export const INDEXER_POOL_NAME = "indexer";
 /** First key of the two-key advisory locks that elect a leader. */
 export const LEADER_CLASS = 7_044;
+/** First key of the locks of transactions that store rows before they hold the cursor. */
+const AHEAD_CLASS = 7_045;
 const CONNECT_TIMEOUT_S = 5;
 /** Its statements are fast: a longer wait means that the server has been unreachable. */
 const SILENCE_TIMEOUT_S = 5;
@@ -106,6 +108,27 @@ function isLeaderLock(sql: postgres.Sql, network: NetworkId) {
     and classid = ${LEADER_CLASS}
     and objid = (hashtext(${network})::bigint & 4294967295)::oid
     and granted`;
+}
+
+/**
+ * For a transaction that writes before it holds the cursor: locks out the next leader until it ends, and gives it its number. False for
+ * an older leader.
+ */
+export async function beginAhead(
+  tx: Tx,
+  { network, epoch }: { network: NetworkId; epoch: bigint },
+): Promise<boolean> {
+  // two statements: the epoch is read when the lock has been waited for
+  const [, rows] = await Promise.all([
+    tx`select pg_advisory_xact_lock_shared(${AHEAD_CLASS}, hashtext(${network})), pg_current_xact_id()`,
+    tx`select from cursors where network = ${network} and epoch = ${epoch}`,
+  ]);
+  return rows.length === 1;
+}
+
+/** Waits until no transaction of a former leader writes ahead of the cursor; none begins before this one ends. Taken before the cursor. */
+export async function awaitAhead(tx: Tx, network: NetworkId): Promise<void> {
+  await tx`select pg_advisory_xact_lock(${AHEAD_CLASS}, hashtext(${network}))`;
 }
 
 export async function findBackendPid(tx: Tx): Promise<number> {

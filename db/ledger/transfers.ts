@@ -53,7 +53,7 @@ export async function storeTransfers(
       )
     ),
     -- back from a reorganisation. Apart from what is new: an insert that may meet a conflict writes a second record for each row.
-    -- The cursor's row is locked, so nobody else stores transfers of this network
+    -- Nobody else stores transfers of these blocks: the cursor's row is locked, or they are above those of whoever has it
     known as (
       select given.*, transfer.id, transfer.status as known_status
       from given

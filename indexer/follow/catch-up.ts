@@ -1,6 +1,11 @@
-/** Far below the head: ranges that grow while nodes answer well and halve when they do not, each committed whole. */
+/**
+ * Far below the head: ranges that grow while nodes answer well and halve when they do not, each committed whole. While one is read, two
+ * are on their way into the database.
+ */
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { collectAfter, commitBlocks, NEAR_BLOCKS } from "../settle/commit.ts";
+import { openEventEpoch } from "../../db/events/event-log.ts";
+import { type Applying, NOTHING_BEFORE, toSpan } from "../settle/apply.ts";
+import { collectAfter, commitAfter, NEAR_BLOCKS } from "../settle/commit.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import { readRange, type Watch } from "../source/block-logs.ts";
 import { type BlockContent, isOurs } from "../source/decode-logs.ts";
@@ -27,19 +32,32 @@ export async function catchUp(
   blocksMax = Number.POSITIVE_INFINITY,
 ): Promise<boolean> {
   const last = Math.min(head.number - NEAR_BLOCKS, term.cursor.number + blocksMax);
+  // of two transactions that would open it, the second waits for the first's end
+  await openEventEpoch(term.sql);
   const pace: RangePace = { blocks: BLOCKS_FIRST, areOurs: false };
-  let reading = readNext(term, term.cursor.number + 1, last, pace, watch);
-  while (term.cursor.number < last && !term.signal.aborted) {
-    const startedMs = performance.now();
-    const blocks = await reading;
-    if (blocks[0]?.block.parentHash !== term.cursor.hash) return false;
-    const end = blocks.at(-1)?.block.number ?? last;
-    // the next range is fetched while this one is committed
-    reading = end < last ? readNext(term, end + 1, last, pace, watch) : Promise.resolve([]);
-    reading.catch(() => undefined);
-    await commitBlocks(term, blocks, head, startedMs);
+  let older: Applying = NOTHING_BEFORE;
+  let newer: Applying = NOTHING_BEFORE;
+  let tip = term.cursor;
+  let reading = readNext(term, tip.number + 1, last, pace, watch);
+  try {
+    while (tip.number < last && !term.signal.aborted) {
+      const startedMs = performance.now();
+      const blocks = await reading;
+      await older.applied;
+      const span = toSpan(term, blocks, head);
+      if (!span || blocks[0]?.block.parentHash !== tip.hash) return false;
+      tip = span.to;
+      [older, newer] = [newer, commitAfter(term, { span, startedMs }, newer)];
+      // the next range is fetched while these are committed
+      reading = tip.number < last ? readNext(term, tip.number + 1, last, pace, watch) : Promise.resolve([]);
+      reading.catch(() => undefined);
+    }
+    await newer.applied;
+    return true;
+  } finally {
+    // nothing is on its way when a reorganisation is undone, or the term ends
+    await Promise.allSettled([older.applied, newer.applied]);
   }
-  return true;
 }
 
 async function readNext(

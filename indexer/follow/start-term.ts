@@ -4,7 +4,7 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { collectEvery } from "../../core/runtime/collect-garbage.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { beginEpoch, startCursor } from "../../db/ledger/cursors.ts";
-import { endFormerLeadersTransactions, findBackendPid } from "../../db/ledger/leader-lock.ts";
+import { awaitAhead, endFormerLeadersTransactions, findBackendPid } from "../../db/ledger/leader-lock.ts";
 import { countJoinedWallets, readJoinedWallets } from "../../db/ledger/watched-wallets.ts";
 import type { Cursor } from "../../db/schema.ts";
 import { NEAR_BLOCKS } from "../settle/commit.ts";
@@ -38,7 +38,7 @@ export async function beginTerm(
   return { ...parts, epoch: row.epoch, startedAt: row.startedAt ?? undefined, watched, cursor };
 }
 
-/** Raises the epoch, and does not wait for a former leader that stopped while it held the cursor. Undefined before the first start. */
+/** Raises the epoch, and does not wait for a former leader that stopped within a transaction. Undefined before the first start. */
 async function takeCursor({ sql, network, log }: Pick<Term, "sql" | "network" | "log">) {
   return sql.begin(async (tx) => {
     const pid = await findBackendPid(tx);
@@ -47,6 +47,7 @@ async function takeCursor({ sql, network, log }: Pick<Term, "sql" | "network" | 
       if (ended > 0) log.warn({ network, ended }, "ended transactions of a former leader");
     }, FORMER_LEADER_MS);
     try {
+      await awaitAhead(tx, network);
       return await beginEpoch(tx, network);
     } finally {
       clearInterval(timer);

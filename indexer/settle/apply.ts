@@ -1,9 +1,15 @@
-/** Commits blocks with everything they change: cursor, transfers, payments, links, history and events in one SQL transaction. */
+/**
+ * Commits blocks with everything they change: cursor, transfers, payments, links, history and events in one SQL transaction. Two spans of a
+ * catch-up may be on their way at the same time: rows that no other span decides about are stored by the second while the first is
+ * committed, so two of Postgres' processes work. It moves the cursor after the first, or fails with it.
+ */
 
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { insertBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
 import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
+import { beginAhead } from "../../db/ledger/leader-lock.ts";
 import { refreshLinks } from "../../db/links/link-status.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Tx } from "../../db/postgres/client.ts";
@@ -17,12 +23,14 @@ import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
 import { accountChangesOf, reportChanges } from "./report-changes.ts";
-import { settleTransfers, type Touched } from "./settle.ts";
+import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
 
 /** Blocks to commit, and what is known of those around them. */
 export type Span = {
   /** In order; blocks between them hold nothing of ours. */
   blocks: readonly BlockContent[];
+  /** Where the cursor must be: the block that they follow. Absent where that was checked by other means. */
+  from?: BlockPoint;
   /** Where the cursor goes. */
   to: BlockPoint;
   head: BlockHeader;
@@ -33,35 +41,120 @@ export type Span = {
   confirmedAtS: (blockNumber: number) => number | undefined;
 };
 
-/** What a commit settled, and the Unix times at which its parts ended. */
-export type Applied = { settled: Touched; readMs: number; settledMs: number; committedMs: number };
+/** What a commit settled, how many blocks the cursor moved, and the Unix times at which its parts ended. */
+export type Applied = {
+  settled: Touched;
+  movedBlocks: number;
+  readMs: number;
+  settledMs: number;
+  committedMs: number;
+};
+
+/** A span on its way into the database. */
+export type Applying<Result = unknown> = {
+  /**
+   * True once its transaction has begun and it is known that nothing it writes decides about a later span. False when it has to
+   * be waited for. Never rejects.
+   */
+  readonly isUnrelated: Promise<boolean>;
+  readonly applied: Promise<Result>;
+};
+
+export const NOTHING_BEFORE: Applying = {
+  isUnrelated: Promise.resolve(false),
+  applied: Promise.resolve(),
+};
 
 /** Applies what follows the cursor. Throws FencedError when another leader was faster. */
 export async function applySpan(term: Term, span: Span): Promise<Applied> {
-  const blocks = await withLostOperations(
-    term,
-    await withTags(term, span.blocks, (address) => term.watched.has(address)),
-  );
-  const readMs = unixMs();
-  const write = (areNew: boolean) =>
-    term.sql.begin((tx) => writeSpan(tx, term, { ...span, blocks }, { areNew }));
-  const written = await write(term.isCatchingUp ?? false).catch((error) => {
-    // left by a reorganisation, or booked for a wallet that joined while it was below the cursor
-    if (!term.isCatchingUp || !isUniqueViolation(error)) throw error;
-    return write(false);
+  return applyWhole(term, await withDetails(term, span));
+}
+
+/** Applies, in a catch-up, what follows the blocks of `before`. Nothing of it is visible before those are committed. */
+export function applyAfter(term: Term, span: Span, before: Applying): Applying<Applied> {
+  const { promise: isUnrelated, resolve } = Promise.withResolvers<boolean>();
+  const applied = applyAhead(term, span, before, () => resolve(true)).finally(() => resolve(false));
+  return { isUnrelated, applied };
+}
+
+async function applyAhead(term: Term, span: Span, before: Applying, onBegun: () => void): Promise<Applied> {
+  if (!(await before.isUnrelated)) await before.applied;
+  const detailed = await withDetails(term, span);
+  const written = await writeAsNew(term, async (tx, areNew) => {
+    // also: the events of a span come before those of the next, by the number of its transaction
+    if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
+    const rows = await findUnrelated(tx, settlingOf(term, detailed));
+    if (!rows) return undefined;
+    onBegun();
+    await storeUnrelated(tx, term.network, rows, { ...bulkOf(term), areNew });
+    await before.applied;
+    return writeSpan(tx, term, detailed, async () => NOTHING_SETTLED);
   });
-  term.cursor = span.to;
+  if (written) return finish(term, detailed, written);
+  await before.applied;
+  return applyWhole(term, detailed);
+}
+
+const NOTHING_SETTLED: Touched = { linkIds: [], paymentIds: [], operationIds: [] };
+
+async function applyWhole(term: Term, span: DetailedSpan): Promise<Applied> {
+  const { isCatchingUp = false } = term;
+  const written = await writeAsNew(term, (tx, areNew) => {
+    const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
+    return writeSpan(tx, term, span, () => settleTransfers(tx, { ...settlingOf(term, span), bulk }));
+  });
+  return finish(term, span, written);
+}
+
+/** In a catch-up all transfers are expected to be new first, see `Bulk`. */
+async function writeAsNew<Result>(
+  { sql, isCatchingUp = false }: Term,
+  write: (tx: Tx, areNew: boolean) => Promise<Result>,
+): Promise<Result> {
+  const begin = (areNew: boolean) => sql.begin((tx) => write(tx, areNew)) as Promise<Result>;
+  return begin(isCatchingUp).catch((error) => {
+    // left by a reorganisation, or booked for a wallet that joined while it was below the cursor
+    if (!isCatchingUp || !isUniqueViolation(error)) throw error;
+    return begin(false);
+  });
+}
+
+type Written = Omit<Applied, "readMs" | "committedMs">;
+
+function finish(term: Term, { to, readMs }: DetailedSpan, written: Written): Applied {
+  term.cursor = to;
   return { ...written, readMs, committedMs: unixMs() };
+}
+
+/** With what only their transactions say. */
+type DetailedSpan = Span & { readMs: number };
+
+async function withDetails(term: Term, span: Span): Promise<DetailedSpan> {
+  const tagged = await withTags(term, span.blocks, (address) => term.watched.has(address));
+  const blocks = await withLostOperations(term, tagged);
+  return { ...span, blocks, readMs: unixMs() };
+}
+
+function settlingOf({ network, watched }: Term, { blocks, confirmedAtS }: Span) {
+  return {
+    network,
+    transfers: blocks.flatMap((block) => block.transfers),
+    spent: blocks.flatMap((block) => block.spent),
+    operations: blocks.flatMap((block) => block.operations),
+    isWatched: (address: Hex) => watched.has(address),
+    confirmedAtS,
+  };
 }
 
 /** Consecutive blocks that begin right after the cursor. */
 export function toSpan(term: Term, blocks: readonly BlockContent[], head: BlockHeader): Span | undefined {
-  const last = blocks.at(-1)?.block;
-  if (!last) return undefined;
+  const [first, last] = [blocks[0]?.block, blocks.at(-1)?.block];
+  if (!first || !last) return undefined;
   const { confirmations } = term;
   const times = new Map(blocks.map(({ block }) => [block.number, block.timeS]));
   return {
     blocks,
+    from: { number: first.number - 1, hash: first.parentHash },
     to: { number: last.number, hash: last.hash },
     head,
     // what a reorganisation may still reach, and what makes the transfers before this span deep
@@ -78,28 +171,15 @@ function unixMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
-async function writeSpan(
-  tx: Tx,
-  term: Term,
-  span: Span,
-  { areNew }: { areNew: boolean },
-): Promise<Pick<Applied, "settled" | "settledMs">> {
-  const { network, confirmations, watched } = term;
-  const { blocks, to, head, depthNumber } = span;
+async function writeSpan(tx: Tx, term: Term, span: Span, settle: () => Promise<Touched>): Promise<Written> {
+  const { network, confirmations } = term;
+  const { blocks, from = term.cursor, to, head, depthNumber } = span;
   const [isMoved] = await Promise.all([
-    moveCursor(tx, { network, epoch: term.epoch, from: term.cursor, to, head }),
+    moveCursor(tx, { network, epoch: term.epoch, from, to, head }),
     insertBlocks(tx, network, span.kept),
   ]);
   if (!isMoved) throw new FencedError(network);
-  const settled = await settleTransfers(tx, {
-    network,
-    transfers: blocks.flatMap((block) => block.transfers),
-    spent: blocks.flatMap((block) => block.spent),
-    operations: blocks.flatMap((block) => block.operations),
-    isWatched: (address) => watched.has(address),
-    confirmedAtS: span.confirmedAtS,
-    bulk: term.isCatchingUp ? { ...bulkOf(term), areNew } : undefined,
-  });
+  const settled = await settle();
   await recordAccountChanges(tx, network, accountChangesOf(blocks));
   const [confirmed, facilitatedIds, concludedIds] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),
@@ -109,7 +189,7 @@ async function writeSpan(
   // after the operations and transfers that it names are concluded
   await reportChanges(tx, {
     network,
-    after: newestConfirmedBlock(term.cursor.number, confirmations),
+    after: newestConfirmedBlock(from.number, confirmations),
     depthNumber,
   });
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
@@ -126,7 +206,7 @@ async function writeSpan(
     ]),
     announceBlock(tx, term, to.number),
   ]);
-  return { settled, settledMs };
+  return { settled, settledMs, movedBlocks: to.number - from.number };
 }
 
 /** Wakes the worker, which looks at its transactions in flight. */

@@ -4,7 +4,7 @@ import { collectEvery } from "../../core/runtime/collect-garbage.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import type { Term } from "../term.ts";
-import { applySpan, type Span, toSpan } from "./apply.ts";
+import { type Applied, type Applying, applyAfter, applySpan, type Span, toSpan } from "./apply.ts";
 import { traceCommit } from "./trace-commit.ts";
 
 /** Blocks this close to the head are asked for by hash; what is further below is read in ranges. */
@@ -27,6 +27,19 @@ export async function commitBlocks(
   if (span) await commitSpan(term, span, startedMs);
 }
 
+/** Commits, in a catch-up, consecutive blocks that follow those of `before`, which may still be on their way. */
+export function commitAfter(
+  term: Term,
+  { span, startedMs }: { span: Span; startedMs: number },
+  before: Applying,
+): Applying {
+  const applying = applyAfter(term, span, before);
+  const applied = applying.applied.then((result) => noteCommit(term, span, startedMs, result));
+  // a failure is thrown to whoever waits for it
+  applied.catch(() => undefined);
+  return { ...applying, applied };
+}
+
 /** Moves the cursor over blocks that hold nothing of ours (indexer/source/quiet-range.ts). */
 export async function commitQuietBlocks(term: Term, head: BlockHeader, startedMs: number): Promise<void> {
   const to = { number: head.number, hash: head.hash };
@@ -36,14 +49,16 @@ export async function commitQuietBlocks(term: Term, head: BlockHeader, startedMs
 }
 
 export async function commitSpan(term: Term, span: Span, startedMs: number): Promise<void> {
-  const first = term.cursor.number;
-  const applied = await applySpan(term, span);
+  noteCommit(term, span, startedMs, await applySpan(term, span));
+}
+
+function noteCommit(term: Term, span: Span, startedMs: number, applied: Applied): void {
   traceCommit(term, span, { ...applied, heardMs: performance.timeOrigin + startedMs });
   const sum = (of: (block: BlockContent) => number) =>
     span.blocks.reduce((total, block) => total + of(block), 0);
   const [transfers, logs] = [sum((block) => block.transfers.length), sum((block) => block.logCount)];
   const seconds = (performance.now() - startedMs) / 1000;
-  term.metrics.committed(term.network, { blocks: span.to.number - first, transfers, logs, seconds });
+  term.metrics.committed(term.network, { blocks: applied.movedBlocks, transfers, logs, seconds });
   term.metrics.polled(term.network);
   noteProgress(term, span.head, span.blocks.at(-1)?.block.timeS ?? span.head.timeS);
 }

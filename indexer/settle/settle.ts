@@ -6,6 +6,7 @@ import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { type Bulk, isPlain, storePlainTransfers } from "../../db/ledger/bulk-transfers.ts";
+import { hasEvidence } from "../../db/ledger/evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
@@ -82,6 +83,44 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   return { linkIds: settled.linkIds, paymentIds, operationIds: sent.operationIds };
 }
 
+/**
+ * The rows of transfers that concern no link, payment, claim, assignment or operation; undefined when one of them might. Locks
+ * nothing. What was not there when their blocks were read is no evidence for them, and a commit of earlier blocks takes evidence away
+ * and never adds some.
+ */
+export async function findUnrelated(tx: Tx, settling: Settling): Promise<NewTransfer[] | undefined> {
+  const { network, transfers, spent, operations, isWatched, confirmedAtS } = settling;
+  if (operations.length > 0) return undefined;
+  const incoming = transfers.filter(({ to }) => isWatched(to)).map(toAttributable);
+  if (await hasEvidence(tx, network, { transfers: incoming, spent })) return undefined;
+  return transfers.map((transfer) => ({
+    ...toRow(transfer, undefined, confirmedAtS),
+    operationItemId: undefined,
+  }));
+}
+
+/** Stores what `findUnrelated` found. */
+export async function storeUnrelated(
+  tx: Tx,
+  network: NetworkId,
+  rows: readonly NewTransfer[],
+  bulk: Bulk,
+): Promise<void> {
+  await Promise.all([
+    storePlainTransfers(tx, network, rows.filter(isPlain), bulk),
+    storeTransfers(
+      tx,
+      network,
+      rows.filter((row) => !isPlain(row)),
+    ),
+  ]);
+}
+
+function toAttributable(transfer: SeenTransfer) {
+  const { block } = transfer;
+  return { ...transfer, blockNumber: block.number, blockTimeMs: block.timeS * 1000 };
+}
+
 function toRow(
   transfer: SeenTransfer,
   verdict: Verdict | undefined,
@@ -119,11 +158,7 @@ async function attribute(
   const verdicts = new Map<SeenTransfer, Verdict>(decided);
   const open = transfers.filter((transfer) => !decided.has(transfer));
   if (open.length === 0) return verdicts;
-  const given = open.map((transfer) => ({
-    ...transfer,
-    blockNumber: transfer.block.number,
-    blockTimeMs: transfer.block.timeS * 1000,
-  }));
+  const given = open.map(toAttributable);
   const nonces = new Set(
     given.flatMap((one) =>
       one.authorizationNonce ? [authorizationKey(one.from, one.authorizationNonce)] : [],

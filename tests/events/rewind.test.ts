@@ -7,8 +7,7 @@ import { listEvents } from "../../db/events/event-log.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import type { EventPosition } from "../../db/events/known-history.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
-import { startPostgres } from "../../local/postgres/postgres.ts";
+import { startMigratedPostgres } from "../support/migrated-cluster.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { seedMerchant } from "../support/seed.ts";
 
@@ -22,8 +21,8 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 async function withServer<Result>(name: string, work: (sql: Sql) => Promise<Result>): Promise<Result> {
-  const server = await startPostgres({ dataDir: join(folder, name), durable: false });
-  await migrate(server.url);
+  const database = "rewind";
+  const server = await startMigratedPostgres({ dataDir: join(folder, name), database, durable: false });
   const sql = openDatabase(server.url, { name: "test", maxConnections: 1 });
   try {
     return await work(sql);

@@ -173,6 +173,11 @@ test("a process killed within a range leaves none of it, and the next one reads 
       )`;
     gate.resolve();
     await until("the process to wait for the row", async () => (await indexerSessions("Lock")) > 0);
+    // the range before is committed meanwhile
+    await until("a range to be committed", async () => {
+      const [row] = await killed.sql<{ number: bigint }[]>`select number from cursors`;
+      return (row?.number ?? 0n) > 0n;
+    });
     indexer.kill("SIGKILL");
     await indexer.exited;
   } finally {

@@ -2,13 +2,13 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { type LocalPostgres, startPostgres } from "../../local/postgres/postgres.ts";
 import { insist } from "../payments/campaign-load.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
+import { startMigratedPostgres } from "../support/migrated-cluster.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
@@ -32,8 +32,7 @@ let merchant: SeededMerchant;
 
 beforeAll(async () => {
   dataDir = makeDatabaseFolder("test-crash-");
-  postgres = await startPostgres({ dataDir, database: "crash" });
-  await migrate(postgres.url);
+  postgres = await startMigratedPostgres({ dataDir, database: "crash" });
   [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);
   service = await startService({ db: postgres, chain, smtp: mailbox });
   sql = openDatabase(postgres.url, { name: "test", maxConnections: 2 });

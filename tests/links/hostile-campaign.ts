@@ -6,14 +6,13 @@
  */
 import { rmSync } from "node:fs";
 import { openDatabase } from "../../db/postgres/client.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
-import { startPostgres } from "../../local/postgres/postgres.ts";
 import { insist } from "../payments/campaign-load.ts";
 import { startTestChain } from "../support/chain.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
+import { startMigratedPostgres } from "../support/migrated-cluster.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
@@ -57,8 +56,7 @@ export async function runHostileCampaign(
   const startedMs = performance.now();
   const dataDir = makeDatabaseFolder("campaign-postgres-");
   // durable: committed data must survive the crashes
-  const postgres = await startPostgres({ dataDir, database: "campaign" });
-  await migrate(postgres.url);
+  const postgres = await startMigratedPostgres({ dataDir, database: "campaign" });
   const [chain, smtp] = await Promise.all([startTestChain({ blockTimeS: BLOCK_TIME_S }), startTestMailbox()]);
   const proxy = await startFaultProxy(chain.rpcUrl, { random: Math.random });
   const sql = openDatabase(postgres.url, { name: "campaign", maxConnections: 6 });

@@ -13,8 +13,8 @@
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { prepareTemplate } from "../support/postgres.ts";
 import { startTestServer } from "../support/postgres-server.ts";
+import { prepareTemplate } from "../support/template-database.ts";
 import { openCoverageMap } from "./coverage-map.ts";
 import { openJournal } from "./journal.ts";
 import { listMutants, type Mutant } from "./list-mutants.ts";

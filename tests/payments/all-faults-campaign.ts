@@ -5,11 +5,10 @@
  */
 import { rmSync } from "node:fs";
 import { openDatabase } from "../../db/postgres/client.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
-import { startPostgres } from "../../local/postgres/postgres.ts";
 import { startTestChain } from "../support/chain.ts";
 import { drawFaults, startFaultProxy } from "../support/fault-proxy.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
+import { startMigratedPostgres } from "../support/migrated-cluster.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { seedMerchant } from "../support/seed.ts";
 import { seededRandom } from "../support/seeded-random.ts";
@@ -39,8 +38,7 @@ export async function runAllFaultsCampaign(count: number): Promise<AllFaultsRepo
   const startedMs = performance.now();
   const dataDir = makeDatabaseFolder("campaign-postgres-");
   // durable: what is committed must outlive the crashes
-  const postgres = await startPostgres({ dataDir, database: "campaign" });
-  await migrate(postgres.url);
+  const postgres = await startMigratedPostgres({ dataDir, database: "campaign" });
   const [chain, smtp] = await Promise.all([startTestChain(), startTestMailbox()]);
   const proxy = await startFaultProxy(chain.rpcUrl, { random });
   const sql = openDatabase(postgres.url, { name: "campaign", maxConnections: 4 });

@@ -3,18 +3,18 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
-import { type LocalPostgres, startPostgres } from "../../local/postgres/postgres.ts";
+import type { LocalPostgres } from "../../local/postgres/postgres.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
+import { copyCluster } from "../support/copy-cluster.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
+import { startMigratedPostgres } from "../support/migrated-cluster.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment } from "../support/payer.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { type PayBody, waitFor } from "../support/relay-lab.ts";
 import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
-import { copyCluster } from "../support/standby.ts";
 import { type Service, startService } from "../support/world.ts";
 
 const DATABASE = "restored";
@@ -71,8 +71,7 @@ afterAll(async () => {
 });
 
 async function startOn(name: string): Promise<void> {
-  postgres = await startPostgres({ dataDir: join(folder, name), database: DATABASE });
-  await migrate(postgres.url);
+  postgres = await startMigratedPostgres({ dataDir: join(folder, name), database: DATABASE });
   sql = openDatabase(postgres.url, { name: "test", maxConnections: 2 });
   service = await startService({ db: postgres, chain, smtp });
 }

@@ -14,12 +14,15 @@ export const SERVICES_VARIABLE = "TEST_SERVICES";
 const ROOT = join(import.meta.dir, "../..");
 /**
  * Code compiled for speed pays too late within seconds: optimised code never, machine code at all only for what runs 2,000 times (default
- * 500). Memory given back to the system is soon asked for again. Each concurrent job costs a connection and a poll a second; each new
- * connection costs Postgres a process and its caches.
+ * 500). Memory given back to the system is soon asked for again. Garbage is collected once 128 MB are allocated, not at intervals, by one
+ * thread. Each concurrent job costs a connection and a poll a second; each new connection costs Postgres a process and its caches.
  */
 const SHORT_LIVED = {
   BUN_JSC_useDFGJIT: "0",
   BUN_JSC_thresholdForJITAfterWarmUp: "2000",
+  BUN_GC_TIMER_DISABLE: "1",
+  BUN_JSC_largeHeapSize: String(128 * 2 ** 20),
+  BUN_JSC_numberOfGCMarkers: "1",
   MIMALLOC_PURGE_DELAY: "-1",
   WORKER_CONCURRENCY: "3",
   DATABASE_MAX_CONNECTIONS: "6",

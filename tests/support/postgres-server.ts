@@ -1,10 +1,17 @@
 /** The Postgres a test run talks to: TEST_DATABASE_URL, else a container when a Docker engine answers, else the embedded one. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, statfsSync } from "node:fs";
+import { mkdtempSync, rmSync, statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startPostgres } from "../../local/postgres/postgres.ts";
+import {
+  CLUSTER_VARIABLE,
+  makeMigratedCluster,
+  openEventEpoch,
+  takeMigratedCluster,
+} from "./migrated-cluster.ts";
+import { prepareTemplate, withDatabase } from "./template-database.ts";
 
 export type TestServer = {
   /** A superuser's URL of the maintenance database. */
@@ -24,7 +31,20 @@ const MEMORY_FREE_MIN_BYTES = 3 * 2 ** 30;
 export async function startTestServer(): Promise<TestServer> {
   const given = process.env.TEST_DATABASE_URL;
   if (given) return { adminUrl: given, description: "Postgres of TEST_DATABASE_URL", stop: async () => {} };
-  return (await startContainer()) ?? startEmbeddedServer();
+  return (await startContainer()) ?? startEmbeddedRun();
+}
+
+/** The embedded one, and the files that further servers of the run start with. */
+async function startEmbeddedRun(): Promise<TestServer> {
+  const cluster = makeDatabaseFolder("test-cluster-");
+  await makeMigratedCluster(cluster);
+  process.env[CLUSTER_VARIABLE] = cluster;
+  const server = await startEmbeddedServer();
+  const stop = async () => {
+    await server.stop();
+    rmSync(cluster, { recursive: true, force: true });
+  };
+  return { ...server, stop };
 }
 
 /**
@@ -35,7 +55,9 @@ export async function startEmbeddedServer(): Promise<TestServer> {
   const durable = process.env.TEST_POSTGRES_DURABLE === "1";
   const dataDir = mkdtempSync(join(durable ? tmpdir() : fastestFolder(), "test-postgres-"));
   const janitor = startJanitor(dataDir);
+  const isCopied = takeMigratedCluster(dataDir);
   const server = await startPostgres({ dataDir, durable, maxConnections: MAX_CONNECTIONS });
+  if (isCopied) await openEventEpoch(withDatabase(server.url, await prepareTemplate(server.url)));
   const stop = async () => {
     await server.stop();
     janitor.stdin.end();

@@ -1,28 +1,19 @@
 /** Databases for tests: migrated once into a template, cloned for each test file, dropped afterwards. */
-import { createHash, randomBytes } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import postgres from "postgres";
-import { migrate } from "../../db/postgres/migrate.ts";
+import { randomBytes } from "node:crypto";
 import { startEmbeddedServer, type TestServer } from "./postgres-server.ts";
+import { asAdmin, createFromTemplate, prepareTemplate, withDatabase } from "./template-database.ts";
 
 export type TestDatabase = { url: string; name: string; drop: () => Promise<void> };
 
 /** Set by tests/run.ts so that all test processes share one server. */
 export const SERVER_URL_VARIABLE = "TEST_SERVER_URL";
-const SCHEMA_FOLDER = join(import.meta.dir, "../../db");
-const TEMPLATE_LOCK = 7_041_900;
 
 /** A database of its own with the newest schema and no rows. */
 export async function createTestDatabase(): Promise<TestDatabase> {
   const adminUrl = await findServer();
   const template = await prepareTemplate(adminUrl);
   const name = `test_${process.pid}_${randomBytes(5).toString("hex")}`;
-  await asAdmin(
-    adminUrl,
-    // copied by the kernel: the default writes every page to the log
-    (sql) => sql`create database ${sql(name)} template ${sql(template)} strategy file_copy`,
-  );
+  await createFromTemplate(adminUrl, { name, template });
   const drop = async () => {
     await asAdmin(adminUrl, (sql) => sql`drop database if exists ${sql(name)} with (force)`);
   };
@@ -40,34 +31,6 @@ export async function createEmptyDatabase(): Promise<TestDatabase> {
   return { url: withDatabase(adminUrl, name), name, drop };
 }
 
-/** Makes the template when the schema's files have none yet, and returns its name. Safe when several processes ask at once. */
-export function prepareTemplate(adminUrl: string): Promise<string> {
-  preparing ??= makeTemplate(adminUrl);
-  return preparing;
-}
-let preparing: Promise<string> | undefined;
-
-async function makeTemplate(adminUrl: string): Promise<string> {
-  const template = `test_template_${hashOfSchema()}`;
-  await asAdmin(adminUrl, async (sql) => {
-    await sql`select pg_advisory_lock(${TEMPLATE_LOCK})`;
-    const found = await sql`select 1 from pg_database where datname = ${template}`;
-    if (found.length > 0) return;
-    // Migrated under another name: a half-made template is never taken for a whole one.
-    const draft = `${template}_draft`;
-    await sql`drop database if exists ${sql(draft)} with (force)`;
-    await sql`create database ${sql(draft)}`;
-    await migrate(withDatabase(adminUrl, draft));
-    await endConnections(sql, draft);
-    await sql`alter database ${sql(draft)} rename to ${sql(template)}`;
-  });
-  return template;
-}
-
-async function endConnections(sql: postgres.Sql, database: string): Promise<void> {
-  await sql`select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = ${database}`;
-}
-
 /** The run's server; for a test file started by itself, an embedded one that ends with this process. */
 async function findServer(): Promise<string> {
   const given = process.env[SERVER_URL_VARIABLE] ?? process.env.TEST_DATABASE_URL;
@@ -76,32 +39,3 @@ async function findServer(): Promise<string> {
   return (await ownServer).adminUrl;
 }
 let ownServer: Promise<TestServer> | undefined;
-
-function hashOfSchema(): string {
-  const hash = createHash("sha256");
-  for (const folder of ["schema", "migrations"])
-    for (const name of readdirSync(join(SCHEMA_FOLDER, folder)).sort())
-      hash.update(name).update(readFileSync(join(SCHEMA_FOLDER, folder, name)));
-  for (const name of ["migrate.ts", "baseline.ts"])
-    hash.update(readFileSync(join(SCHEMA_FOLDER, "postgres", name)));
-  return hash.digest("hex").slice(0, 16);
-}
-
-function withDatabase(url: string, database: string): string {
-  const parsed = new URL(url);
-  parsed.pathname = `/${database}`;
-  return parsed.href;
-}
-
-async function asAdmin<Result>(
-  adminUrl: string,
-  work: (sql: postgres.Sql) => Promise<Result>,
-): Promise<Result> {
-  // no statement here has an array, whose types the driver would ask for at every connection
-  const sql = postgres(adminUrl, { max: 1, fetch_types: false, onnotice: () => {} });
-  try {
-    return await work(sql);
-  } finally {
-    await sql.end({ timeout: 5 });
-  }
-}

@@ -1,12 +1,10 @@
 /** A Postgres and a streaming standby of it that can be promoted, behind one address that always leads to the one that takes writes. */
-import { spawnSync } from "node:child_process";
-import { appendFileSync, chownSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, chownSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import postgres from "postgres";
-import { migrate } from "../../db/postgres/migrate.ts";
-import { choosePostgresAccount } from "../../local/postgres/account.ts";
-import { findPostgresBinaries } from "../../local/postgres/binaries.ts";
 import { type LocalPostgres, startPostgres } from "../../local/postgres/postgres.ts";
+import { copyCluster, rootOf } from "./copy-cluster.ts";
+import { startMigratedPostgres } from "./migrated-cluster.ts";
 import { startTcpRelay } from "./tcp-relay.ts";
 
 export type ReplicatedPostgres = {
@@ -41,8 +39,7 @@ export async function startReplicatedPostgres(options: {
   const common = { database, maxConnections: 200 };
   const primaryDir = join(folder, "primary");
   const standbyDir = join(folder, "standby");
-  const first = await startPostgres({ dataDir: primaryDir, ...common });
-  await migrate(first.url);
+  const first = await startMigratedPostgres({ dataDir: primaryDir, ...common });
   await first.stop();
   copyCluster(primaryDir, standbyDir);
   const primary = await startPostgres({ dataDir: primaryDir, ...common });
@@ -75,28 +72,6 @@ export async function startReplicatedPostgres(options: {
       await Promise.all([stopPrimary(), standby.stop()]);
     },
   };
-}
-
-/** Copies the folder of a stopped server, owners included. */
-export function copyCluster(fromDir: string, toDir: string): void {
-  mkdirSync(toDir, { recursive: true });
-  const [from, to] = [rootOf(fromDir), rootOf(toDir)];
-  mkdirSync(to, { recursive: true });
-  for (const [source, target] of [
-    [join(from, "data"), join(to, "data")],
-    [join(fromDir, "password"), join(toDir, "password")],
-  ] as const) {
-    const { status, stderr } = spawnSync("cp", ["-a", source, target], { encoding: "utf8" });
-    if (status !== 0) throw new Error(`${source} could not be copied: ${stderr}`);
-  }
-}
-
-/** Where a server's files really are: elsewhere when its account cannot reach the folder. */
-function rootOf(dataDir: string): string {
-  return choosePostgresAccount({
-    nativeDir: findPostgresBinaries(),
-    clusterRoot: join(dataDir, "cluster"),
-  }).clusterRoot;
 }
 
 function makeStandby(dataDir: string, primary: URL, port: number): void {

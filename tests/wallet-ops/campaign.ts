@@ -8,10 +8,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
-import { startPostgres } from "../../local/postgres/postgres.ts";
 import { openLies } from "../payments/lying-node-campaign.ts";
 import { startFaultProxy as startSendProxy } from "../rpc/fault-proxy.ts";
 import { startTestChain } from "../support/chain.ts";
@@ -19,6 +17,7 @@ import { drawFaults, startFaultProxy } from "../support/fault-proxy.ts";
 import { openTerm } from "../support/indexer-lab.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
+import { startMigratedPostgres } from "../support/migrated-cluster.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { crashDatabase, superviseService } from "../support/service-faults.ts";
@@ -71,8 +70,7 @@ export async function runCampaign(
   const startedMs = performance.now();
   const dataDir = mkdtempSync(join(tmpdir(), "campaign-postgres-"));
   // durable: what is committed must outlive the crashes
-  const postgres = await startPostgres({ dataDir, database: "campaign" });
-  await migrate(postgres.url);
+  const postgres = await startMigratedPostgres({ dataDir, database: "campaign" });
   const [chain, smtp] = await Promise.all([startTestChain(), startTestMailbox()]);
   const lies = openLies(random);
   const node = await startFaultProxy(chain.rpcUrl, { random });

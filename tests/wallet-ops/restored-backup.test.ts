@@ -4,18 +4,18 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
-import { type LocalPostgres, startPostgres } from "../../local/postgres/postgres.ts";
+import type { LocalPostgres } from "../../local/postgres/postgres.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
+import { copyCluster } from "../support/copy-cluster.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { type Lab, NETWORK, openTerm, randomAddress, until } from "../support/indexer-lab.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
+import { startMigratedPostgres } from "../support/migrated-cluster.ts";
 import { expectRefusal, prepareSend, waitForSend } from "../support/sends.ts";
-import { copyCluster } from "../support/standby.ts";
 import { type Service, startService } from "../support/world.ts";
 import { makeOwner, type Owner } from "./campaign-load.ts";
 
@@ -76,8 +76,7 @@ afterAll(async () => {
 });
 
 async function startOn(name: string): Promise<void> {
-  postgres = await startPostgres({ dataDir: join(folder, name), database: DATABASE });
-  await migrate(postgres.url);
+  postgres = await startMigratedPostgres({ dataDir: join(folder, name), database: DATABASE });
   sql = openDatabase(postgres.url, { name: "test", maxConnections: 2 });
   service = await startService({
     db: postgres,

@@ -3,11 +3,11 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { migrate } from "../../db/postgres/migrate.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
-import { type LocalPostgres, startPostgres } from "../../local/postgres/postgres.ts";
+import type { LocalPostgres } from "../../local/postgres/postgres.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
+import { startMigratedPostgres } from "../support/migrated-cluster.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
@@ -27,8 +27,7 @@ let merchant: SeededMerchant;
 
 beforeAll(async () => {
   dataDir = makeDatabaseFolder("test-silence-");
-  postgres = await startPostgres({ dataDir, database: "silent", durable: false });
-  await migrate(postgres.url);
+  postgres = await startMigratedPostgres({ dataDir, database: "silent", durable: false });
   [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);
   const env = { PAY_WAIT_MS: "1000", RATE_LIMITS: "1" };
   service = await startService({ db: postgres, chain, smtp: mailbox, env });
