@@ -52,7 +52,8 @@ function withoutQuoted(text: string): string {
   return text
     .replace(/--.*$/gm, "")
     .replace(/\/\*[\s\S]*?\*\//g, "")
-    .replace(/(?<!\bdo )(\$\w*\$)[\s\S]*?\1/g, "''")
+    .replace(/\bdo\s+(\$\w*\$)([\s\S]*?)\1/g, "do $2")
+    .replace(/(\$\w*\$)[\s\S]*?\1/g, "''")
     .replace(/'(?:[^']|'')*'/g, "''");
 }
 

@@ -96,6 +96,12 @@ test("locks are read from statements alone, the strongest of each table, and non
   });
   expect(readLocks(text).locks).toHaveLength(3);
   expect(readLocks("create index a on links (b);").locks).toEqual([{ table: "links", blocks: "writes" }]);
+  const between =
+    "do $$ begin delete from a; end $$; alter table b drop c; create function d() returns int as $$ delete from e $$;";
+  expect(readLocks(between).locks).toEqual([
+    { table: "b", blocks: "all" },
+    { table: "a", blocks: "rows" },
+  ]);
 });
 
 test("error: a database of a newer version is refused by migrate and left alone, and a process still accepts it", async () => {
