@@ -120,7 +120,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     await waitFor("the second owner in the books", async () => {
       const added = await dashboard.world.sql`
         select from account_changes change
-        join wallets on wallets.network = change.network and wallets.address = change.wallet_address
+        join wallets on wallets.network = change.network and hex_of(wallets.address) = change.wallet_address
         where change.type = 'OWNER_ADDED' and change.network = 'base-sepolia'
           and not change.subject = any(wallets.owners)`;
       return added.length === 1;

@@ -5,7 +5,13 @@ import { mkdtempSync, rmSync, statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startPostgres } from "../../local/postgres/postgres.ts";
-import { CLUSTER_VARIABLE, makeMigratedCluster, takeMigratedCluster } from "./migrated-cluster.ts";
+import {
+  CLUSTER_VARIABLE,
+  makeMigratedCluster,
+  openEventEpoch,
+  takeMigratedCluster,
+} from "./migrated-cluster.ts";
+import { prepareTemplate, withDatabase } from "./template-database.ts";
 
 export type TestServer = {
   /** A superuser's URL of the maintenance database. */
@@ -49,8 +55,9 @@ export async function startEmbeddedServer(): Promise<TestServer> {
   const durable = process.env.TEST_POSTGRES_DURABLE === "1";
   const dataDir = mkdtempSync(join(durable ? tmpdir() : fastestFolder(), "test-postgres-"));
   const janitor = startJanitor(dataDir);
-  takeMigratedCluster(dataDir);
+  const isCopied = takeMigratedCluster(dataDir);
   const server = await startPostgres({ dataDir, durable, maxConnections: MAX_CONNECTIONS });
+  if (isCopied) await openEventEpoch(withDatabase(server.url, await prepareTemplate(server.url)));
   const stop = async () => {
     await server.stop();
     janitor.stdin.end();
