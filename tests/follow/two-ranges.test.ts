@@ -10,6 +10,7 @@ import { FencedError, type Term, watchOf } from "../../indexer/term.ts";
 import { startFaultProxy } from "../rpc/fault-proxy.ts";
 import {
   amounts,
+  hashesOfEvents,
   headOf,
   type Lab,
   linkOf,
@@ -152,42 +153,27 @@ test("two ranges are stored at the same time, and are visible one after the othe
   expect(term.cursor).toEqual(two.to);
   expect(await cursorNumber()).toBe(two.to.number);
   expect(await count(hashes)).toEqual({ transfers: 3, history: 3, events: 3 });
-  const inOrder = await lab.sql<{ hash: Hex }[]>`
-    select data ->> 'txHash' as hash
-    from events
-    where data ->> 'txHash' = any(${hashes}::text[])
-    order by epoch, written_by, id`;
-  expect(inOrder.map(({ hash }) => hash)).toEqual(hashes);
+  expect(await hashesOfEvents(lab, hashes)).toEqual(hashes);
 });
 
 test("events of a range that has to be stored a second time still come before those of the next", async () => {
   const { one, two, hashes } = await payInSpans([freshUnits(), freshUnits()], [1, 1]);
   const seen = one.blocks[0]?.transfers[0];
   if (!seen) throw new Error("nothing was read");
+  const { block, txHash, logIndex, from, to, amountUnits } = seen;
+  const holder = await holdCursor();
   // left by a reorganisation, by a transaction that ends only when both ranges are on their way
-  const holder = await lab.sql.reserve();
-  await holder`begin`;
-  await holder`
-    insert into transfers (
-      network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units, status
-    )
+  await holder.sql`
+    insert into transfers (network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units, status)
     values (
-      ${NETWORK}, ${seen.block.number}, ${seen.block.hash}, to_timestamp(${seen.block.timeS}), ${seen.txHash}, ${seen.logIndex}, ${seen.from}, ${seen.to},
-      ${seen.amountUnits}, 'ORPHANED'
+      ${NETWORK}, ${block.number}, ${block.hash}, to_timestamp(${block.timeS}), ${txHash}, ${logIndex}, ${from}, ${to}, ${amountUnits},
+      'ORPHANED'
     )`;
-  const first = applyAfter(term, one, NOTHING_BEFORE);
-  const second = applyAfter(term, two, first);
+  const second = applyAfter(term, two, applyAfter(term, one, NOTHING_BEFORE));
   await untilBothStored();
-  await holder`commit`;
-  holder.release();
+  await holder.end();
   await second.applied;
-  expect(await count(hashes)).toEqual({ transfers: 2, history: 2, events: 2 });
-  const inOrder = await lab.sql<{ hash: Hex }[]>`
-    select data ->> 'txHash' as hash
-    from events
-    where data ->> 'txHash' = any(${hashes}::text[])
-    order by epoch, written_by, id`;
-  expect(inOrder.map(({ hash }) => hash)).toEqual(hashes);
+  expect(await hashesOfEvents(lab, hashes)).toEqual(hashes);
 });
 
 test("a leader of a later term fences both, and neither leaves a row", async () => {
