@@ -53,15 +53,18 @@ export async function simulateAtHead(
   const simulation = prepareSimulation(chain.network, relayer, items);
   const keyed = items.flatMap(({ isContract, authorization }) => (isContract ? [] : [authorization.from]));
   // the head comes first: what the others see is as new or newer. Only in one request is it the same node's state for certain: behind a
-  // balancer another one may lack the logs of blocks up to that head, so they count for nothing when the node takes no batch of this size
-  const calls = [
+  // balancer another one may lack the logs of blocks up to that head, so they count for nothing when the node takes no batch of this size.
+  // Which payers have code may be said by another state: it comes last, and some providers take three calls at a time
+  const ofOneState = [
     { method: "eth_blockNumber", params: [] },
     simulation.call,
     ...(authorizations.length > 0 ? [statesCall(chain, authorizations)] : []),
     ...(unread ? [transfersCall(chain, unread)] : []),
-    ...(keyed.length > 0 ? [codeSizesCall(keyed)] : []),
   ];
-  const { outcomes, isWhole, askedAtMs } = await chain.batchInOrder(calls);
+  const { outcomes, together, askedAtMs } = await chain.batchInOrder([
+    ...ofOneState,
+    ...(keyed.length > 0 ? [codeSizesCall(keyed)] : []),
+  ]);
   const [head, simulated, ...others] = outcomes;
   const areUsed = authorizations.length > 0 ? readStates(others.shift(), authorizations.length) : [];
   const transfers = unread && readTransfers(others.shift());
@@ -74,7 +77,7 @@ export async function simulateAtHead(
     headNumber: parseQuantity(resultOf(head, "eth_blockNumber"), "eth_blockNumber"),
     askedAtMs,
     areUsed,
-    unreadTransfers: isWhole ? transfers : undefined,
+    unreadTransfers: together >= ofOneState.length ? transfers : undefined,
   };
 }
 

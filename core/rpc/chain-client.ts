@@ -26,12 +26,12 @@ export type Chain = {
    */
   readonly batch: (calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
   /**
-   * The same one after the other. `isWhole`: in one HTTP request, so that one state of the node answered all of it. `askedAtMs`: when the
-   * node that answered was asked, by `performance.now()`.
+   * The same one after the other. `together`: how many of the first calls one HTTP request carried, so that one state of the node answered
+   * them. `askedAtMs`: when the node that answered was asked, by `performance.now()`.
    */
   readonly batchInOrder: (
     calls: readonly RpcCall[],
-  ) => Promise<{ outcomes: RpcOutcome[]; isWhole: boolean; askedAtMs: number }>;
+  ) => Promise<{ outcomes: RpcOutcome[]; together: number; askedAtMs: number }>;
   /** Several requests to one node: from the healthiest that gives all the answers. */
   readonly withNode: <T>(attempt: (node: ChainNode) => Promise<T>) => Promise<T>;
   /** The same from this node or not at all, without a second attempt: for second opinions. */
@@ -119,7 +119,7 @@ export function openChain({
       return withNode(async (node) => {
         const askedAtMs = performance.now();
         const batches = await ask(node, calls, { inOrder: true });
-        return { outcomes: batches.flat(), isWhole: batches.length <= 1, askedAtMs };
+        return { outcomes: batches.flat(), together: batches[0]?.length ?? 0, askedAtMs };
       });
     },
     withNode,

@@ -10,9 +10,10 @@ import { insertBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
 import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { beginAhead } from "../../db/ledger/leader-lock.ts";
+import type { NewTransfer } from "../../db/ledger/transfers.ts";
 import { refreshLinks } from "../../db/links/link-status.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
-import type { Tx } from "../../db/postgres/client.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
@@ -80,19 +81,33 @@ export function applyAfter(term: Term, span: Span, before: Applying): Applying<A
 async function applyAhead(term: Term, span: Span, before: Applying, onBegun: () => void): Promise<Applied> {
   if (!(await before.isUnrelated)) await before.applied;
   const detailed = await withDetails(term, span);
-  const written = await writeAsNew(term, async (tx, areNew) => {
+  const written = await term.sql.begin(async (tx) => {
     // also: the events of a span come before those of the next, by the number of its transaction
     if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
     const rows = await findUnrelated(tx, settlingOf(term, detailed));
     if (!rows) return undefined;
     onBegun();
-    await storeUnrelated(tx, term.network, rows, { ...bulkOf(term), areNew });
+    await storeAhead(tx, term, rows);
     await before.applied;
     return writeSpan(tx, term, detailed, async () => NOTHING_SETTLED);
   });
   if (written) return finish(term, detailed, written);
   await before.applied;
   return applyWhole(term, detailed);
+}
+
+type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
+
+/** As `writeAsNew`, but within its transaction: another one would have a higher number than the next span's, and its events a later place. */
+async function storeAhead(tx: OpenTransaction, term: Term, rows: readonly NewTransfer[]): Promise<void> {
+  const store = (part: Tx, areNew: boolean) =>
+    storeUnrelated(part, term.network, rows, { ...bulkOf(term), areNew });
+  try {
+    await tx.savepoint((part) => store(part, true));
+  } catch (error) {
+    if (!isUniqueViolation(error)) throw error;
+    await store(tx, false);
+  }
 }
 
 const NOTHING_SETTLED: Touched = { linkIds: [], paymentIds: [], operationIds: [] };

@@ -282,6 +282,16 @@ export function findHistory(lab: Lab, txHash: Hex, userId: string): Promise<Hist
     select * from transactions where tx_hash = ${txHash} and owner = owner_key(${userId}) order by log_index, type`;
 }
 
+/** Of the events about these transactions, in the order in which they are read. */
+export async function hashesOfEvents(lab: Lab, hashes: readonly Hex[]): Promise<Hex[]> {
+  const rows = await lab.sql<{ hash: Hex }[]>`
+    select data ->> 'txHash' as hash
+    from events
+    where data ->> 'txHash' = any(${[...hashes]}::text[])
+    order by epoch, written_by, id`;
+  return rows.map(({ hash }) => hash);
+}
+
 /** Amounts that are used once in a test file, so that no link of another test fits. */
 export function amounts(): () => bigint {
   let units = 1_000_000n;
