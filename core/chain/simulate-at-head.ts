@@ -32,7 +32,7 @@ export type Questions = {
 export type HeadSimulation = {
   /** In the order of the items; without meaning for any of them when a payer who should have none has code, which may use up the gas of others. */
   readonly results: readonly SimulationResult[];
-  /** In the order of the items: a payer with code, of an item that is no contract's. */
+  /** Whether a payer has code, in the order of the items; none of a contract's. */
   readonly haveCode: readonly boolean[];
   readonly headNumber: bigint;
   /** When the node that gave this head was asked, by `performance.now()`. */

@@ -1,6 +1,7 @@
+-- needs: all processes stopped
 -- A document holds the hashes of its transfer and block as bytes, as transfers do, half of what they take as text; and those of a link are
--- found by when it was made, in entries of 16 bytes instead of 40. Both rewrite the table's indexes: written here once for all. Issuing
--- documents waits meanwhile, and a process of the version before fails to issue any, until it is replaced: their jobs are retried.
+-- found by when it was made, in entries of 16 bytes instead of 40. Both rewrite the table's indexes: written here once for all.
+-- Issuing documents waits meanwhile.
 
 create function link_moment(link_id text) returns text
   language sql immutable strict parallel safe

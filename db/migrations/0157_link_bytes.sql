@@ -1,6 +1,7 @@
+-- needs: all processes stopped
 -- Addresses of wallets, links and unique amounts and tags of links are bytes, as they are in payments and transfers: half of what they take
--- as text, in a table whose pages keep a third of themselves free. Links are rewritten, and payments wait meanwhile. Processes of the
--- version before cannot compare them: until they are replaced they accept no payment, and retry their jobs and the blocks they read.
+-- as text, in a table whose pages keep a third of themselves free. Links are rewritten. Processes of the version before cannot
+-- compare them.
 
 alter table pay_amounts drop constraint pay_amounts_wallet_fkey;
 alter table payment_links drop constraint payment_links_wallet_fkey;

@@ -1,6 +1,6 @@
+-- needs: all processes stopped
 -- A history row names its user once: by owner, 16 bytes, and not by user_id as well, 42 bytes that say the same (owner_key). Rows written
 -- before keep those bytes until they are written again. Nothing is rewritten: columns and indexes that stay are left as they are.
--- Processes of the version before are stopped for this upgrade.
 
 create function user_of(owner uuid) returns text
   language sql immutable strict parallel safe

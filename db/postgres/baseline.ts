@@ -1,8 +1,7 @@
 /**
- * The schema that an empty database gets (`db/schema`), named by the last of the migrations it replaces. A database that has exactly
- * these is adopted: it has this schema, and gets the baseline's name beside theirs. They stay, because processes of the version before,
- * which run until an upgrade has replaced them, look for them when they start. The newest of them are still in `db/migrations`, for
- * databases that lack them.
+ * The schema that an empty database gets (`db/schema`), named by the last of the migrations it replaces. A database that has exactly these
+ * is adopted: it has this schema, and gets the baseline's name beside theirs. The newest of them are still in `db/migrations`, for databases
+ * that lack them.
  */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";

@@ -12,6 +12,10 @@ import { lockMigrations } from "./migration-lock.ts";
 
 const MIGRATIONS_DIR = new URL("../migrations/", import.meta.url);
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
+/** The first line of a migration beside which processes of the version before cannot run. */
+const NEEDS_STOP = "-- needs: all processes stopped\n";
+/** A process that has not reported itself for so long, three of its reports, has ended. */
+const SILENT_AFTER_S = 30;
 
 export type MigrateOptions = {
   /** Of the migrations after the baseline these and no others. */
@@ -52,6 +56,10 @@ export async function migrate(
       );
     await prepareJobs(databaseUrl);
     const wanted = files.filter(({ name }) => name === BASELINE || (only?.includes(name) ?? true));
+    await refuseWhileRunning(
+      sql,
+      wanted.filter(({ name }) => names.length > 0 && !known.has(name)),
+    );
     const applied = await applyFiles(sql, known, { files: wanted, onWait });
     // after a restore into another cluster; no other transaction waits for this one here
     await sql`select write_event_epoch()`;
@@ -59,6 +67,22 @@ export async function migrate(
   } finally {
     await sql.end({ timeout: 5 });
   }
+}
+
+/** Throws, before anything is changed, when a migration that takes stopped processes is pending and one has reported itself of late. */
+async function refuseWhileRunning(sql: postgres.Sql, pending: readonly SchemaFile[]): Promise<void> {
+  const [needy] = pending.filter(({ text }) => text.startsWith(NEEDS_STOP));
+  if (!needy) return;
+  const running = await sql<{ kind: string; host: string; pid: number }[]>`
+    select kind, host, pid
+    from processes
+    where seen_at > now() - make_interval(secs => ${SILENT_AFTER_S})
+    order by kind, host, pid`;
+  if (running.length === 0) return;
+  throw new Error(
+    `${needy.name} needs all processes of the service stopped, and ${running.map(({ kind, host, pid }) => `${kind} (${host}, pid ${pid})`).join(", ")} ` +
+      `reported within the last ${SILENT_AFTER_S} s: stop each, and start migrate again`,
+  );
 }
 
 /** Names and hashes of what the database has. */

@@ -32,8 +32,6 @@ export async function catchUp(
   blocksMax = Number.POSITIVE_INFINITY,
 ): Promise<boolean> {
   const last = Math.min(head.number - NEAR_BLOCKS, term.cursor.number + blocksMax);
-  // of two transactions that would open it, the second waits for the first's end
-  await openEventEpoch(term.sql);
   const pace: RangePace = { blocks: BLOCKS_FIRST, areOurs: false };
   let older: Applying = NOTHING_BEFORE;
   let newer: Applying = NOTHING_BEFORE;
@@ -47,6 +45,8 @@ export async function catchUp(
       const span = toSpan(term, blocks, head);
       if (!span || blocks[0]?.block.parentHash !== tip.hash) return false;
       tip = span.to;
+      // of two transactions that would open it, one waits for the other's end; a server that was restarted has a new one
+      await openEventEpoch(term.sql);
       [older, newer] = [newer, commitAfter(term, { span, startedMs }, newer)];
       // the next range is fetched while these are committed
       reading = tip.number < last ? readNext(term, tip.number + 1, last, pace, watch) : Promise.resolve([]);

@@ -150,6 +150,17 @@ test("a database that lacks the newest of what the baseline replaces gets that f
   expect((await compareSchema(sql)).pending).toEqual([...left, BASELINE]);
   expect((await planMigration(sql)).map(({ name }) => name)).toEqual([...left, BASELINE]);
 
+  // the version before cannot run beside them
+  await sql`
+    insert into processes (id, kind, version, host, pid, seen_at)
+    values (gen_random_uuid(), 'worker', '0.1.0', 'shop', 4711, now() - interval '25 seconds')`;
+  const old = await dumpSchema(sql);
+  await expect(migrate(url)).rejects.toThrow(
+    "0156_document_bytes.sql needs all processes of the service stopped, and worker (shop, pid 4711) reported within the last 30 s",
+  );
+  expect(await dumpSchema(sql)).toBe(old);
+  await sql`update processes set seen_at = now() - interval '31 seconds'`;
+
   expect(await migrate(url)).toEqual([...left, BASELINE]);
   expect([...(await readLink()), ...(await readWallet())]).toEqual(before);
   expect(withoutNotValid(await dumpSchema(sql))).toBe(readFileSync(SCHEMA_DUMP, "utf8"));
