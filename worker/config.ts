@@ -1,10 +1,9 @@
-/** The worker's environment, read once. It is the only process that sees the relayer keys. */
+/** The worker's environment, read once. It is the only process that sees the relayer keys (relayer-keys-env.ts). */
 import { z } from "zod";
-import { relayerAddress } from "../core/chain/sign-relay.ts";
 import { OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
-import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
+import { NETWORK_IDS, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import { EVENTS_KEPT_DAYS_DEFAULT } from "../core/domain/retention.ts";
-import { chainFaults, chainShape, enabledChains, enabledNetworks } from "../core/runtime/chain-env.ts";
+import { chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
 import {
   commaList,
   flag,
@@ -22,7 +21,6 @@ import {
   sealKeysOf,
   secretFaults,
 } from "../core/runtime/production-env.ts";
-import { isEncryptedOrLocal } from "../core/runtime/public-url.ts";
 import {
   dailyFeeMaxWei,
   merchantGasPerDay,
@@ -31,12 +29,7 @@ import {
   sendLimitsShape,
   workerLimitsShape,
 } from "../core/runtime/relay-limits-env.ts";
-
-const privateKey = z
-  .string()
-  .regex(/^0x[0-9a-fA-F]{64}$/, { error: "must be 0x and 64 hex digits", abort: true })
-  .refine(isOnCurve, "must be a private key of secp256k1: neither 0 nor above the order of the curve");
-const privateKeys = commaList.pipe(z.array(privateKey).min(1)).optional();
+import { openSignerFaults, relayerKeysFaults, relayerKeysOf, relayerKeysShape } from "./relayer-keys-env.ts";
 
 export type RateSourceSetting = { name: string; url: string };
 
@@ -63,20 +56,6 @@ const rateSources = commaList
     "must not name a source twice",
   );
 
-const signerAddresses = commaList
-  .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{40}$/, "must be 0x and 40 hex digits")).min(1))
-  .optional();
-const signerUrl = z
-  .string()
-  .refine((text) => /^https?:$/.test(URL.parse(text)?.protocol ?? ""), "must be an http or https URL")
-  .refine(hasReadableCredentials, "must have its user and password percent-encoded: a % in them is %25")
-  .optional();
-const SIGNER_URLS = [
-  "RELAYER_SIGNER_URL",
-  "RELAYER_SIGNER_URL_BASE",
-  "RELAYER_SIGNER_URL_BASE_SEPOLIA",
-] as const;
-
 const DEFAULT_CONCURRENCY = 8;
 /** Connections beside one for each task: liveness holds one, two while the job queue restarts; an export holds two and needs a third. */
 const EXTRA_CONNECTIONS = 4;
@@ -91,13 +70,7 @@ const shape = {
   ...chainShape,
   RELAY_GAS_PER_MERCHANT_PER_DAY: relayLimitsShape.RELAY_GAS_PER_MERCHANT_PER_DAY,
   ...sendLimitsShape,
-  RELAYER_PRIVATE_KEYS: privateKeys,
-  RELAYER_PRIVATE_KEYS_BASE: privateKeys,
-  RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: privateKeys,
-  RELAYER_SIGNER_ADDRESSES: signerAddresses,
-  RELAYER_SIGNER_URL: signerUrl,
-  RELAYER_SIGNER_URL_BASE: signerUrl,
-  RELAYER_SIGNER_URL_BASE_SEPOLIA: signerUrl,
+  ...relayerKeysShape,
   ...workerLimitsShape,
   DATABASE_READ_URL: postgresUrl.optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
@@ -111,11 +84,6 @@ const shape = {
   SMTP_URL: z.string({ error: "it names the mail relay, for example smtp://127.0.0.1:2525" }).min(1),
   MAIL_FROM: z.string().min(3).default("Payments <no-reply@localhost>"),
 } as const;
-
-export type LocalKey = { address: Hex; privateKey: Hex };
-/** A key that only the signer behind this URL holds. */
-export type RemoteKey = { address: Hex; signerUrl: string };
-export type RelayerKey = LocalKey | RemoteKey;
 
 /** Throws EnvError with every fault. */
 export function readWorkerConfig(source?: Record<string, string | undefined>) {
@@ -202,12 +170,7 @@ export function readSealConfig(
 type WorkerEnv = z.infer<z.ZodObject<typeof shape>>;
 
 function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): string[] {
-  const faults = [...chainFaults(env, broken), ...connectionFaults(env), ...signerFaults(env)];
-  for (const id of enabledNetworks(env)) {
-    if (keysOf(env, id) || env.RELAYER_SIGNER_ADDRESSES) continue;
-    if ([...broken].some((name) => /^RELAYER_(PRIVATE_KEYS|SIGNER)/.test(name))) continue;
-    faults.push(`RELAYER_PRIVATE_KEYS is not set; its keys pay the gas on ${id}`);
-  }
+  const faults = [...chainFaults(env, broken), ...connectionFaults(env), ...relayerKeysFaults(env, broken)];
   if (env.NODE_ENV !== "production") return faults;
   const { OTP_PEPPER, WEBHOOK_SEAL_KEYS } = env;
   return [
@@ -216,60 +179,6 @@ function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): strin
     ...secretFaults({ OTP_PEPPER, WEBHOOK_SEAL_KEYS }),
     ...baseUrlFaults(env.BASE_URL, broken),
   ];
-}
-
-/** A network's own keys, else those for all. */
-function keysOf(env: Partial<WorkerEnv>, id: NetworkId): string[] | undefined {
-  const own = id === "base" ? env.RELAYER_PRIVATE_KEYS_BASE : env.RELAYER_PRIVATE_KEYS_BASE_SEPOLIA;
-  return own ?? env.RELAYER_PRIVATE_KEYS;
-}
-
-/** A signer signs for one chain id, so that a network may have its own. */
-function signerUrlOf(env: Partial<WorkerEnv>, id: NetworkId): string | undefined {
-  const own = id === "base" ? env.RELAYER_SIGNER_URL_BASE : env.RELAYER_SIGNER_URL_BASE_SEPOLIA;
-  return own ?? env.RELAYER_SIGNER_URL;
-}
-
-function signerFaults(env: Partial<WorkerEnv>): string[] {
-  const { RELAYER_SIGNER_ADDRESSES: addresses } = env;
-  const urls = enabledNetworks(env).map((id) => signerUrlOf(env, id));
-  if (addresses && urls.includes(undefined))
-    return ["RELAYER_SIGNER_URL is not set; it signs for RELAYER_SIGNER_ADDRESSES"];
-  if (!addresses && urls.some((url) => url !== undefined))
-    return ["RELAYER_SIGNER_ADDRESSES is not set; RELAYER_SIGNER_URL signs for them"];
-  return [];
-}
-
-/** Whoever reads the URL's credentials on the way has the relayer's ETH signed away. */
-function openSignerFaults(env: Partial<WorkerEnv>): string[] {
-  return SIGNER_URLS.flatMap((name) => {
-    const url = env[name];
-    if (url === undefined || isEncryptedOrLocal(url)) return [];
-    return [`${name}: must be https in production, except on this machine (${new URL(url).host})`];
-  });
-}
-
-/** The signer is sent them decoded. */
-function hasReadableCredentials(text: string): boolean {
-  const url = URL.parse(text);
-  try {
-    decodeURIComponent(url?.username ?? "");
-    decodeURIComponent(url?.password ?? "");
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** Local keys, then remote ones; an address that is both is signed for locally. */
-function relayerKeysOf(env: WorkerEnv, id: NetworkId): RelayerKey[] {
-  const local = (keysOf(env, id) ?? []).map(toRelayerKey);
-  const url = signerUrlOf(env, id);
-  const addresses = [
-    ...new Set((env.RELAYER_SIGNER_ADDRESSES ?? []).map((text) => text.toLowerCase() as Hex)),
-  ];
-  const remote = addresses.filter((address) => !local.some((key) => key.address === address));
-  return [...local, ...(url ? remote.map((address) => ({ address, signerUrl: url })) : [])];
 }
 
 /**
@@ -283,19 +192,4 @@ function headMaxAgeS(env: { NODE_ENV: string; RELAY_HEAD_MAX_AGE_S?: number | un
     return [id, env.RELAY_HEAD_MAX_AGE_S ?? (isRealMoney ? REAL_MONEY_HEAD_MAX_AGE_S : undefined)];
   });
   return Object.fromEntries(ages) as Record<NetworkId, number | undefined>;
-}
-
-function toRelayerKey(text: string): LocalKey {
-  // the schema matched 0x and 64 hex digits
-  const privateKey = text.toLowerCase() as Hex;
-  return { address: relayerAddress(privateKey), privateKey };
-}
-
-function isOnCurve(privateKey: string): boolean {
-  try {
-    return relayerAddress(privateKey as Hex).length > 0;
-  } catch {
-    // both engines throw for a number out of range
-    return false;
-  }
 }

@@ -17,8 +17,8 @@ import {
   matchClaimsOf,
   saveAssignment,
 } from "../../db/ledger/assignments.ts";
-import { refreshLinks } from "../../db/links/link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
+import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";

@@ -1,14 +1,9 @@
 /** Headers of the blocks that were read: their hashes link the next block to the same chain. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { KEPT_BLOCKS, KEPT_BLOCKS_MAX } from "../../core/domain/reorg-depth.ts";
 import type { Tx } from "../postgres/client.ts";
 
 export type KeptBlock = { number: number; hash: Hex; parentHash: Hex; timeS: number };
-
-/** Non-final blocks are always kept, and this many more below the cursor: the maximum depth of a reorganisation that can be undone. */
-export const KEPT_BLOCKS = 4_096;
-
-/** Limit where no node reports finality, or finality stalls for days: four days at two seconds per block. */
-const KEPT_BLOCKS_MAX = 200_000;
 
 export async function insertBlocks(tx: Tx, network: NetworkId, blocks: readonly KeptBlock[]): Promise<void> {
   await tx`

@@ -18,7 +18,7 @@ import {
   takeSnapshot,
 } from "../../db/ledger/rebuild.ts";
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
-import { refreshLinks } from "../../db/links/link-status.ts";
+import { refreshLinks } from "../../db/links/recompute-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findStanding } from "../settle/prior-attributions.ts";

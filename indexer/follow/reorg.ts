@@ -1,15 +1,16 @@
 /**
  * Reorganisations: proving that the cursor's block left the chain, finding the last common block, and undoing what stood above it
- * (db/ledger/orphan-blocks.ts). What the links are then: db/links/link-status.ts.
+ * (db/ledger/orphan-blocks.ts). What the links are then: db/links/recompute-status.ts.
  */
 import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
+import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import { fieldOf } from "../../core/rpc/answers.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
-import { deleteBlocksAbove, findHighestBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
+import { deleteBlocksAbove, findHighestBlocks } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
-import { refreshLinks } from "../../db/links/link-status.ts";
+import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { announceBlock } from "../settle/apply.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeaderOn } from "../source/block-header.ts";

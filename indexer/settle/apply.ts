@@ -6,12 +6,13 @@
 
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { insertBlocks, KEPT_BLOCKS } from "../../db/ledger/blocks.ts";
+import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
+import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { beginAhead } from "../../db/ledger/leader-lock.ts";
 import type { NewTransfer } from "../../db/ledger/transfers.ts";
-import { refreshLinks } from "../../db/links/link-status.ts";
+import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";

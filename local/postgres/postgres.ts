@@ -35,6 +35,8 @@ const ORPHAN_TIMEOUT_MS = 15_000;
 const REAP_TIMEOUT_MS = 2_000;
 const LOG_TAIL_BYTES = 4_000;
 const MAX_CONNECTIONS = 200;
+/** A page's first change after a checkpoint logs the whole page, mostly free space kept for updates. `max_wal_size` still bounds a recovery. */
+const FEW_FULL_PAGES = { wal_compression: "on", checkpoint_timeout: "15min" };
 /** Nothing waits for the disk, and the log has what a crash of Postgres needs: no copy of this server is kept up to date with it. */
 const THROW_AWAY = {
   ...{ fsync: "off", synchronous_commit: "off", full_page_writes: "off" },
@@ -193,8 +195,7 @@ function settingsOf({ durable = true, maxConnections = MAX_CONNECTIONS }: LocalP
     listen_addresses: "127.0.0.1",
     unix_socket_directories: "",
     max_connections: maxConnections,
-    // a page's first change after a checkpoint logs the whole page, mostly free space kept for updates
-    ...(durable ? { wal_compression: "on" } : THROW_AWAY),
+    ...(durable ? FEW_FULL_PAGES : THROW_AWAY),
   };
   return Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
 }

@@ -7,8 +7,8 @@ import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/id
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
 import { findFirstLinks } from "../../db/links/first-links.ts";
-import { refreshLinks } from "../../db/links/link-status.ts";
 import { findPayableLinks } from "../../db/links/payable-links.ts";
+import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
 import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";

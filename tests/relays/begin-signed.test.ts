@@ -8,7 +8,7 @@ import { SignerError } from "../../core/chain/remote-signer.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
-import type { RemoteKey } from "../../worker/config.ts";
+import type { RemoteKey } from "../../worker/relayer-keys-env.ts";
 import { beginSigned } from "../../worker/sender/begin-signed.ts";
 import { openRelayMetrics } from "../../worker/sender/metrics.ts";
 import type { RelayNetwork } from "../../worker/sender/network.ts";

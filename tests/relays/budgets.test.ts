@@ -14,8 +14,8 @@ import {
 import { BudgetExceededError, raiseFeeCharge, settleCharges } from "../../db/relays/budgets.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { insertAttempt, markMined } from "../../db/relays/relays.ts";
-import type { LocalKey } from "../../worker/config.ts";
 import { chargesOf, type PaymentLimits, paymentBudgets } from "../../worker/payments/payment-budgets.ts";
+import type { LocalKey } from "../../worker/relayer-keys-env.ts";
 import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";
 import { storeRelay } from "../../worker/sender/send.ts";
 import { sendBudgets } from "../../worker/wallet-ops/send-budgets.ts";

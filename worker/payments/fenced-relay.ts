@@ -14,7 +14,7 @@ import {
 import type { Tx } from "../../db/postgres/client.ts";
 import { BudgetExceededError } from "../../db/relays/budgets.ts";
 import { takeNonce } from "../../db/relays/nonces.ts";
-import type { RelayerKey } from "../config.ts";
+import type { RelayerKey } from "../relayer-keys-env.ts";
 import { beginSigned, type SigningKey } from "../sender/begin-signed.ts";
 import { HEAD_VALID_MS, type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
 import { traceRelay } from "../sender/trace-relay.ts";

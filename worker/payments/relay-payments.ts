@@ -9,7 +9,7 @@ import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { type Drain, releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
-import type { RelayerKey } from "../config.ts";
+import type { RelayerKey } from "../relayer-keys-env.ts";
 import type { Lanes, NoLane } from "../sender/relayer-lanes.ts";
 import { relayFenced, SIGNING_MARKET_MS } from "./fenced-relay.ts";
 import { gatherBatch } from "./gather-batch.ts";

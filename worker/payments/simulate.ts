@@ -4,7 +4,7 @@ import type { Questions } from "../../core/chain/simulate-at-head.ts";
 import { simulateAtHead } from "../../core/chain/simulate-at-head.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Fence } from "../../db/payments/signing-fence.ts";
-import type { RelayerKey } from "../config.ts";
+import type { RelayerKey } from "../relayer-keys-env.ts";
 import { resolveDoubts } from "./doubts.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import type { Refused } from "./refusals.ts";

@@ -12,7 +12,7 @@ import { SignerError, signRemotely } from "../../core/chain/remote-signer.ts";
 import { prepareRelay, type RelayTransaction } from "../../core/chain/sign-relay.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import type { LocalKey, RelayerKey, RemoteKey } from "../config.ts";
+import type { LocalKey, RelayerKey, RemoteKey } from "../relayer-keys-env.ts";
 import type { RelayNetwork } from "./network.ts";
 import { isPaused, noteSigned, noteSignerFailure } from "./signer-failures.ts";
 

@@ -21,7 +21,7 @@ import {
   markLost,
   markMined,
 } from "../../db/relays/relays.ts";
-import type { RelayerKey } from "../config.ts";
+import type { RelayerKey } from "../relayer-keys-env.ts";
 import { beginSigned } from "./begin-signed.ts";
 import { followLedger } from "./follow-ledger.ts";
 import { giveUpDropped, judgeResend } from "./judge-resend.ts";

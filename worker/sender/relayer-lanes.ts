@@ -11,7 +11,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import { findBudget } from "../../db/relays/budgets.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { readLaneLoads, type UsedNonces } from "../../db/relays/relays.ts";
-import type { RelayerKey } from "../config.ts";
+import type { RelayerKey } from "../relayer-keys-env.ts";
 import { isAvoided } from "./signer-failures.ts";
 
 /** Transactions a lane may have outside of any block. */

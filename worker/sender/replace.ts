@@ -14,7 +14,7 @@ import {
   type NewAttempt,
   readRaw,
 } from "../../db/relays/relays.ts";
-import type { RelayerKey } from "../config.ts";
+import type { RelayerKey } from "../relayer-keys-env.ts";
 import { beginSigned, type SigningKey } from "./begin-signed.ts";
 import type { RelayNetwork } from "./network.ts";
 import { noopOf, repeatCall } from "./relay-kind.ts";

@@ -1,5 +1,5 @@
 /** Which remote keys could not sign lately: they are not asked again at once, and other keys go first. */
-import type { RelayerKey, RemoteKey } from "../config.ts";
+import type { RelayerKey, RemoteKey } from "../relayer-keys-env.ts";
 
 /** What waits for a signer must not wait for a timeout each. */
 const PAUSE_MS = 1_000;

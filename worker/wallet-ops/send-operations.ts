@@ -29,7 +29,7 @@ import {
   requeueUnrunOperations,
   returnOperations,
 } from "../../db/wallet-ops/queue.ts";
-import type { RelayerKey } from "../config.ts";
+import type { RelayerKey } from "../relayer-keys-env.ts";
 import { beginSigned } from "../sender/begin-signed.ts";
 import type { RelayNetwork } from "../sender/network.ts";
 import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";

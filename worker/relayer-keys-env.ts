@@ -1,0 +1,125 @@
+/** Which keys pay the gas: the relayer's own, by network, and those that a signer holds. Read by the worker alone. */
+import { z } from "zod";
+import { relayerAddress } from "../core/chain/sign-relay.ts";
+import type { Hex, NetworkId } from "../core/domain/networks.ts";
+import { enabledNetworks } from "../core/runtime/chain-env.ts";
+import { commaList } from "../core/runtime/env.ts";
+import { isEncryptedOrLocal } from "../core/runtime/public-url.ts";
+
+const privateKey = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{64}$/, { error: "must be 0x and 64 hex digits", abort: true })
+  .refine(isOnCurve, "must be a private key of secp256k1: neither 0 nor above the order of the curve");
+const privateKeys = commaList.pipe(z.array(privateKey).min(1)).optional();
+
+const signerAddresses = commaList
+  .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{40}$/, "must be 0x and 40 hex digits")).min(1))
+  .optional();
+const signerUrl = z
+  .string()
+  .refine((text) => /^https?:$/.test(URL.parse(text)?.protocol ?? ""), "must be an http or https URL")
+  .refine(hasReadableCredentials, "must have its user and password percent-encoded: a % in them is %25")
+  .optional();
+const SIGNER_URLS = [
+  "RELAYER_SIGNER_URL",
+  "RELAYER_SIGNER_URL_BASE",
+  "RELAYER_SIGNER_URL_BASE_SEPOLIA",
+] as const;
+
+export const relayerKeysShape = {
+  RELAYER_PRIVATE_KEYS: privateKeys,
+  RELAYER_PRIVATE_KEYS_BASE: privateKeys,
+  RELAYER_PRIVATE_KEYS_BASE_SEPOLIA: privateKeys,
+  RELAYER_SIGNER_ADDRESSES: signerAddresses,
+  RELAYER_SIGNER_URL: signerUrl,
+  RELAYER_SIGNER_URL_BASE: signerUrl,
+  RELAYER_SIGNER_URL_BASE_SEPOLIA: signerUrl,
+} as const;
+
+type KeysEnv = { [name in keyof typeof relayerKeysShape]?: z.infer<(typeof relayerKeysShape)[name]> };
+type NetworksEnv = Parameters<typeof enabledNetworks>[0];
+
+export type LocalKey = { address: Hex; privateKey: Hex };
+/** A key that only the signer behind this URL holds. */
+export type RemoteKey = { address: Hex; signerUrl: string };
+export type RelayerKey = LocalKey | RemoteKey;
+
+/** A network's own keys, else those for all. */
+function keysOf(env: KeysEnv, id: NetworkId): string[] | undefined {
+  const own = id === "base" ? env.RELAYER_PRIVATE_KEYS_BASE : env.RELAYER_PRIVATE_KEYS_BASE_SEPOLIA;
+  return own ?? env.RELAYER_PRIVATE_KEYS;
+}
+
+/** A signer signs for one chain id, so that a network may have its own. */
+function signerUrlOf(env: KeysEnv, id: NetworkId): string | undefined {
+  const own = id === "base" ? env.RELAYER_SIGNER_URL_BASE : env.RELAYER_SIGNER_URL_BASE_SEPOLIA;
+  return own ?? env.RELAYER_SIGNER_URL;
+}
+
+/** Of the networks that are enabled. `broken`: variables that have a fault of their own. */
+export function relayerKeysFaults(env: KeysEnv & NetworksEnv, broken: ReadonlySet<string>): string[] {
+  const faults = signerFaults(env);
+  for (const id of enabledNetworks(env)) {
+    if (keysOf(env, id) || env.RELAYER_SIGNER_ADDRESSES) continue;
+    if ([...broken].some((name) => /^RELAYER_(PRIVATE_KEYS|SIGNER)/.test(name))) continue;
+    faults.push(`RELAYER_PRIVATE_KEYS is not set; its keys pay the gas on ${id}`);
+  }
+  return faults;
+}
+
+function signerFaults(env: KeysEnv & NetworksEnv): string[] {
+  const { RELAYER_SIGNER_ADDRESSES: addresses } = env;
+  const urls = enabledNetworks(env).map((id) => signerUrlOf(env, id));
+  if (addresses && urls.includes(undefined))
+    return ["RELAYER_SIGNER_URL is not set; it signs for RELAYER_SIGNER_ADDRESSES"];
+  if (!addresses && urls.some((url) => url !== undefined))
+    return ["RELAYER_SIGNER_ADDRESSES is not set; RELAYER_SIGNER_URL signs for them"];
+  return [];
+}
+
+/** Whoever reads the URL's credentials on the way has the relayer's ETH signed away. */
+export function openSignerFaults(env: KeysEnv): string[] {
+  return SIGNER_URLS.flatMap((name) => {
+    const url = env[name];
+    if (url === undefined || isEncryptedOrLocal(url)) return [];
+    return [`${name}: must be https in production, except on this machine (${new URL(url).host})`];
+  });
+}
+
+/** The signer is sent them decoded. */
+function hasReadableCredentials(text: string): boolean {
+  const url = URL.parse(text);
+  try {
+    decodeURIComponent(url?.username ?? "");
+    decodeURIComponent(url?.password ?? "");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Local keys, then remote ones; an address that is both is signed for locally. */
+export function relayerKeysOf(env: KeysEnv, id: NetworkId): RelayerKey[] {
+  const local = (keysOf(env, id) ?? []).map(toRelayerKey);
+  const url = signerUrlOf(env, id);
+  const addresses = [
+    ...new Set((env.RELAYER_SIGNER_ADDRESSES ?? []).map((text) => text.toLowerCase() as Hex)),
+  ];
+  const remote = addresses.filter((address) => !local.some((key) => key.address === address));
+  return [...local, ...(url ? remote.map((address) => ({ address, signerUrl: url })) : [])];
+}
+
+function toRelayerKey(text: string): LocalKey {
+  // the schema matched 0x and 64 hex digits
+  const privateKey = text.toLowerCase() as Hex;
+  return { address: relayerAddress(privateKey), privateKey };
+}
+
+function isOnCurve(privateKey: string): boolean {
+  try {
+    return relayerAddress(privateKey as Hex).length > 0;
+  } catch {
+    // both engines throw for a number out of range
+    return false;
+  }
+}
