@@ -6,6 +6,7 @@ import { fundUsdc } from "./chain/usdc.ts";
 import { runDemo } from "./demo.ts";
 import { type DevEnvironment, requireFreePort, startDevEnvironment } from "./dev-environment.ts";
 import { type LocalSettings, readLocalSettings } from "./local-settings.ts";
+import { setAsideDatabase } from "./postgres/set-aside-database.ts";
 import { lockFolder } from "./processes/folder-lock.ts";
 import { buildPages, runMigrations } from "./processes/service-process.ts";
 import { endLeftovers } from "./processes/stale-processes.ts";
@@ -50,6 +51,8 @@ async function start(settings: LocalSettings, env: Environment): Promise<void> {
   const [environment] = await Promise.all([startDevEnvironment(settings, shutdown, report), buildPages()]);
   timer.lap(settings.databaseUrl ? "your Postgres" : "Postgres, chain and mailbox are up");
   shutdown.check();
+  const notice = settings.databaseUrl ? undefined : await setAsideDatabase(environment.databaseUrl);
+  if (notice) report(notice);
   await runMigrations(environment.databaseUrl);
   timer.lap("the schema is up to date");
   shutdown.check();

@@ -42,7 +42,10 @@ export function isAdoptable(names: readonly string[]): boolean {
   return REPLACED_SHA256.includes(hashOf(replaced.join("\n")));
 }
 
-/** Throws one sentence for what lacks migrations that this version no longer has. `coming`: those that it still has, and would apply. */
+/** What a schema of an earlier version, from which there is no way up, is refused with. */
+export class EarlierSchemaError extends Error {}
+
+/** Throws EarlierSchemaError for what lacks migrations that this version no longer has. `coming`: those that it still has, and would apply. */
 export function refuseEarlier(
   kind: "database" | "backup",
   names: readonly string[],
@@ -58,14 +61,14 @@ export function refuseEarlier(
     (last ? `(its last migration is ${last})` : "(it has no migrations after its baseline)");
   const another = "name an empty database in DATABASE_URL and keep this one";
   if (!names.some((name) => ANY_BASELINE.test(name)))
-    throw new Error(`${earlier} and can't be upgraded: ${another}`);
+    throw new EarlierSchemaError(`${earlier} and can't be upgraded: ${another}`);
   const [next] = coming;
   const needed = next ? `below ${numberOf(next)}` : `up to ${numberOf(BASELINE)}`;
   const first =
     kind === "database"
       ? `run \`bun run migrate\` of a version that has them first, or ${another}`
       : "restore it with the version that wrote it";
-  throw new Error(`${earlier}, and this version needs every migration ${needed}: ${first}`);
+  throw new EarlierSchemaError(`${earlier}, and this version needs every migration ${needed}: ${first}`);
 }
 
 function numberOf(name: string): string {
