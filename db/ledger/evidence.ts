@@ -26,7 +26,7 @@ export async function hasEvidence(
   return isPaid || claims.length + assignments.length + tagged.length + fitting.length > 0;
 }
 
-/** Those with a link that is not paid: most have none, and a look at each is all they cost. */
+/** Those with a link that is not paid: most have none, and cost one index look-up each. */
 async function findLinkedRecipients(
   tx: Tx,
   network: NetworkId,

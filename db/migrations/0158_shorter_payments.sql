@@ -1,6 +1,6 @@
 -- needs: all processes stopped
 -- Which request a payment came with is read by log lines while the payment is in flight. It is kept for an hour beside the payments, not in
--- each of them for good: nine fit into a page with room for their next versions, instead of eight. Unlogged: a crash of Postgres ends them.
+-- each of them permanently: nine fit into a page with room for their next versions, instead of eight. Unlogged: a crash of Postgres ends them.
 create unlogged table payment_requests (
   payment_id text primary key,
   request_id text not null,

@@ -134,7 +134,7 @@ create trigger payment_links_note_cancellation before update of status on paymen
 -- Counts and sums of a merchant's links, by status. A use is no link of the merchant's list, so it is not counted; its money is.
 -- Changes are appended to link_count_deltas, so that writers never wait for one another; housekeeping folds them into this table in one
 -- statement. A reader adds both: exact at its snapshot. A link that is created counts here at once: whoever creates one holds the lock of
--- the merchant's wallet, so nobody else waits for it. A merchant's five counters stay in their page as they change: half of it is free
+-- the merchant's wallet, so no other transaction waits for it. A merchant's five counters stay in their page as they change: half of it is free
 -- for that (HOT).
 create table link_counts (
   count bigint not null,
@@ -294,7 +294,7 @@ create index claims_disputed on claims (network) where state = 'DISPUTED';
 -- serves: retention
 create index claims_ended on claims (updated_at) where state in ('HINT', 'REJECTED', 'EXPIRED');
 
--- Until when somebody looks at the page of an open link: the indexer reads the network's chain more often as long.
+-- Until when the page of an open link is open in a browser: the indexer reads the network's chain more often as long.
 create table link_watches (
   network text primary key check (network in ('base', 'base-sepolia')),
   watched_until timestamptz not null

@@ -113,7 +113,7 @@ create index wallet_operations_open on wallet_operations (network, state)
   where state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED');
 -- serves: the operations of a relay
 create index wallet_operations_relay on wallet_operations (relay_id) where relay_id is not null;
--- serves: expiring what nobody signed
+-- serves: expiring what was not signed in time
 create index wallet_operations_unsigned on wallet_operations (expires_at) where state = 'AWAITING_SIGNATURE';
 -- serves: undoing blocks
 create index wallet_operations_height on wallet_operations (network, block_number) where block_number is not null;
