@@ -1,4 +1,7 @@
-/** Limits on relaying and on what it costs, as variables, with their defaults. */
+/**
+ * Limits on relaying and on what it costs, as variables, with their defaults. `core/domain/relay-budget.ts` judges by them,
+ * `api/wallet-ops/send-gas-budget.ts` refuses sends.
+ */
 import { z } from "zod";
 import { wholeNumber } from "./env.ts";
 
