@@ -1,7 +1,8 @@
 /**
  * What a payment leaves behind: bytes on disk and in the write-ahead log by table, and how many updates stayed in their page (HOT).
  * Links are created and paid by the service's own processes over HTTP, CONCURRENCY at a time, so that relays carry about 20 payments each.
- * Autovacuum and checkpoints are as a server has them by default. Bytes do not depend on how busy the machine is.
+ * Autovacuum is as a server has it by default, checkpoints as in the Postgres of `npm start`. Bytes do not depend on how busy the machine is,
+ * but for full pages: a longer run meets more checkpoints.
  */
 import { loadavg } from "node:os";
 import { newLinkId } from "../core/domain/ids.ts";

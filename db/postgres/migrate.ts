@@ -13,7 +13,7 @@ import { lockMigrations } from "./migration-lock.ts";
 const MIGRATIONS_DIR = new URL("../migrations/", import.meta.url);
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 /** The first line of a migration beside which processes of the version before cannot run. */
-const NEEDS_STOP = "-- needs: all processes stopped\n";
+export const NEEDS_STOP = "-- needs: all processes stopped\n";
 /** A process that has not reported itself for so long, three of its reports, has ended. */
 const SILENT_AFTER_S = 30;
 

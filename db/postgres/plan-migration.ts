@@ -1,6 +1,6 @@
 /** What a migration locks, read from its text: which tables wait for it, and whether reads wait too. */
 import type { Tx } from "./client.ts";
-import { readPending } from "./migrate.ts";
+import { NEEDS_STOP, readPending } from "./migrate.ts";
 
 /** `all`: reads and writes of the table wait (ACCESS EXCLUSIVE). `writes`: writes wait (SHARE). `rows`: writes of the same rows wait. */
 export type Lock = { table: string; blocks: "all" | "writes" | "rows" };
@@ -9,6 +9,8 @@ export type PlannedMigration = {
   locks: (Lock & { rows: number })[];
   /** Tables that it makes; nothing waits for those. */
   creates: string[];
+  /** Processes of the version before cannot run beside it. */
+  needsStop: boolean;
 };
 
 const NAME = String.raw`(?:if (?:not )?exists )?(?:only )?(?:public\.)?"?([a-z_][a-z0-9_]*)"?`;
@@ -66,7 +68,12 @@ export async function planMigration(tx: Tx, folder?: string): Promise<PlannedMig
   const rowsOf = (table: string) => sizes.find(({ name }) => name === table)?.rows ?? 0;
   return (await readPending(tx, folder)).map(({ name, text }) => {
     const { locks, creates } = readLocks(text);
-    return { name, creates, locks: locks.map((lock) => ({ ...lock, rows: rowsOf(lock.table) })) };
+    return {
+      name,
+      creates,
+      needsStop: text.startsWith(NEEDS_STOP),
+      locks: locks.map((lock) => ({ ...lock, rows: rowsOf(lock.table) })),
+    };
   });
 }
 
@@ -77,11 +84,18 @@ const EFFECTS = {
 } as const;
 
 /** Lines for an operator. */
-export function describePlanned({ name, locks, creates }: PlannedMigration): string[] {
+export function describePlanned({ name, locks, creates, needsStop }: PlannedMigration): string[] {
+  const stop = needsStop ? ["  needs all processes of the service stopped"] : [];
   const made = creates.length > 0 ? [`  makes ${creates.join(", ")}`] : [];
   const held = locks.map(
     ({ table, blocks, rows }) =>
       `  ${table} (about ${Math.round(rows)} rows): ${EFFECTS[blocks]} until it is applied`,
   );
-  return [name, ...made, ...held, ...(made.length + held.length === 0 ? ["  nothing waits for it"] : [])];
+  return [
+    name,
+    ...stop,
+    ...made,
+    ...held,
+    ...(made.length + held.length === 0 ? ["  nothing waits for it"] : []),
+  ];
 }

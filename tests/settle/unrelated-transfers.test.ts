@@ -49,14 +49,14 @@ const plain = (fields: Partial<SeenTransfer> = {}) =>
   makeTransfer(lab, BLOCK, { amountUnits: otherUnits, ...fields });
 
 describe("not kept back", () => {
-  test("is a transfer of another amount, with an authorization and a tag that nobody knows", async () => {
+  test("is a transfer of another amount, with an authorization and an unknown tag", async () => {
     const transfer = plain({ authorizationNonce: randomHash(), tag: `0x${"12".repeat(16)}` });
     expect(await find([transfer])).toEqual([
       expect.objectContaining({ txHash: transfer.txHash, linkId: undefined, pays: false, candidates: [] }),
     ]);
   });
 
-  test("is one that leaves a wallet of ours for somebody who has a link's amount", async () => {
+  test("is one that leaves a wallet of ours with a link's amount for another address", async () => {
     const sent = plain({ from: lab.merchant.address, to: randomAddress(), amountUnits: UNITS });
     expect(await find([sent])).toHaveLength(1);
   });
