@@ -12,7 +12,7 @@ import {
   timestamp,
   uuid,
 } from "drizzle-orm/pg-core";
-import type { ApiKeyScope } from "../core/domain/api-key.ts";
+import type { ApiKeyScope } from "../core/domain/api-key-scopes.ts";
 import type { ClaimPolicy, ClaimState } from "../core/domain/claim.ts";
 import type { Language } from "../core/domain/language.ts";
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";

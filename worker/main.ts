@@ -18,7 +18,7 @@ import { readWorkerConfig } from "./config.ts";
 import { runQueue } from "./jobs/job-queue.ts";
 import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
 import { openMailer } from "./mail/mailer.ts";
-import { openBatchPace } from "./payments/batch-pace.ts";
+import { openBatchPace } from "./payments/batch-timing.ts";
 import { openLedgerProgress } from "./payments/ledger-progress.ts";
 import { openPaymentMetrics } from "./payments/metrics.ts";
 import { paymentBudgets } from "./payments/payment-budgets.ts";

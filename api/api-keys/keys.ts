@@ -1,8 +1,8 @@
 /** Creates and revokes API keys. The key is shown once; only its SHA-256 is stored, which suffices for 256 random bits. */
 
 import { createHash, randomBytes } from "node:crypto";
-import type { ApiKeyScope } from "../../core/domain/api-key.ts";
-import { LIVE_KEYS_MAX } from "../../core/domain/api-key.ts";
+import type { ApiKeyScope } from "../../core/domain/api-key-scopes.ts";
+import { LIVE_KEYS_MAX } from "../../core/domain/api-key-scopes.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newApiKeyId } from "../../core/domain/ids.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";

@@ -1,7 +1,7 @@
 /** API keys for a merchant's programs. Managed with a session only: a key cannot create keys. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { API_KEY_SCOPES, LIVE_KEYS_MAX } from "../../core/domain/api-key.ts";
+import { API_KEY_SCOPES, LIVE_KEYS_MAX } from "../../core/domain/api-key-scopes.ts";
 import { listApiKeys } from "../../db/api-keys/api-keys.ts";
 import type { ApiKey } from "../../db/schema.ts";
 import { access } from "../http/access.ts";

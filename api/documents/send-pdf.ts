@@ -1,6 +1,7 @@
 /** Answers with a numbered document as PDF: in the language that is asked for by `?lang=`, else in its own. */
-import { documentNumber } from "../../core/domain/document.ts";
+
 import { acceptedLanguage, DEFAULT_LANGUAGE, findLanguage } from "../../core/domain/language.ts";
+import { documentNumber } from "../../core/domain/numbered-document.ts";
 import { type ShownDocument, toPrinted } from "../../db/documents/documents.ts";
 import { findLogo, findMerchantPage } from "../../db/links/merchant-pages.ts";
 import type { ApiDeps } from "../http/deps.ts";

@@ -12,7 +12,7 @@
  * validation reveals nothing to callers without access. 401 without a valid credential, 403 when the user or key may not, 429 beyond a limit.
  */
 import { Elysia } from "elysia";
-import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import type { ApiKeyScope } from "../../core/domain/api-key-scopes.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { Need } from "../../core/domain/member.ts";
 import { SESSION_RENEWED_BELOW_S } from "../../core/domain/session-life.ts";

@@ -16,7 +16,7 @@ import {
 import { findOwnerChange } from "../../db/wallet-ops/owner-changes.ts";
 import type { OwnerChange } from "../../db/wallet-ops/schema.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { toUserOperation } from "../wallet-ops/user-operation.ts";
+import { toUserOperation } from "../wallet-ops/to-user-operation.ts";
 import { statusOf } from "../wallet-ops/wire.ts";
 
 /** At least one operation; all of them have the same challenge. */

@@ -27,7 +27,7 @@ import {
   isLiveKeyViolation,
   notVerified,
 } from "../wallet-ops/confirm.ts";
-import { toUserOperation } from "../wallet-ops/user-operation.ts";
+import { toUserOperation } from "../wallet-ops/to-user-operation.ts";
 import { type ChangeView, getChange, signedHashOf, statusOfChange } from "./changes.ts";
 
 export type ChangeConfirmation = {

@@ -6,8 +6,8 @@ import { Elysia, NotFoundError } from "elysia";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { requestContext } from "../http/request-context.ts";
-import { sendPage } from "./document.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
+import { sendPage } from "./html-document.ts";
 import { chooseLanguage, dashboardMessagesOf } from "./words.ts";
 
 /** Screens by their paths; the script routes within them. */

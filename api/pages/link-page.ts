@@ -1,9 +1,9 @@
 /** The page of a payment link: everything that can be read and done without a script, and what the script starts from. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
-import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
 import { type ForeignOrigins, type FurtherWallets, originsOf } from "./further-wallets.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
+import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./html-document.ts";
 import { ICONS } from "./icons.ts";
 import { byHandPart, phonePart } from "./pay-by-hand.ts";
 import type { Messages, Words } from "./words.ts";

@@ -1,9 +1,9 @@
 /** The page of a reusable link: who is paid for what, and a form that opens this payer's own payment. It needs no script. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { PublicLinkData } from "../links/wire.ts";
-import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
 import { embedQuery } from "./embed-origin.ts";
 import { type Html, html } from "./html.ts";
+import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./html-document.ts";
 import { ICONS } from "./icons.ts";
 import type { Words } from "./words.ts";
 

@@ -3,8 +3,8 @@ import { getAddress } from "viem";
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
-import { type Looks, merchantMark, type PageFiles, renderDocument } from "../pages/document.ts";
 import { type Html, html } from "../pages/html.ts";
+import { type Looks, merchantMark, type PageFiles, renderDocument } from "../pages/html-document.ts";
 import { ICONS } from "../pages/icons.ts";
 import type { Words } from "../pages/words.ts";
 

@@ -2,9 +2,9 @@
 
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { documentNumber } from "../../core/domain/document.ts";
 import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
+import { documentNumber } from "../../core/domain/numbered-document.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { listCreditNotes } from "../../db/documents/documents.ts";
@@ -18,7 +18,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { takeFromCallersLimit } from "../http/rate-limits.ts";
-import { type Looks, sendPage } from "../pages/document.ts";
+import { type Looks, sendPage } from "../pages/html-document.ts";
 import { messagePage } from "../pages/link-page.ts";
 import { filesOf } from "../pages/page-files.ts";
 import { chooseLanguage, wordsOf } from "../pages/words.ts";

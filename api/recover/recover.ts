@@ -5,7 +5,7 @@
 import { encodeAddOwner } from "../../core/chain/passkey-account.ts";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
-import { nameOfOwner } from "../../core/domain/notice.ts";
+import { nameOfOwner } from "../../core/domain/notice-mail.ts";
 import { isOtpCode, OTP_ATTEMPTS_MAX, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
 import { addressOfOwner } from "../../core/domain/owner.ts";
 import { consumeOtp, isOtpExhausted, takeOtpAttempt } from "../../db/accounts/otps.ts";

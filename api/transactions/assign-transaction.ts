@@ -17,13 +17,13 @@ import {
   matchClaimsOf,
   saveAssignment,
 } from "../../db/ledger/assignments.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
-import { hasLiveRefunds } from "../../db/wallet-ops/refundable.ts";
+import { hasLiveRefunds } from "../../db/wallet-ops/list-refundable.ts";
 import type { Trace } from "../http/trace.ts";
 
 /** `mismatchMinUnits`: a smaller transfer of a wrong amount sets no exception on a link. */

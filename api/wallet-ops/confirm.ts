@@ -32,7 +32,7 @@ import { notePasskeyUse } from "../auth/sign-in.ts";
 import { type Use, verifyAssertion } from "../auth/verify-passkey.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { Trace } from "../http/trace.ts";
-import { toUserOperation } from "./user-operation.ts";
+import { toUserOperation } from "./to-user-operation.ts";
 
 export type Confirmation = {
   user: User;

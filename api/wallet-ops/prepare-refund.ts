@@ -4,19 +4,19 @@ import { newRefundId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { refundableUnits } from "../../core/domain/refund.ts";
 import type { PaymentLink, User } from "../../db/schema.ts";
+import { listRefundable } from "../../db/wallet-ops/list-refundable.ts";
 import { lockRefund } from "../../db/wallet-ops/refund-requests.ts";
-import { listRefundable } from "../../db/wallet-ops/refundable.ts";
 import { insertRefund, lockForRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
-import { findReplay, type Prepared, prepareOperation } from "./prepare.ts";
 import {
   type AskedRefund,
   getRefundedLink,
   readRefundChoice,
   refuseAboveRefundable,
   senderWarnings,
-} from "./read-refund.ts";
+} from "./parse-refund.ts";
+import { findReplay, type Prepared, prepareOperation } from "./prepare.ts";
 
 /** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
 export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer: User }): Promise<Prepared> {

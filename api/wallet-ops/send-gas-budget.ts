@@ -4,7 +4,7 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { judgeBudget } from "../../core/domain/relay-budget.ts";
 import { SEND_FAILURES_MAX } from "../../core/domain/wallet-operation.ts";
 import { findBudget } from "../../db/relays/budgets.ts";
-import { readSendUse } from "../../db/wallet-ops/send-use.ts";
+import { readSendUse } from "../../db/wallet-ops/daily-gas-usage.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 /** While the budget is only reserved by what is on its way. */

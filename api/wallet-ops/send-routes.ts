@@ -19,9 +19,9 @@ import { takesHeaders } from "../http/openapi-headers.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm.ts";
 import { awaitOperation, cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
+import { readPayments } from "./parse-recipients.ts";
 import { prepareOperation } from "./prepare.ts";
 import { prepareVoid } from "./prepare-void.ts";
-import { readPayments } from "./read-payments.ts";
 import {
   confirmBody,
   confirmedSchema,

@@ -6,8 +6,8 @@ import { isSettled, PAYMENT_REFUSALS, type Refusal, standardReason } from "../..
 import { unreachable } from "../../core/domain/unreachable.ts";
 import type { PaymentView } from "../../db/payments/payments.ts";
 import type { PaymentRef } from "./await-payment.ts";
-import type { Outcome } from "./documents.ts";
 import type { OfferSigner } from "./offers.ts";
+import type { Outcome } from "./openapi-schemas.ts";
 import type { PayResult } from "./pay.ts";
 import type { Way } from "./payload.ts";
 import { encodeHeader, requirementsOf, type Shape, unpayable } from "./payment-required.ts";

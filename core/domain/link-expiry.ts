@@ -1,7 +1,7 @@
 /**
  * When a link expires, and which transfers are late. The worker moves its row by `db/links/expire-links.ts`; what readers see does not
  * wait for that. A late transfer pays an expired link when it has evidence (attribute-transfers.ts), or when no open link fits it and no
- * other expired one; the link is then PAID with the exception PAID_LATE (db/links/recompute-status.ts).
+ * other expired one; the link is then PAID with the exception PAID_LATE (db/links/compute-link-status.ts).
  */
 import type { LinkStatus } from "./link.ts";
 

@@ -9,7 +9,7 @@
  *   PAID --paying block reorganised away--> PENDING | ACTIVE
  *
  * The api claims, the worker relays or releases, the indexer settles. Only the merchant cancels or assigns. `attribute-transfers.ts`
- * says which link a transfer pays, also a late one; `db/links/recompute-status.ts` makes the moves that follow from it.
+ * says which link a transfer pays, also a late one; `db/links/compute-link-status.ts` makes the moves that follow from it.
  */
 import { UNITS_PER_USDC } from "./money.ts";
 import { unreachable } from "./unreachable.ts";

@@ -3,11 +3,11 @@
  * full. Tagged as PDF/UA asks (ISO 14289-1): headings, a table whose names are row headers, a language, decoration marked as such.
  */
 import PDFDocument from "pdfkit";
-import { documentNumber, type PrintedDocument } from "../domain/document.ts";
 import { type DocumentSpeech, speechOf } from "../domain/document-words.ts";
 import type { Language } from "../domain/language.ts";
 import { formatUnits } from "../domain/money.ts";
 import { NETWORKS } from "../domain/networks.ts";
+import { documentNumber, type PrintedDocument } from "../domain/numbered-document.ts";
 import { pageColors } from "../domain/page-colors.ts";
 import { RIGHT_TO_LEFT_MARK } from "./reading-order.ts";
 import { openTags, taggedOptions } from "./tags.ts";

@@ -2,11 +2,17 @@
  * Gives payments and refunds their numbered documents. Computed from the ledger, never stepped: the same call serves a payment, a refund,
  * a reorganisation and a retry. Call it in a transaction of its own.
  */
-import { type DocumentFacts, type DocumentKind, seriesOf, yearOf } from "../../core/domain/document.ts";
+
 import { shortenFacts } from "../../core/domain/document-facts.ts";
 import { newDocumentId } from "../../core/domain/ids.ts";
 import { DEFAULT_LANGUAGE } from "../../core/domain/language.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
+import {
+  type DocumentFacts,
+  type DocumentKind,
+  seriesOf,
+  yearOf,
+} from "../../core/domain/numbered-document.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { canAllProcesses } from "../health/processes.ts";
 import type { Tx } from "../postgres/client.ts";

@@ -1,5 +1,5 @@
 /** Mails that tell a user what happened to a wallet or a sign-in, each with its job, written in the transaction of what it reports. */
-import type { NoticeKind } from "../../core/domain/notice.ts";
+import type { NoticeKind } from "../../core/domain/notice-mail.ts";
 import { enqueue } from "../jobs/queue.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";

@@ -4,7 +4,7 @@ import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
-import { type CellName, cellNumber } from "./cell-number.ts";
+import { type CellName, cellNumber } from "./counter-cell.ts";
 
 /** What a row of the list holds. */
 export const HISTORY_COLUMNS = {

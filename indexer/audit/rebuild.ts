@@ -18,10 +18,10 @@ import {
   takeSnapshot,
 } from "../../db/ledger/rebuild.ts";
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
-import { findStanding } from "../settle/prior-attributions.ts";
+import { findStanding } from "../settle/keep-prior-attributions.ts";
 import { settleTransfers } from "../settle/settle.ts";
 import { settleReleased } from "../settle/settle-unheld-links.ts";
 import { readHeader } from "../source/block-header.ts";

@@ -32,7 +32,7 @@ import { openWakeUp } from "../wake-up.ts";
 import { catchUp } from "./catch-up.ts";
 import { catchUpSparse, findSparseEnd } from "./catch-up-sparse.ts";
 import { type HeadSource, openHeadSource } from "./head-source.ts";
-import { openPace, type Pace } from "./pace.ts";
+import { openPace, type Pace } from "./poll-interval.ts";
 import { TooDeepError, undoLostBlocks, undoReorg } from "./reorg.ts";
 
 const POLL_BUSY_MS = 250;

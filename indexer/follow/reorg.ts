@@ -1,6 +1,6 @@
 /**
  * Reorganisations: proving that the cursor's block left the chain, finding the last common block, and undoing what stood above it
- * (db/ledger/orphan-blocks.ts). What the links are then: db/links/recompute-status.ts.
+ * (db/ledger/orphan-blocks.ts). What the links are then: db/links/compute-link-status.ts.
  */
 import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
 import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
@@ -10,7 +10,7 @@ import { enqueue } from "../../db/jobs/queue.ts";
 import { deleteBlocksAbove, findHighestBlocks } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { announceBlock } from "../settle/apply.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeaderOn } from "../source/block-header.ts";

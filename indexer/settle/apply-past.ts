@@ -5,7 +5,7 @@ import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { discardSums } from "../../db/ledger/running-sums.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";

@@ -12,7 +12,7 @@ import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { beginAhead } from "../../db/ledger/leader-lock.ts";
 import type { NewTransfer } from "../../db/ledger/transfers.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";

@@ -6,7 +6,7 @@
 import type { EventType } from "../../core/domain/event-types.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { type NoticeKind, nameOfOwner } from "../../core/domain/notice.ts";
+import { type NoticeKind, nameOfOwner } from "../../core/domain/notice-mail.ts";
 import { addressOfOwner, ownerIdOf } from "../../core/domain/owner.ts";
 import type { SecurityEventType } from "../../core/domain/security-event.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";

@@ -9,7 +9,7 @@ import { isInferred } from "../../core/domain/settled-by.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { disputeTransfers, findPendingLinks, releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import {
   assignTransfers,

@@ -1,7 +1,7 @@
 /** Links that nothing else holds any more, paid by the transfer that had been one too many. */
 
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import { lockPayments } from "../../db/payments/payments.ts";

@@ -10,7 +10,7 @@ import { hasEvidence } from "../../db/ledger/evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
-import { NOTHING_STANDS, type Standing } from "./prior-attributions.ts";
+import { NOTHING_STANDS, type Standing } from "./keep-prior-attributions.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
 import { settleSeenOperations } from "./settle-operations.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";

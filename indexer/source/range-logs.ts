@@ -11,7 +11,7 @@ import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
 import { headerCall, parseHeader } from "./block-header.ts";
 import { type PlacedLog, parseLogs } from "./decode-logs.ts";
 import { readProvenLogsOn } from "./verified-block.ts";
-import { waitOutRest } from "./wait-out-rest.ts";
+import { waitOutRest } from "./wait-for-rate-limit.ts";
 
 /** Address and topics as eth_getLogs takes them; null stands for any topic. */
 export type LogFilter = {

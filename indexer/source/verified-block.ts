@@ -13,7 +13,7 @@ import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
 import { type BlockHeader, need } from "./block-header.ts";
 import { assertOfBlock, type PlacedLog, parseLogs } from "./decode-logs.ts";
-import { waitOutRest } from "./wait-out-rest.ts";
+import { waitOutRest } from "./wait-for-rate-limit.ts";
 
 /** Over all nodes, before the block is left for a later poll. */
 const ATTEMPTS = 6;

@@ -14,7 +14,7 @@ import { LinkDetail } from "./links/link-detail.tsx";
 import { LinkList } from "./links/link-list.tsx";
 import { Overview } from "./overview/overview.tsx";
 import { Button, Choice, Notice } from "./parts/controls.tsx";
-import { PartGone } from "./parts/dialog-later.tsx";
+import { PartGone } from "./parts/lazy-sign-dialog.tsx";
 import { Empty, Screen, Skeleton } from "./parts/page-parts.tsx";
 
 type ScreenComponent = ComponentType<ScreenProps>;

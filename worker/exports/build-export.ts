@@ -3,7 +3,7 @@
  * batch. The pieces are committed one by one, for the event log waits for long transactions that write; they are not read before the
  * export is READY. Runs again from the start after a crash, with pieces of its own.
  */
-import { ARCHIVE_DOCUMENTS_MAX, type DocumentArchive } from "../../core/domain/document.ts";
+
 import type { FiatChoice } from "../../core/domain/exchange-rate.ts";
 import {
   describeFilter,
@@ -16,6 +16,7 @@ import { ExportRefusal } from "../../core/domain/export-refusal-error.ts";
 import type { Valuation } from "../../core/domain/fiat.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import { ARCHIVE_DOCUMENTS_MAX, type DocumentArchive } from "../../core/domain/numbered-document.ts";
 import { PROOF_ROWS_MAX } from "../../core/domain/proven-export.ts";
 import type { StatementRequest } from "../../core/domain/statement.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";

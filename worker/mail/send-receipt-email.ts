@@ -3,8 +3,8 @@
  * refused it. A payment that was reorganised away before its mail has no receipt, and gets none.
  */
 
-import { documentNumber } from "../../core/domain/document.ts";
 import { DEFAULT_LANGUAGE, type Language } from "../../core/domain/language.ts";
+import { documentNumber } from "../../core/domain/numbered-document.ts";
 import { renderReceiptMail } from "../../core/domain/receipt-mail.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { DocumentLooks } from "../../core/pdf/document-pdf.ts";
@@ -19,7 +19,7 @@ import {
   markReceiptUnsent,
 } from "../../db/links/receipts.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { findNumberedReceipt } from "../documents/issue-documents.ts";
+import { findNumberedReceipt } from "../documents/issue-documents-job.ts";
 import type { MailAttachment, Mailer } from "./mailer.ts";
 
 export type ReceiptEmailDeps = { sql: Sql; mailer: Mailer; log: Log; config: { baseUrl: string } };

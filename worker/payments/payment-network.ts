@@ -1,5 +1,5 @@
 import type { RelayNetwork } from "../sender/network.ts";
-import type { BatchPace } from "./batch-pace.ts";
+import type { BatchPace } from "./batch-timing.ts";
 import type { LedgerProgress } from "./ledger-progress.ts";
 import type { PaymentMetrics } from "./metrics.ts";
 

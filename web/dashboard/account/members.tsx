@@ -8,8 +8,8 @@ import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Choice, Dialog, Field } from "../parts/controls.tsx";
-import { DialogLater } from "../parts/dialog-later.tsx";
 import { Confirm, Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
+import { DialogLater } from "../parts/lazy-sign-dialog.tsx";
 import { Broken, Name, Screen, Time } from "../parts/page-parts.tsx";
 import { nameOfRole, ROLES, type Role, whatRoleMay } from "./roles.ts";
 

@@ -10,8 +10,8 @@ import { call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { ADVICE } from "../overview/attention.tsx";
 import { Button, Check, Copy, Notice } from "../parts/controls.tsx";
-import { DialogLater } from "../parts/dialog-later.tsx";
 import { Confirm, Fault, Panel } from "../parts/forms.tsx";
+import { DialogLater } from "../parts/lazy-sign-dialog.tsx";
 import {
   Address,
   Amount,

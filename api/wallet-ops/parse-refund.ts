@@ -7,7 +7,7 @@ import { type OperationTerms, parseRecipient } from "../../core/domain/wallet-op
 import { findLink } from "../../db/links/links.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { PaymentLink, User, Wallet } from "../../db/schema.ts";
-import { listRefundable } from "../../db/wallet-ops/refundable.ts";
+import { listRefundable } from "../../db/wallet-ops/list-refundable.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readLiterals, toExactUnits } from "../links/amount.ts";

@@ -2,7 +2,7 @@
  * Earlier payments of a link that ended while no node answered, now that one does. Unused authorizations are settled as such once a deep
  * block says so; for used ones the ledger decides, and until then nothing else is signed for their link.
  */
-import { endDoubts, endUnusedDoubts } from "../../db/links/doubts.ts";
+import { endDoubts, endUnusedDoubts } from "../../db/links/payment-doubts.ts";
 import type { Doubt } from "../../db/payments/queue.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import { judgeUsed } from "./refusals.ts";

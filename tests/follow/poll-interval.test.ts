@@ -1,7 +1,7 @@
 /** At what pace the chain is read, by what waits and by how full its blooms are. */
 import { expect, test } from "bun:test";
 import type { Waiting } from "../../db/ledger/watched-wallets.ts";
-import { openPace, type Pace } from "../../indexer/follow/pace.ts";
+import { openPace, type Pace } from "../../indexer/follow/poll-interval.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 
 const NOTHING: Waiting = {

@@ -2,7 +2,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { waitOutRest } from "../../indexer/source/wait-out-rest.ts";
+import { waitOutRest } from "../../indexer/source/wait-for-rate-limit.ts";
 
 let chain: Chain | undefined;
 afterEach(() => chain?.close());

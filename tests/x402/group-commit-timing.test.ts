@@ -1,6 +1,6 @@
 /** When a group of payments is committed: a burst is not cut in two, and the first check after 25 ms ends the wait. */
 import { expect, test } from "bun:test";
-import { isGathered } from "../../api/x402/group-pace.ts";
+import { isGathered } from "../../api/x402/group-commit-timing.ts";
 
 test("a group of eight waits while its burst goes on, and is committed once none came since the last look", () => {
   expect(isGathered(8, { before: 7, passedMs: 12 })).toBe(false);

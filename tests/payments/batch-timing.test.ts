@@ -1,6 +1,6 @@
 /** The pace of batches: alone a payment is relayed at once, under load those of a moment are gathered. */
 import { beforeEach, expect, test } from "bun:test";
-import { type BatchPace, openBatchPace } from "../../worker/payments/batch-pace.ts";
+import { type BatchPace, openBatchPace } from "../../worker/payments/batch-timing.ts";
 
 let nowMs = 0;
 let pace: BatchPace;
