@@ -18,7 +18,7 @@ import { readWorkerConfig } from "./config.ts";
 import { runQueue } from "./jobs/job-queue.ts";
 import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
 import { openMailer } from "./mail/mailer.ts";
-import { openBatchPace } from "./payments/batch-timing.ts";
+import { openBatchTiming } from "./payments/batch-timing.ts";
 import { openLedgerProgress } from "./payments/ledger-progress.ts";
 import { openPaymentMetrics } from "./payments/metrics.ts";
 import { paymentBudgets } from "./payments/payment-budgets.ts";
@@ -123,7 +123,11 @@ const networks = new Map(
       headMaxAgeS: config.relayHeadMaxAgeS[id],
     });
     const memory = { usedSeenAt: new Map(), firstHeads: new Map() };
-    const ledger = { ledger: openLedgerProgress(), held: new Set<Promise<void>>(), pace: openBatchPace() };
+    const ledger = {
+      ledger: openLedgerProgress(),
+      held: new Set<Promise<void>>(),
+      timing: openBatchTiming(),
+    };
     const shared = { deps: senderDeps, chain, lanes, confirmations, metrics: relayMetrics, kinds };
     return [id, { ...shared, ...memory, ...ledger }];
   }),
@@ -133,12 +137,12 @@ const operationDrains = new Map(
   [...networks].map(([id, network]) => [id, coalesce(() => sendOperations(network))]),
 );
 for (const [id, network] of networks) {
-  const { ledger, held, pace } = network;
+  const { ledger, held, timing } = network;
   const payments: RelayQueue = {
     name: "relaying payments",
     drain: async () => drains.get(id)?.(),
     noteBlock: (number) => ledger.noteRead(number),
-    isDrainedElsewhere: () => pace.isDrainedElsewhere(),
+    isDrainedElsewhere: () => timing.isDrainedElsewhere(),
     async close() {
       ledger.close();
       await Promise.all(held);

@@ -3,7 +3,8 @@
  * same nonces, and wait for the wallet's first operation.
  */
 import { withOwnerIndex } from "../../core/chain/passkey-signature.ts";
-import { type UserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
+import type { UserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { anotherOwnerChangeId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { withAdded } from "../../core/domain/owner.ts";

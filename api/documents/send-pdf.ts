@@ -20,8 +20,8 @@ export async function sendPdf(
     document.language ??
     acceptedLanguage(request.headers.get("accept-language")) ??
     DEFAULT_LANGUAGE;
-  const looks = { accent: page?.accent ?? null, logo, language };
-  const bytes = Buffer.from(await renderDocumentPdf(toPrinted(document), looks));
+  const branding = { accent: page?.accent ?? null, logo, language };
+  const bytes = Buffer.from(await renderDocumentPdf(toPrinted(document), branding));
   return new Response(bytes, {
     headers: {
       "content-type": "application/pdf",

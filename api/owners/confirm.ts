@@ -1,7 +1,7 @@
 /** Takes an owner's signature of an owner change: one assertion queues the operation of every network, in one transaction. */
 import { anyChainHash } from "../../core/chain/owner-operation.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
-import { userOperationHash } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict } from "../../core/domain/errors.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { ownerIdOf } from "../../core/domain/owner.ts";

@@ -9,7 +9,7 @@ import {
   buildOwnerOperation,
 } from "../../core/chain/owner-operation.ts";
 import { encodeAddOwner, encodeRemoveOwner } from "../../core/chain/passkey-account.ts";
-import { userOperationHash } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newChallengeId, newOwnerChangeIds } from "../../core/domain/ids.ts";
 import { canRemove } from "../../core/domain/last-owner.ts";

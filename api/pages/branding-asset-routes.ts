@@ -16,8 +16,8 @@ const HEADERS = {
   "cross-origin-resource-policy": "same-origin",
 };
 
-export const looksRoutes = (deps: ApiDeps) =>
-  new Elysia({ name: "looks-routes" }).use(requestContext(deps)).get(
+export const brandingAssetRoutes = (deps: ApiDeps) =>
+  new Elysia({ name: "branding-asset-routes" }).use(requestContext(deps)).get(
     "/looks/:file",
     async ({ params: { file } }) => {
       const [, color] = STYLE.exec(file) ?? [];

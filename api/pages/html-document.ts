@@ -37,7 +37,7 @@ export type PageContent = {
   body: Html;
   /** Without it the page is text alone. */
   data?: Html | undefined;
-  looks?: Looks | undefined;
+  branding?: Branding | undefined;
   /** Wallets outside the browser may pay here. */
   hasFurtherWallets?: boolean;
   /** Reloads a page without script after so many seconds. */
@@ -45,7 +45,7 @@ export type PageContent = {
 };
 
 /** Of the merchant whose page it is. */
-export type Looks = { accent: string | null; logoDigest: string | null };
+export type Branding = { accent: string | null; logoDigest: string | null };
 
 export type PageOptions = {
   hasForm?: boolean;
@@ -84,7 +84,7 @@ export function sendPage(page: Html, request: Request, status = 200, options: Pa
 }
 
 export function renderDocument(words: Words, files: PageFiles, content: PageContent): Html {
-  const { title, description, url, body, data, looks, refreshS } = content;
+  const { title, description, url, body, data, branding, refreshS } = content;
   return html`<!doctype html>
 <html lang="${words.language}" dir="${words.direction}">
 <head>
@@ -107,7 +107,7 @@ export function renderDocument(words: Words, files: PageFiles, content: PageCont
 ${refreshS === undefined ? "" : html`<noscript><meta http-equiv="refresh" content="${refreshS}"></noscript>`}
 <link rel="icon" href="${files.icon}" type="image/svg+xml">
 <link rel="stylesheet" href="${files.style}">
-${looks?.accent && html`<link rel="stylesheet" href="/looks/${looks.accent.slice(1)}.css">`}
+${branding?.accent && html`<link rel="stylesheet" href="/looks/${branding.accent.slice(1)}.css">`}
 ${data && html`<script type="module" src="${files.script}"></script>`}
 ${content.hasFurtherWallets && html`<script type="module" src="${files.furtherWallets?.script}"></script>`}
 ${data && files.testWallet && html`<script type="module" src="${files.testWallet}"></script>`}
@@ -130,7 +130,7 @@ export function amountHeading(amount: string, summary: string): Html {
 }
 
 /** The logo, or the name's first letter; the name itself stands beside it. */
-export function merchantMark({ logoDigest }: Looks, name: string): Html {
+export function merchantMark({ logoDigest }: Branding, name: string): Html {
   const [letter = ""] = name.toUpperCase();
   return logoDigest === null
     ? html`<span class="avatar" aria-hidden="true">${letter}</span>`

@@ -3,7 +3,13 @@ import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
 import { type ForeignOrigins, type FurtherWallets, originsOf } from "./further-wallets.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
-import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./html-document.ts";
+import {
+  amountHeading,
+  type Branding,
+  merchantMark,
+  type PageFiles,
+  renderDocument,
+} from "./html-document.ts";
 import { ICONS } from "./icons.ts";
 import { byHandPart, phonePart } from "./pay-by-hand.ts";
 import type { Messages, Words } from "./words.ts";
@@ -15,7 +21,7 @@ export function linkPage(
   link: FixedLinkData,
   words: Words,
   files: PageFiles,
-  { url, shopOrigin, looks }: { url: string; shopOrigin?: string | undefined; looks: Looks },
+  { url, shopOrigin, branding }: { url: string; shopOrigin?: string | undefined; branding: Branding },
 ): Html {
   const { merchantName: merchant, status } = link;
   const amount = words.formatAmount(link.amount);
@@ -23,7 +29,7 @@ export function linkPage(
   const { displayName } = NETWORKS[link.network];
   const furtherWallets = offeredWallets(link, files);
   const body = html`<main class="card">
-${heading(link, words, { amount, looks })}
+${heading(link, words, { amount, branding })}
 <section id="pay" aria-live="polite">${isOpen ? waysToPay(link, words) : stateOf(link, words)}</section>
 ${isOpen && html`<div id="ways">${phonePart(url, words)}${byHandPart(link, words)}</div>`}
 ${returnPart(link, words)}
@@ -34,7 +40,7 @@ ${returnPart(link, words)}
     description: words.say("summary", { amount, merchant }),
     url,
     body,
-    looks,
+    branding,
     data: jsonBlock("page", { ...pageData(link, words), shopOrigin: shopOrigin ?? null, furtherWallets }),
     hasFurtherWallets: furtherWallets !== undefined,
     refreshS: isOpen || status === "PENDING" ? REFRESH_S * (isOpen ? 6 : 1) : undefined,
@@ -70,12 +76,12 @@ function pageData(link: FixedLinkData, { language, messages }: Words) {
 function heading(
   link: FixedLinkData,
   { say }: Words,
-  { amount, looks }: { amount: string; looks: Looks },
+  { amount, branding }: { amount: string; branding: Branding },
 ): Html {
   const { merchantName: merchant, description } = link;
   return html`<header>
 ${NETWORKS[link.network].isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
-<p class="merchant">${merchantMark(looks, merchant)}<bdi>${merchant}</bdi></p>
+<p class="merchant">${merchantMark(branding, merchant)}<bdi>${merchant}</bdi></p>
 ${amountHeading(amount, say("summary", { amount, merchant }))}
 <p class="what"><bdi>${description}</bdi></p>
 </header>`;

@@ -3,7 +3,13 @@ import { NETWORKS } from "../../core/domain/networks.ts";
 import type { PublicLinkData } from "../links/wire.ts";
 import { embedQuery } from "./embed-origin.ts";
 import { type Html, html } from "./html.ts";
-import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./html-document.ts";
+import {
+  amountHeading,
+  type Branding,
+  merchantMark,
+  type PageFiles,
+  renderDocument,
+} from "./html-document.ts";
 import { ICONS } from "./icons.ts";
 import type { Words } from "./words.ts";
 
@@ -14,7 +20,7 @@ export type ReusableView = {
   /** What was typed. */
   given?: string | undefined;
   shopOrigin?: string | undefined;
-  looks: Looks;
+  branding: Branding;
 };
 
 export function reusablePage(link: PublicLinkData, words: Words, files: PageFiles, view: ReusableView): Html {
@@ -25,7 +31,7 @@ export function reusablePage(link: PublicLinkData, words: Words, files: PageFile
   const body = html`<main class="card">
 <header>
 ${isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
-<p class="merchant">${merchantMark(view.looks, merchant)}<bdi>${merchant}</bdi></p>
+<p class="merchant">${merchantMark(view.branding, merchant)}<bdi>${merchant}</bdi></p>
 ${
   shown === null
     ? html`<h1 class="open"><bdi>${description}</bdi></h1>`
@@ -37,7 +43,7 @@ ${
 </main>
 <footer><p>USDC · ${displayName}</p><p>${say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
   const title = shown === null ? merchant : `${shown} USDC · ${merchant}`;
-  return renderDocument(words, files, { title, description, url: view.url, body, looks: view.looks });
+  return renderDocument(words, files, { title, description, url: view.url, body, branding: view.branding });
 }
 
 function form(

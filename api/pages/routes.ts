@@ -73,13 +73,13 @@ async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Prom
     const data = presentPublicLink(link, deps.config);
     const shopOrigin = findShop({ request, set }, link.frameOrigins);
     if (data.reusable)
-      return sendPage(reusablePage(data, words, files, { url, shopOrigin, looks: link }), request, 200, {
+      return sendPage(reusablePage(data, words, files, { url, shopOrigin, branding: link }), request, 200, {
         hasForm: true,
         shopOrigin,
       });
     const fixed = { ...data, amount: data.amount ?? 0 };
     const foreignOrigins = foreignOriginsOf(fixed, files);
-    return sendPage(linkPage(fixed, words, files, { url, shopOrigin, looks: link }), request, 200, {
+    return sendPage(linkPage(fixed, words, files, { url, shopOrigin, branding: link }), request, 200, {
       shopOrigin,
       foreignOrigins,
     });

@@ -54,7 +54,7 @@ export const useFormRoutes = (deps: ApiDeps) =>
         const view = {
           url,
           shopOrigin,
-          looks: current,
+          branding: current,
           given,
           problem: use.status === 400 ? ("amountRange" as const) : undefined,
         };

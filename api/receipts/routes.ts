@@ -18,7 +18,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { takeFromCallersLimit } from "../http/rate-limits.ts";
-import { type Looks, sendPage } from "../pages/html-document.ts";
+import { type Branding, sendPage } from "../pages/html-document.ts";
 import { messagePage } from "../pages/link-page.ts";
 import { filesOf } from "../pages/page-files.ts";
 import { chooseLanguage, wordsOf } from "../pages/words.ts";
@@ -26,7 +26,7 @@ import { chooseFormat, RECEIPT_FORMATS } from "./receipt-format.ts";
 import { receiptPage } from "./receipt-page.ts";
 import { presentPublicReceipt, presentReceipt, publicReceiptSchema, receiptSchema } from "./wire.ts";
 
-type ShownReceipt = Receipt & Looks;
+type ShownReceipt = Receipt & Branding;
 
 const params = z.object({ id: z.string().max(100) });
 const publicParams = z.object({ linkId: z.string().max(100) });
@@ -169,7 +169,7 @@ async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: An
       const url = pageUrl(deps, receipt.linkId);
       const which = receipt.transactionId === null ? "" : `&transactionId=${receipt.transactionId}`;
       const pdfUrl = `/api/v1/public/payment-links/${receipt.linkId}/receipt?format=pdf${which}`;
-      const view = { receipt, url, pdfUrl, isMerchant, looks: receipt };
+      const view = { receipt, url, pdfUrl, isMerchant, branding: receipt };
       return sendPage(receiptPage(view, words, filesOf(deps)), request);
     }
   }

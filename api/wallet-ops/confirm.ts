@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
-import { userOperationHash } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { newTransactionId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";

@@ -20,7 +20,7 @@ const ISSUES: Record<RecipientIssue, string> = {
 };
 
 /** Throws VALIDATION_ERROR naming the field, `payments.3.to` for one of several. */
-export function readPayments(
+export function parseRecipients(
   { body, bodyText, minUnits }: { body: SendBody; bodyText: string; minUnits: bigint },
   wallet: Pick<Wallet, "network" | "address">,
 ): NewOperationItem[] {

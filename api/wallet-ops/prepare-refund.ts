@@ -15,7 +15,7 @@ import {
   readRefundChoice,
   refuseAboveRefundable,
   senderWarnings,
-} from "./parse-refund.ts";
+} from "./choose-refund.ts";
 import { findReplay, type Prepared, prepareOperation } from "./prepare.ts";
 
 /** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */

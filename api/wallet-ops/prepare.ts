@@ -9,7 +9,8 @@ import {
   taggedTransfers,
 } from "../../core/chain/account-state.ts";
 import { toOwner } from "../../core/chain/passkey-account.ts";
-import { buildUserOperation, operationGas, userOperationHash } from "../../core/chain/user-operation.ts";
+import { buildUserOperation, operationGas } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, invalid, ServiceError } from "../../core/domain/errors.ts";
 import { newChallengeId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";

@@ -12,7 +12,7 @@ import {
 } from "../../db/wallet-ops/refund-requests.ts";
 import { lockForRefunds } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { type AskedRefund, getRefundedLink, readRefundChoice } from "./parse-refund.ts";
+import { type AskedRefund, getRefundedLink, readRefundChoice } from "./choose-refund.ts";
 
 export type RequestedRefund = { id: string; isReplay: boolean };
 

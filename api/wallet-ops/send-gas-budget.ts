@@ -4,7 +4,7 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { judgeBudget } from "../../core/domain/relay-budget.ts";
 import { SEND_FAILURES_MAX } from "../../core/domain/wallet-operation.ts";
 import { findBudget } from "../../db/relays/budgets.ts";
-import { readSendUse } from "../../db/wallet-ops/daily-gas-usage.ts";
+import { readDailyGasUsage } from "../../db/wallet-ops/daily-gas-usage.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 /** While the budget is only reserved by what is on its way. */
@@ -16,7 +16,7 @@ export async function refuseOverGasBudget(
   { sql, config }: Pick<ApiDeps, "sql" | "config">,
   userId: string,
 ): Promise<void> {
-  const use = await readSendUse(sql, userId);
+  const use = await readDailyGasUsage(sql, userId);
   if (use.failures >= SEND_FAILURES_MAX)
     throw overBudget(
       "Several of your sends failed on the chain within the last hour; try again later",

@@ -19,7 +19,7 @@ import { takesHeaders } from "../http/openapi-headers.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm.ts";
 import { awaitOperation, cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
-import { readPayments } from "./parse-recipients.ts";
+import { parseRecipients } from "./parse-recipients.ts";
 import { prepareOperation } from "./prepare.ts";
 import { prepareVoid } from "./prepare-void.ts";
 import {
@@ -51,7 +51,7 @@ export const sendRoutes = (deps: ApiDeps) =>
         const chain = getEnabledChain(deps, network);
         const wallet = await findWallet(deps.sql, user.id, network);
         if (!wallet) throw notFound(`A wallet of yours on ${network}`);
-        const items = readPayments({ body, bodyText, minUnits: deps.config.sendMinUnits }, wallet);
+        const items = parseRecipients({ body, bodyText, minUnits: deps.config.sendMinUnits }, wallet);
         const { operation, isReplay } = await prepareOperation(deps, chain, {
           ...{ id: newSendId(new Date()), kind: "SEND", wallet, signer: person, requestId },
           items: [...items, ...feeItems(deps.config, wallet)],

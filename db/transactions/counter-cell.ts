@@ -2,7 +2,7 @@
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
 
-export type CellName = { type: TransactionType; status: TransactionStatus; network: NetworkId };
+export type CellKey = { type: TransactionType; status: TransactionStatus; network: NetworkId };
 
 const OF_TYPE = { SEND: 0, RECEIVE: 1000, PAYMENT_LINK: 2000 } satisfies Record<TransactionType, number>;
 const OF_STATUS = { PENDING: 0, DETECTED: 100, CONFIRMED: 200, FAILED: 300, ORPHANED: 400 } satisfies Record<
@@ -12,6 +12,6 @@ const OF_STATUS = { PENDING: 0, DETECTED: 100, CONFIRMED: 200, FAILED: 300, ORPH
 const OF_NETWORK = { base: 1, "base-sepolia": 2 } satisfies Record<NetworkId, number>;
 
 /** A row's type, status and network, as the indexes hold them. */
-export function cellNumber({ type, status, network }: CellName): number {
+export function counterCell({ type, status, network }: CellKey): number {
   return OF_TYPE[type] + OF_STATUS[status] + OF_NETWORK[network];
 }

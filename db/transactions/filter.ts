@@ -4,7 +4,7 @@ import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
-import { type CellName, cellNumber } from "./counter-cell.ts";
+import { type CellKey, counterCell } from "./counter-cell.ts";
 
 /** What a row of the list holds. */
 export const HISTORY_COLUMNS = {
@@ -59,8 +59,8 @@ export function isOwnedBy(userId: string): SQL {
 }
 
 /** A row's type, status and network, by the number that the indexes hold instead. */
-export function isInCell(cell: CellName): SQL {
-  return sql`${transactions.cell} = ${cellNumber(cell)}`;
+export function isInCell(cell: CellKey): SQL {
+  return sql`${transactions.cell} = ${counterCell(cell)}`;
 }
 
 /** Any choice of types, statuses and networks: absent or empty means every one. */
@@ -74,7 +74,7 @@ export function isInCells(filter: TransactionFilter): SQL | undefined {
 export function cellNumbers({ types, statuses, networks }: TransactionFilter): number[] {
   return orEvery(types, TRANSACTION_TYPES).flatMap((type) =>
     orEvery(statuses, TRANSACTION_STATUSES).flatMap((status) =>
-      orEvery(networks, NETWORK_IDS).map((network) => cellNumber({ type, status, network })),
+      orEvery(networks, NETWORK_IDS).map((network) => counterCell({ type, status, network })),
     ),
   );
 }
@@ -133,7 +133,7 @@ export function choosesPending({ statuses }: TransactionFilter): boolean {
   return statuses.length === 0 || statuses.includes("PENDING");
 }
 
-export function choosesCell({ types, statuses, networks }: TransactionFilter, cell: CellName): boolean {
+export function choosesCell({ types, statuses, networks }: TransactionFilter, cell: CellKey): boolean {
   return (
     orEvery(types, TRANSACTION_TYPES).includes(cell.type) &&
     orEvery(statuses, TRANSACTION_STATUSES).includes(cell.status) &&

@@ -2,7 +2,7 @@
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
-export type SendUse = {
+export type DailyGasUsage = {
   /** Gas that the user's operations have used since the UTC day began, reverted ones too; those on their way count with their limit. */
   gas: bigint;
   /** Operations of the last hour that failed after a relayer had paid for them. */
@@ -11,8 +11,8 @@ export type SendUse = {
   secondsOfPauseLeft: number;
 };
 
-export async function readSendUse(tx: Tx, userId: string): Promise<SendUse> {
-  const [row] = await tx<SendUse[]>`
+export async function readDailyGasUsage(tx: Tx, userId: string): Promise<DailyGasUsage> {
+  const [row] = await tx<DailyGasUsage[]>`
     select
       (
         select coalesce(sum(used + reserved), 0)::bigint

@@ -1,18 +1,17 @@
-/** What may still be refunded of each transfer of a link. What is above it is refused by core/domain/refund.ts. */
-import type { RefundableTransfer } from "../../core/domain/refund.ts";
+/** Lists the transfers of a link with what may still be refunded of each. The rule is `leftToRefund` of core/domain/refund.ts. */
+import { leftToRefund, type RefundableTransfer, type RefundSums } from "../../core/domain/refund.ts";
 import type { Tx } from "../postgres/client.ts";
 
 /**
- * CONFIRMED transfers booked on a link, in the chain's order, with what no refund has taken or reserved: of the transfer, and of all that
- * came for the link, since a transfer that a reorganisation has moved to another place no longer has its refunds. Operations that ended
- * without moving money free their part. `except`: a refund that is about to reserve its own.
+ * CONFIRMED transfers booked on a link, in the chain's order. A refund counts while its operation has moved money or still may: one that
+ * ended without it frees its part. `except`: a refund that is about to reserve its own.
  */
 export async function listRefundable(
   tx: Tx,
   linkId: string,
   { except }: { except?: string } = {},
 ): Promise<RefundableTransfer[]> {
-  return tx<RefundableTransfer[]>`
+  const rows = await tx<(Omit<RefundableTransfer, "leftUnits"> & Omit<RefundSums, "transferUnits">)[]>`
     with taken as (
       select refund.paid_tx_hash, refund.paid_log_index, refund.amount_units
       from refunds refund
@@ -28,17 +27,16 @@ export async function listRefundable(
         where history.transfer_id = transfer.id and history.link_id = ${linkId} and history.type <> 'SEND'
         limit 1
       ) as transaction_id,
-      least(
-        transfer.amount_units - coalesce(
-          (
-            select sum(taken.amount_units)
-            from taken
-            where taken.paid_tx_hash = hex_of(transfer.tx_hash) and taken.paid_log_index = transfer.log_index
-          ),
-          0
+      coalesce(
+        (
+          select sum(taken.amount_units)
+          from taken
+          where taken.paid_tx_hash = hex_of(transfer.tx_hash) and taken.paid_log_index = transfer.log_index
         ),
-        sum(transfer.amount_units) over () - coalesce((select sum(taken.amount_units) from taken), 0)
-      )::bigint as left_units
+        0
+      )::bigint as transfer_refunded_units,
+      (sum(transfer.amount_units) over ())::bigint as link_units,
+      coalesce((select sum(taken.amount_units) from taken), 0)::bigint as link_refunded_units
     -- each half has its index
     from (
       select id, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and pays and status = 'CONFIRMED'
@@ -46,6 +44,15 @@ export async function listRefundable(
       select id, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and not pays and status = 'CONFIRMED'
     ) transfer
     order by transfer.block_number, transfer.log_index`;
+  return rows.map(({ transferRefundedUnits, linkUnits, linkRefundedUnits, ...transfer }) => ({
+    ...transfer,
+    leftUnits: leftToRefund({
+      transferUnits: transfer.amountUnits,
+      transferRefundedUnits,
+      linkUnits,
+      linkRefundedUnits,
+    }),
+  }));
 }
 
 /** Whether any refund of this link has moved its money, or still may. */

@@ -21,7 +21,7 @@ import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
-import { findStanding } from "../settle/keep-prior-attributions.ts";
+import { findPriorAttributions } from "../settle/keep-prior-attributions.ts";
 import { settleTransfers } from "../settle/settle.ts";
 import { settleReleased } from "../settle/settle-unheld-links.ts";
 import { readHeader } from "../source/block-header.ts";
@@ -103,7 +103,7 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       spent: blocks.flatMap((block) => block.spent),
       operations: blocks.flatMap((block) => block.operations),
       isWatched: (address) => watched.has(address),
-      findStanding: (incoming) => findStanding(tx, network, incoming),
+      findPriorAttributions: (incoming) => findPriorAttributions(tx, network, incoming),
       // those of the rebuild are deleted: they were written when the transfers were first read
       bulk: { eventsFromS: Number.POSITIVE_INFINITY },
       confirmedAtS(number) {

@@ -19,7 +19,7 @@ const FULL_BLOOM = 0.3;
 const SPARSE_BLOOM = 0.2;
 const BLOOM_WEIGHT = 0.1;
 
-export type Pace = {
+export type PollInterval = {
   /** What waits now. `isAnnounced`: transfers to our wallets are announced. */
   note: (waiting: Waiting, isAnnounced: boolean) => void;
   noteHead: (head: BlockHeader) => void;
@@ -34,7 +34,7 @@ export type Pace = {
   begin: (cursorNumber: number) => boolean;
 };
 
-export function openPace(): Pace {
+export function openPollInterval(): PollInterval {
   let isCrowded = false;
   let density: number | undefined;
   let mode: keyof typeof READ_EVERY_MS = "FULL";

@@ -12,23 +12,23 @@ import {
 import type { Tx } from "../../db/postgres/client.ts";
 import type { SeenTransfer } from "../source/decode-logs.ts";
 
-export type Standing = {
+export type PriorAttributions = {
   /** Without an attribution: decided to be received without a link. */
   decided: ReadonlyMap<SeenTransfer, Verdict>;
   /** Links that the others can't pay: a transfer does whose decision stands, perhaps a later one. */
   takenLinks: readonly TakenLink[];
 };
 
-export const NOTHING_STANDS: Standing = { decided: new Map(), takenLinks: [] };
+export const NO_PRIOR_ATTRIBUTIONS: PriorAttributions = { decided: new Map(), takenLinks: [] };
 
 /** Of these transfers, in the chain's order. Call inside a transaction after `keepDecisions`. */
-export async function findStanding(
+export async function findPriorAttributions(
   tx: Tx,
   network: NetworkId,
   transfers: readonly SeenTransfer[],
-): Promise<Standing> {
+): Promise<PriorAttributions> {
   const [first, last] = [transfers[0], transfers.at(-1)];
-  if (!first || !last) return NOTHING_STANDS;
+  if (!first || !last) return NO_PRIOR_ATTRIBUTIONS;
   const rows = await findDecisions(tx, { from: first.block.number, to: last.block.number });
   const tagged = await findTaggedWallets(tx, [...new Set(transfers.flatMap(({ tag }) => tag ?? []))]);
   const byPlace = new Map(rows.map((row) => [`${row.blockHash}:${row.logIndex}`, row]));

@@ -11,7 +11,7 @@ import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
 import { headerCall, parseHeader } from "./block-header.ts";
 import { type PlacedLog, parseLogs } from "./decode-logs.ts";
 import { readProvenLogsOn } from "./verified-block.ts";
-import { waitOutRest } from "./wait-for-rate-limit.ts";
+import { waitForRateLimit } from "./wait-for-rate-limit.ts";
 
 /** Address and topics as eth_getLogs takes them; null stands for any topic. */
 export type LogFilter = {
@@ -61,7 +61,7 @@ async function askOrRefuse(chain: Chain, node: ChainNode, calls: readonly RpcCal
   try {
     return await chain.batchOn(node, calls);
   } catch (error) {
-    if (await waitOutRest(chain, error)) return chain.batchOn(node, calls);
+    if (await waitForRateLimit(chain, error)) return chain.batchOn(node, calls);
     if (calls.length > 1 || !(error instanceof RpcTransportError && error.isRefusal)) throw error;
     return [{ ok: false, error }];
   }

@@ -13,7 +13,7 @@ import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
 import { type BlockHeader, need } from "./block-header.ts";
 import { assertOfBlock, type PlacedLog, parseLogs } from "./decode-logs.ts";
-import { waitOutRest } from "./wait-for-rate-limit.ts";
+import { waitForRateLimit } from "./wait-for-rate-limit.ts";
 
 /** Over all nodes, before the block is left for a later poll. */
 const ATTEMPTS = 6;
@@ -69,7 +69,7 @@ export async function readProvenLogs(chain: Chain, header: BlockHeader): Promise
     } catch (error) {
       if (!(error instanceof RpcTransportError || error instanceof RpcResponseError)) throw error;
       lastError = error;
-      if (!(await waitOutRest(chain, error)))
+      if (!(await waitForRateLimit(chain, error)))
         ways.set(node, hasAnswered(error) ? (way + 1) % WAYS.length : 0);
     }
   }

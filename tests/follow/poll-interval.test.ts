@@ -1,7 +1,7 @@
-/** At what pace the chain is read, by what waits and by how full its blooms are. */
+/** At what pollInterval the chain is read, by what waits and by how full its blooms are. */
 import { expect, test } from "bun:test";
 import type { Waiting } from "../../db/ledger/watched-wallets.ts";
-import { openPace, type Pace } from "../../indexer/follow/poll-interval.ts";
+import { openPollInterval, type PollInterval } from "../../indexer/follow/poll-interval.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 
 const NOTHING: Waiting = {
@@ -16,24 +16,24 @@ function headOf(density: number): BlockHeader {
   return { bloom: `0x${"f".repeat(full)}${"0".repeat(512 - full)}` } as BlockHeader;
 }
 
-function paceOn(density: number, waiting: Partial<Waiting> = {}, isAnnounced = false): Pace {
-  const pace = openPace();
-  pace.noteHead(headOf(density));
-  pace.note({ ...NOTHING, ...waiting }, isAnnounced);
-  return pace;
+function paceOn(density: number, waiting: Partial<Waiting> = {}, isAnnounced = false): PollInterval {
+  const pollInterval = openPollInterval();
+  pollInterval.noteHead(headOf(density));
+  pollInterval.note({ ...NOTHING, ...waiting }, isAnnounced);
+  return pollInterval;
 }
 
 test("several blocks are read at once only where blooms are full", () => {
   expect(paceOn(0.31).isEconomical()).toBe(true);
   expect(paceOn(0.29).isEconomical()).toBe(false);
-  expect(openPace().isEconomical()).toBe(false);
+  expect(openPollInterval().isEconomical()).toBe(false);
 });
 
 test.each(REASONS)("every block is read while there are waiting %s, and for a while after", (reason) => {
-  const pace = paceOn(1, { [reason]: true });
-  expect(pace.isEconomical()).toBe(false);
-  pace.note(NOTHING, true);
-  expect(pace.isEconomical()).toBe(false);
+  const pollInterval = paceOn(1, { [reason]: true });
+  expect(pollInterval.isEconomical()).toBe(false);
+  pollInterval.note(NOTHING, true);
+  expect(pollInterval.isEconomical()).toBe(false);
 });
 
 test("an open link alone changes the interval only; looked at, every block is read unless transfers are announced", () => {
@@ -43,33 +43,33 @@ test("an open link alone changes the interval only; looked at, every block is re
 });
 
 test("an announced block is read at once, until the cursor has reached it", () => {
-  const pace = paceOn(1);
-  pace.begin(100);
-  expect(pace.isDue(100)).toBe(false);
-  pace.expect(102);
-  expect(pace.isDue(101)).toBe(true);
-  expect(pace.begin(101)).toBe(true);
-  expect(pace.isDue(101)).toBe(true);
-  expect(pace.isDue(102)).toBe(false);
+  const pollInterval = paceOn(1);
+  pollInterval.begin(100);
+  expect(pollInterval.isDue(100)).toBe(false);
+  pollInterval.expect(102);
+  expect(pollInterval.isDue(101)).toBe(true);
+  expect(pollInterval.begin(101)).toBe(true);
+  expect(pollInterval.isDue(101)).toBe(true);
+  expect(pollInterval.isDue(102)).toBe(false);
 });
 
 test("a poll that failed is repeated at once", () => {
-  const pace = paceOn(1);
-  pace.begin(100);
-  pace.readNow();
-  expect(pace.isDue(100)).toBe(true);
-  pace.begin(100);
-  expect(pace.isDue(100)).toBe(false);
+  const pollInterval = paceOn(1);
+  pollInterval.begin(100);
+  pollInterval.readNow();
+  expect(pollInterval.isDue(100)).toBe(true);
+  pollInterval.begin(100);
+  expect(pollInterval.isDue(100)).toBe(false);
 });
 
-test("blooms that differ from block to block do not change the pace with each", () => {
-  const pace = paceOn(0.5);
+test("blooms that differ from block to block do not change the pollInterval with each", () => {
+  const pollInterval = paceOn(0.5);
   for (let block = 0; block < 50; block++) {
-    pace.noteHead(headOf(block % 2 === 0 ? 0.05 : 0.5));
-    pace.note(NOTHING, false);
-    expect(pace.isEconomical()).toBe(true);
+    pollInterval.noteHead(headOf(block % 2 === 0 ? 0.05 : 0.5));
+    pollInterval.note(NOTHING, false);
+    expect(pollInterval.isEconomical()).toBe(true);
   }
-  for (let block = 0; block < 50; block++) pace.noteHead(headOf(0.05));
-  pace.note(NOTHING, false);
-  expect(pace.isEconomical()).toBe(false);
+  for (let block = 0; block < 50; block++) pollInterval.noteHead(headOf(0.05));
+  pollInterval.note(NOTHING, false);
+  expect(pollInterval.isEconomical()).toBe(false);
 });

@@ -2,7 +2,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { waitOutRest } from "../../indexer/source/wait-for-rate-limit.ts";
+import { waitForRateLimit } from "../../indexer/source/wait-for-rate-limit.ts";
 
 let chain: Chain | undefined;
 afterEach(() => chain?.close());
@@ -12,7 +12,7 @@ function waits(error: unknown, nodes = 1): Promise<boolean> {
   // nothing is asked of them
   const urls = Array.from({ length: nodes }, (_, index) => `http://127.0.0.1:1/${index}`);
   chain = openChain({ network: "base-sepolia", urls, timeoutMs: 1_000 });
-  return waitOutRest(chain, error);
+  return waitForRateLimit(chain, error);
 }
 const asksForRest = (retryAfterMs: number | undefined, kind: "rate-limit" | "timeout" = "rate-limit") =>
   new RpcTransportError(kind, "not now", { retryAfterMs });

@@ -14,7 +14,7 @@ import { LinkDetail } from "./links/link-detail.tsx";
 import { LinkList } from "./links/link-list.tsx";
 import { Overview } from "./overview/overview.tsx";
 import { Button, Choice, Notice } from "./parts/controls.tsx";
-import { PartGone } from "./parts/lazy-sign-dialog.tsx";
+import { ScreenLoadFailed } from "./parts/lazy-sign-dialog.tsx";
 import { Empty, Screen, Skeleton } from "./parts/page-parts.tsx";
 
 type ScreenComponent = ComponentType<ScreenProps>;
@@ -247,5 +247,5 @@ function Later({ path, load, ...props }: ScreenProps & { path: string; load: () 
   const Part = loaded.get(load)?.screens[path];
   if (Part) return <Part {...props} />;
   if (!fault) return <Skeleton />;
-  return <PartGone />;
+  return <ScreenLoadFailed />;
 }

@@ -16,7 +16,7 @@ const GATHER_BUSY_MS = 20;
 /** Another worker that was draining counts as draining for so long: as long as its lease. */
 const ELSEWHERE_MS = 1_000;
 
-export type BatchPace = {
+export type BatchTiming = {
   noteBatch(payments: number): void;
   /** For how long the next batch is gathered at most once payments are due; `hasPending`: others are on their way into a block. */
   gatherMs(hasPending: boolean): number;
@@ -28,7 +28,7 @@ export type BatchPace = {
 };
 
 /** `readMs`: a clock that never runs back. */
-export function openBatchPace(readMs: () => number = () => performance.now()): BatchPace {
+export function openBatchTiming(readMs: () => number = () => performance.now()): BatchTiming {
   let last = { payments: 0, atMs: 0 };
   let elsewhereMs = Number.NEGATIVE_INFINITY;
   const isRecent = () => readMs() - last.atMs < BUSY_MS;

@@ -9,7 +9,7 @@ import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/words.ts";
 import { Button, Choice, Dialog, Field } from "../parts/controls.tsx";
 import { Confirm, Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
-import { DialogLater } from "../parts/lazy-sign-dialog.tsx";
+import { LazySignDialog } from "../parts/lazy-sign-dialog.tsx";
 import { Broken, Name, Screen, Time } from "../parts/page-parts.tsx";
 import { nameOfRole, ROLES, type Role, whatRoleMay } from "./roles.ts";
 
@@ -95,7 +95,7 @@ export function Members({ me }: ScreenProps) {
       </Panel>
       {isManager && <Open />}
       {promoted && wallet && (
-        <DialogLater>
+        <LazySignDialog>
           {({ AddMember }) => (
             <AddMember
               userId={promoted.userId}
@@ -104,7 +104,7 @@ export function Members({ me }: ScreenProps) {
               onClose={() => setPromoted(undefined)}
             />
           )}
-        </DialogLater>
+        </LazySignDialog>
       )}
       {isInviting && <Invite onClose={() => setInviting(false)} />}
       {removing && (

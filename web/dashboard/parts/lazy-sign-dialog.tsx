@@ -7,18 +7,18 @@ import { Button, Notice } from "./controls.tsx";
 
 type Dialogs = typeof import("../wallet/screens.ts").dialogs;
 
-export function DialogLater({ children }: { children: (dialogs: Dialogs) => ComponentChildren }) {
+export function LazySignDialog({ children }: { children: (dialogs: Dialogs) => ComponentChildren }) {
   const [dialogs, setDialogs] = useState<Dialogs>();
   const { fault, run } = useAction();
   useEffect(() => {
     void run(async () => setDialogs((await import("../wallet/screens.ts")).dialogs));
   }, []);
   if (dialogs) return <>{children(dialogs)}</>;
-  return fault ? <PartGone /> : null;
+  return fault ? <ScreenLoadFailed /> : null;
 }
 
 /** What the page asks for later is gone from the server when a new version was published meanwhile. */
-export function PartGone() {
+export function ScreenLoadFailed() {
   return (
     <Notice kind="bad">
       <p>{say("This screen could not be loaded. A new version may have been published: reload the page.")}</p>
