@@ -134,7 +134,9 @@ function examinePayer(key: string | undefined): Finding[] {
     return [{ level: "good", subject: "payer", text: "PAYER_PRIVATE_KEY is set" }];
   return [
     {
-      ...{ level: "fault", subject: "payer", text: "PAYER_PRIVATE_KEY is not 0x and 64 hex digits" },
+      level: "fault",
+      subject: "payer",
+      text: "PAYER_PRIVATE_KEY is not 0x and 64 hex digits",
       fix: "Correct it; it is never printed",
     },
   ];

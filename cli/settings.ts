@@ -26,7 +26,9 @@ export function openSettings(given: Given, env: Environment): Settings {
     throw new UsageError(`The service's address must begin with http:// or https://, and is ${url}`);
   const apiKey = env.API_KEY || undefined;
   return {
-    ...{ url, apiKey, payerKey: env.PAYER_PRIVATE_KEY || undefined },
+    url,
+    apiKey,
+    payerKey: env.PAYER_PRIVATE_KEY || undefined,
     folder: env.CALLER_FOLDER ?? process.cwd(),
     service: createClient({ baseUrl: url, ...(apiKey === undefined ? {} : { apiKey }) }),
   };

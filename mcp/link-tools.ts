@@ -144,7 +144,13 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
           refundable,
         } = await refunds.request(linkId, body, once);
         return answerWith({
-          ...{ refundId, linkId, status, to, amount: asked, network, refundable },
+          refundId,
+          linkId,
+          status,
+          to,
+          amount: asked,
+          network,
+          refundable,
           signAt: `${options.baseUrl}/links/${linkId}`,
         });
       }),

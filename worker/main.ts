@@ -110,7 +110,8 @@ const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetr
 openWaitingMetrics(metrics.registry, sql);
 openBudgetMetrics(metrics.registry, {
   ...{ sql, networks: [...chains.keys()], budgets: { ...paymentBudgets(config), ...sendBudgets(config) } },
-  ...{ maxFeeWei: config.relayMaxFeeWei, dailyFeeMaxWei: config.relayDailyFeeMaxWei },
+  maxFeeWei: config.relayMaxFeeWei,
+  dailyFeeMaxWei: config.relayDailyFeeMaxWei,
 });
 const kinds = { PAYMENTS: openPaymentRelays({ log }), DEPLOY: {}, NOOP: {}, OPERATIONS: {} };
 const networks = new Map(
@@ -160,7 +161,8 @@ for (const [id, network] of networks) {
 }
 
 const stopReporting = reportProcess(sql, {
-  ...{ kind: "worker", version: packageJson.version },
+  kind: "worker",
+  version: packageJson.version,
   readDetails: () => ({ balances: readBalances([...networks.values()]) }) satisfies WorkerDetails,
 });
 stop.onStop("report", stopReporting, CLOSE_TIMEOUT_MS);

@@ -77,7 +77,7 @@ function signerFaults(env: KeysEnv & NetworksEnv): string[] {
   return [];
 }
 
-/** Whoever reads the URL's credentials on the way has the relayer's ETH signed away. */
+/** Production requires https: whoever intercepts the URL's credentials can have transactions signed that spend the relayer's ETH. */
 export function openSignerFaults(env: KeysEnv): string[] {
   return SIGNER_URLS.flatMap((name) => {
     const url = env[name];

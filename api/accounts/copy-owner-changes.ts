@@ -24,16 +24,24 @@ export async function copyOwnerChanges(tx: Tx, from: Wallet, to: Wallet): Promis
     const ownerIndex = withAdded(to.owners, added).indexOf(addition.signer);
     if (ownerIndex < 0) return;
     const operation: UserOperation = {
-      ...{ sender: to.address, nonce: addition.nonce, callData: addition.callData },
-      ...{ callGasLimit: addition.callGas, verificationGasLimit: addition.verificationGas },
-      ...{ preVerificationGas: 0n, maxFeePerGas: 0n, maxPriorityFeePerGas: 0n },
+      sender: to.address,
+      nonce: addition.nonce,
+      callData: addition.callData,
+      callGasLimit: addition.callGas,
+      verificationGasLimit: addition.verificationGas,
+      preVerificationGas: 0n,
+      maxFeePerGas: 0n,
+      maxPriorityFeePerGas: 0n,
       initCode: "0x",
       paymasterAndData: "0x",
       signature: "0x",
     };
     await copySignedAddition(tx, {
-      ...{ id: addition.id, copyId: anotherOwnerChangeId(addition.id, new Date(Date.now() + place)) },
-      ...{ walletId: to.id, network: to.network, ownerIndex },
+      id: addition.id,
+      copyId: anotherOwnerChangeId(addition.id, new Date(Date.now() + place)),
+      walletId: to.id,
+      network: to.network,
+      ownerIndex,
       userOpHash: userOperationHash(operation, NETWORKS[to.network].chainId),
       signature: withOwnerIndex(addition.signature, ownerIndex),
     });

@@ -30,7 +30,8 @@ export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<Sig
   if (!user) return { ok: false };
   const meantFor = request.email === undefined ? null : user.id;
   const challenge = await takeChallenge(deps.sql, request.challengeId, {
-    ...{ userId: meantFor, purpose: "login" },
+    userId: meantFor,
+    purpose: "login",
   });
   if (!challenge) return refuse(deps, user, request.trace, "the challenge is unknown, used or expired");
   const passkey = await findSignInPasskey(deps.sql, request.response.id, user.id);

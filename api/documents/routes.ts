@@ -86,9 +86,14 @@ export const documentRoutes = (deps: ApiDeps) =>
             `has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the most an archive holds`,
           );
         return makeFile(deps, set, {
-          ...{ userId: user.id, requestId, format: "zip", prefer: headers.prefer },
+          userId: user.id,
+          requestId,
+          format: "zip",
+          prefer: headers.prefer,
           request: {
-            ...{ filter: NO_FILTER, profile: "accounting", timeZone },
+            filter: NO_FILTER,
+            profile: "accounting",
+            timeZone,
             archive: { ...period, language: body.language },
           },
         });
@@ -128,7 +133,10 @@ export const documentRoutes = (deps: ApiDeps) =>
         params,
         query: oneQuery,
         detail: {
-          ...{ operationId: "getDocument", summary: "A receipt or credit note", description, tags },
+          operationId: "getDocument",
+          summary: "A receipt or credit note",
+          description,
+          tags,
           responses: documentedResponses({
             200: one,
             ...errorResponses(400, 401, 403, 404, 429),
@@ -147,7 +155,8 @@ export const documentRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "getPublicDocument",
           summary: "A receipt or credit note, for whoever was given its id",
-          ...{ description, tags },
+          description,
+          tags,
           responses: documentedResponses({ 200: one, ...errorResponses(400, 404, 429) }),
         },
       },

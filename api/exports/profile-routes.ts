@@ -218,7 +218,10 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
         const request = profileRequest(definition, books, { from, before });
         refuseUnset(definition.format, { fiat: request.fiat, books });
         return makeFile(deps, set, {
-          ...{ userId: user.id, requestId, format: definition.format, request },
+          userId: user.id,
+          requestId,
+          format: definition.format,
+          request,
           prefer: headers.prefer,
         });
       },

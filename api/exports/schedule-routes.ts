@@ -171,7 +171,12 @@ function present({ config }: Pick<ApiDeps, "config">, row: ListedSchedule): z.in
     row;
   const downloadUrl = exportId && `${config.baseUrl}/v1/transactions/exports/${exportId}/download`;
   return {
-    ...{ id, profileId, profileName, frequency, delivery, createdAt: createdAt.toISOString() },
+    id,
+    profileId,
+    profileName,
+    frequency,
+    delivery,
+    createdAt: createdAt.toISOString(),
     pausedAt: row.pausedAt?.toISOString() ?? null,
     lastRun:
       firstDay && lastDay

@@ -37,7 +37,9 @@ export async function changeRole(
     await record(tx, key, { type: "member_role_changed", trace, details });
     await recordEvents(tx, [
       {
-        ...{ userId: key.merchantId, type: "member.role_changed", subjectId: key.userId },
+        userId: key.merchantId,
+        type: "member.role_changed",
+        subjectId: key.userId,
         data: { from: member.role, to: role },
       },
     ]);

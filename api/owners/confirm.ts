@@ -139,7 +139,10 @@ async function check(
     return { ok: false, reason: "the passkey does not control the wallet" };
   const challenge = Buffer.from(signedHash.slice(2), "hex");
   const verified = await verifyAssertion(deps.config, {
-    ...{ response, challenge, passkey, userVerification: "required" },
+    response,
+    challenge,
+    passkey,
+    userVerification: "required",
   });
   if (!verified.ok) return verified;
   try {

@@ -55,7 +55,10 @@ export async function startAddress(
 ) {
   const address = readAddress(text, wallet);
   const { challengeId } = await newChallenge(deps.sql, {
-    ...{ userId: user.id, purpose: "owner", network: null, lifeMs: OWNER_PROOF_LIFE_MS },
+    userId: user.id,
+    purpose: "owner",
+    network: null,
+    lifeMs: OWNER_PROOF_LIFE_MS,
   });
   const terms = { wallet: wallet.address, owner: address, challengeId, host: hostOf(deps) };
   return { challengeId, typedData: ownerProofTypedData(terms), timeout: OWNER_PROOF_LIFE_MS };

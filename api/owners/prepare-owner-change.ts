@@ -223,9 +223,16 @@ async function store(
     const challengeId = newChallengeId();
     for (const [index, { id, wallet, chain, state, operation }] of built.entries()) {
       const row = await insertOperation(tx, {
-        ...{ id, userId: user.id, walletId: wallet.id, network: wallet.network, kind: "OWNERS", items: [] },
-        ...{ userOpHash: userOperationHash(operation, chain.network.chainId), accountNonce: operation.nonce },
-        ...{ callData: operation.callData, callGas: operation.callGasLimit },
+        id,
+        userId: user.id,
+        walletId: wallet.id,
+        network: wallet.network,
+        kind: "OWNERS",
+        items: [],
+        userOpHash: userOperationHash(operation, chain.network.chainId),
+        accountNonce: operation.nonce,
+        callData: operation.callData,
+        callGas: operation.callGasLimit,
         ...{
           verificationGas: operation.verificationGasLimit,
           challengeId,
@@ -240,7 +247,9 @@ async function store(
         },
         // the first stands for the change
         idempotencyKey: index === 0 ? idempotencyKey : undefined,
-        ...{ request, requestId: trace.requestId, lifeMs: OPERATION_LIFE_MS },
+        request,
+        requestId: trace.requestId,
+        lifeMs: OPERATION_LIFE_MS,
       });
       if (!row)
         throw conflict("A request with this Idempotency-Key is still running.", {
@@ -260,7 +269,8 @@ async function store(
         purpose: "send",
         network: isAnyChain ? null : first.wallet.network,
       },
-      ...{ challenge: Buffer.from(hash.slice(2), "hex"), lifeMs: OPERATION_LIFE_MS },
+      challenge: Buffer.from(hash.slice(2), "hex"),
+      lifeMs: OPERATION_LIFE_MS,
     });
   });
   return changeId;

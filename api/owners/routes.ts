@@ -97,7 +97,11 @@ export const ownerRoutes = (deps: ApiDeps) =>
         if (body.add) requireFreshPasskey(caller, new Date());
         if (body.add && body.add.type !== "member" && person.id !== user.id) throw membersOnly();
         const { change, isReplay } = await prepareOwnerChange(deps, {
-          ...{ user, signer: person, network: body.network, request: body, trace },
+          user,
+          signer: person,
+          network: body.network,
+          request: body,
+          trace,
           change: toChange(deps, body, { user, trace }),
           idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
         });
@@ -121,8 +125,12 @@ export const ownerRoutes = (deps: ApiDeps) =>
       "/v1/wallets/owners/confirm",
       async ({ body, user, person, trace, status }) => {
         const change = await confirmOwnerChange(deps, {
-          ...{ user, signer: person, id: body.ownerChangeId, challengeId: body.challengeId },
-          ...{ response: body.passkeyResponse, trace },
+          user,
+          signer: person,
+          id: body.ownerChangeId,
+          challengeId: body.challengeId,
+          response: body.passkeyResponse,
+          trace,
         });
         return status(202, {
           success: true as const,

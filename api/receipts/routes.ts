@@ -64,7 +64,10 @@ export const receiptRoutes = (deps: ApiDeps) =>
         params,
         query,
         detail: {
-          ...{ operationId: "getReceipt", summary: "The receipt of a paid link", description, tags },
+          operationId: "getReceipt",
+          summary: "The receipt of a paid link",
+          description,
+          tags,
           responses: documentedResponses({ ...answers(receiptSchema), ...errorResponses(401, 403) }),
         },
       },

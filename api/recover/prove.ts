@@ -30,7 +30,10 @@ export async function startRecovery(deps: ApiDeps, { email, address }: { email: 
   const challengeId = user
     ? (
         await newChallenge(deps.sql, {
-          ...{ userId: user.id, purpose: "recover", network: null, lifeMs: OWNER_PROOF_LIFE_MS },
+          userId: user.id,
+          purpose: "recover",
+          network: null,
+          lifeMs: OWNER_PROOF_LIFE_MS,
         })
       ).challengeId
     : `ch_${randomUUID()}`;
@@ -59,7 +62,8 @@ export async function proveOwner(deps: ApiDeps, proof: Proof, trace: Trace): Pro
     if (!code.sent) return code;
     await insertChallenge(tx, {
       ...{ id: `ch_${randomUUID()}`, userId: user.id, purpose: "recover_proven", network: null },
-      ...{ challenge: digestOf(proof), lifeMs: OTP_LIFE_S * 1_000 },
+      challenge: digestOf(proof),
+      lifeMs: OTP_LIFE_S * 1_000,
     });
     return code;
   });

@@ -103,7 +103,10 @@ export async function registerPasskey(
   const transactions = wallets
     .filter(({ current }) => current.some((one) => one !== undefined && addressOfOwner(one) !== undefined))
     .map(({ wallet: { network, address: to } }) => ({
-      ...{ network, chainId: NETWORKS[network].chainId, to, data },
+      network,
+      chainId: NETWORKS[network].chainId,
+      to,
+      data,
     }));
   return { passkeyId: passkey.id, transactions };
 }

@@ -78,7 +78,10 @@ export const recoverRoutes = (deps: ApiDeps) =>
         const code = body.otp ?? body.code;
         if (code === undefined) throw invalid("otp", "is required");
         const done = await recover(deps, {
-          ...{ email: body.email, code, address: body.address, signature: body.signature },
+          email: body.email,
+          code,
+          address: body.address,
+          signature: body.signature,
           browser: await browserOf(request, deps.config),
           trace: { requestId, clientAddress },
         });

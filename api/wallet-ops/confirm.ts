@@ -145,7 +145,10 @@ async function check(
   if (!owner || !passkey) return { ok: false, reason: "the passkey does not control the wallet" };
   const challenge = Buffer.from(hash.slice(2), "hex");
   const verified = await verifyAssertion(deps.config, {
-    ...{ response, challenge, passkey, userVerification: "required" },
+    response,
+    challenge,
+    passkey,
+    userVerification: "required",
   });
   if (!verified.ok) return verified;
   try {

@@ -30,8 +30,16 @@ export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer
   const { transfer, to, toSource, amountUnits } = await readRefundChoice(deps.sql, { link, wallet }, asked);
   const id = newRefundId(new Date());
   const refund = {
-    ...{ id, userId: user.id, linkId, network: link.network, amountUnits, toAddress: to, toSource },
-    ...{ paidTxHash: transfer.txHash, paidLogIndex: transfer.logIndex, reason: body.reason ?? null },
+    id,
+    userId: user.id,
+    linkId,
+    network: link.network,
+    amountUnits,
+    toAddress: to,
+    toSource,
+    paidTxHash: transfer.txHash,
+    paidLogIndex: transfer.logIndex,
+    reason: body.reason ?? null,
   };
   return prepareOperation(deps, chain, {
     ...{ ...same, id, wallet, signer, requestId },
@@ -60,7 +68,13 @@ export async function prepareRequested(
   if (refund.requestedBy === null || !isOpen) throw notPreparable(status);
   const { link, wallet } = await getRefundedLink(deps, { user, linkId });
   return prepareOperation(deps, getEnabledChain(deps, link.network), {
-    ...{ id, kind: "REFUND", wallet, signer, requestId, renews: true, request: { refundId: id } },
+    id,
+    kind: "REFUND",
+    wallet,
+    signer,
+    requestId,
+    renews: true,
+    request: { refundId: id },
     idempotencyKey: undefined,
     items: [{ to, amountUnits, note: "", isFee: false }],
     refundedLink: { tag: linkTag(linkId) },

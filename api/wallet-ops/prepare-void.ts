@@ -39,7 +39,8 @@ export async function prepareVoid(deps: ApiDeps, asked: Asked): Promise<Operatio
       items: [],
       requestId: asked.requestId,
     },
-    ...{ request: { voidOf: ended.id }, idempotencyKey: undefined },
+    request: { voidOf: ended.id },
+    idempotencyKey: undefined,
     voidOf: { id: ended.id, accountNonce: ended.accountNonce },
   });
   return operation;

@@ -67,7 +67,7 @@ export type Preparation = {
 
 export type Prepared = { operation: OperationView; isReplay: boolean };
 
-/** Owners' ends of a repeated request are expired first: their key is free again. */
+/** How many of the user's unsigned operations whose time is over are marked EXPIRED before a new one is inserted, which frees their Idempotency-Keys. */
 const EXPIRED_AT_ONCE = 100;
 
 /**
@@ -114,18 +114,35 @@ export async function prepareOperation(
     await expireOperations(tx, { userId: wallet.userId, limit: EXPIRED_AT_ONCE });
     const challengeId = newChallengeId();
     const row = await insertOperation(tx, {
-      ...{ id: preparation.id, userId: wallet.userId, walletId: wallet.id, network: wallet.network, kind },
-      ...{ userOpHash, accountNonce: nonce, callData: operation.callData, terms, challengeId, items },
-      ...{ callGas: operation.callGasLimit, verificationGas: operation.verificationGasLimit },
-      ...{ idempotencyKey: preparation.idempotencyKey, request: preparation.request },
-      ...{ voidOf: preparation.voidOf?.id, requestId: preparation.requestId, lifeMs: OPERATION_LIFE_MS },
+      id: preparation.id,
+      userId: wallet.userId,
+      walletId: wallet.id,
+      network: wallet.network,
+      kind,
+      userOpHash,
+      accountNonce: nonce,
+      callData: operation.callData,
+      terms,
+      challengeId,
+      items,
+      callGas: operation.callGasLimit,
+      verificationGas: operation.verificationGasLimit,
+      idempotencyKey: preparation.idempotencyKey,
+      request: preparation.request,
+      voidOf: preparation.voidOf?.id,
+      requestId: preparation.requestId,
+      lifeMs: OPERATION_LIFE_MS,
       renews: preparation.renews ?? false,
     });
     if (!row) return undefined;
     await preparation.reserve?.(tx);
     await insertChallenge(tx, {
-      ...{ id: challengeId, userId: preparation.signer.id, purpose: "send", network: wallet.network },
-      ...{ challenge: Buffer.from(userOpHash.slice(2), "hex"), lifeMs: OPERATION_LIFE_MS },
+      id: challengeId,
+      userId: preparation.signer.id,
+      purpose: "send",
+      network: wallet.network,
+      challenge: Buffer.from(userOpHash.slice(2), "hex"),
+      lifeMs: OPERATION_LIFE_MS,
     });
     return findOperation(tx, { id: row.id, userId: wallet.userId, kind });
   });

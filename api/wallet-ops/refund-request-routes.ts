@@ -25,7 +25,11 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
       "/v1/payment-links/:id/refund-requests",
       async ({ params, body, bodyText, user, caller, headers, requestId, set, status: answer }) => {
         const { id, isReplay } = await requestRefund(deps, {
-          ...{ user, linkId: params.id, body: body ?? {}, bodyText, requestId },
+          user,
+          linkId: params.id,
+          body: body ?? {},
+          bodyText,
+          requestId,
           ...{
             requestedBy: caller.actorId,
             idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),

@@ -35,9 +35,19 @@ export async function requestRefund(
         issue: "too_many_requests",
       });
     const refund: NewRefundRequest = {
-      ...{ id, userId: user.id, linkId, network: link.network, amountUnits, toAddress: to, toSource },
-      ...{ paidTxHash: transfer.txHash, paidLogIndex: transfer.logIndex, reason: body.reason ?? null },
-      ...{ requestedBy, idempotencyKey, request },
+      id,
+      userId: user.id,
+      linkId,
+      network: link.network,
+      amountUnits,
+      toAddress: to,
+      toSource,
+      paidTxHash: transfer.txHash,
+      paidLogIndex: transfer.logIndex,
+      reason: body.reason ?? null,
+      requestedBy,
+      idempotencyKey,
+      request,
     };
     if (!(await insertRefundRequest(tx, refund))) return false;
     const data = { network: link.network, amount: formatUnits(amountUnits), to, linkId, requestedBy };

@@ -53,7 +53,11 @@ export const sendRoutes = (deps: ApiDeps) =>
         if (!wallet) throw notFound(`A wallet of yours on ${network}`);
         const items = parseRecipients({ body, bodyText, minUnits: deps.config.sendMinUnits }, wallet);
         const { operation, isReplay } = await prepareOperation(deps, chain, {
-          ...{ id: newSendId(new Date()), kind: "SEND", wallet, signer: person, requestId },
+          id: newSendId(new Date()),
+          kind: "SEND",
+          wallet,
+          signer: person,
+          requestId,
           items: [...items, ...feeItems(deps.config, wallet)],
           request: { network, items },
           idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
@@ -78,9 +82,15 @@ export const sendRoutes = (deps: ApiDeps) =>
       async ({ body, user, person, trace, status }) => {
         await getOperation(deps, { user, id: body.sendId, kind: "SEND" });
         const operation = await confirmOperation(deps, {
-          ...{ user, signer: person, kind: "SEND", id: body.sendId, challengeId: body.challengeId },
-          ...{ response: body.passkeyResponse, trace },
-          ...{ history: { linkId: null, description: null, note: null }, event: "wallet.send_queued" },
+          user,
+          signer: person,
+          kind: "SEND",
+          id: body.sendId,
+          challengeId: body.challengeId,
+          response: body.passkeyResponse,
+          trace,
+          history: { linkId: null, description: null, note: null },
+          event: "wallet.send_queued",
         });
         const transactions = await presentHistory(deps, user, operation);
         const [only, ...others] = transactions;

@@ -122,8 +122,10 @@ function readStates(outcome: RpcOutcome | undefined, count: number): boolean[] {
 function transfersCall(chain: Chain, unread: NonNullable<Questions["unread"]>): RpcCall {
   const payees = [...new Set(unread.payees)].map((payee) => `0x${hexWord(payee)}`);
   const query = {
-    ...{ fromBlock: toQuantity(unread.afterNumber + 1n), toBlock: "latest" },
-    ...{ address: chain.network.usdc.address, topics: [TRANSFER_TOPIC, null, payees] },
+    fromBlock: toQuantity(unread.afterNumber + 1n),
+    toBlock: "latest",
+    address: chain.network.usdc.address,
+    topics: [TRANSFER_TOPIC, null, payees],
   };
   return { method: "eth_getLogs", params: [query] };
 }

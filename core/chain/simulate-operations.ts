@@ -86,7 +86,9 @@ function callsOf(
   };
   const inner = bundleItem.deployment
     ? items.map(({ to, amountUnits }) => ({
-        ...{ from: sender, to: chain.network.usdc.address, data: encodeTransfer(to, amountUnits) },
+        from: sender,
+        to: chain.network.usdc.address,
+        data: encodeTransfer(to, amountUnits),
       }))
     : [{ from: CONTRACTS.entryPointV06, to: sender, data: callData }];
   return [bundle, ...inner].map((call) => ({ method: "eth_call", params: [call, "pending"] }));

@@ -45,7 +45,11 @@ export function proveTransfer(
   if (logPosition < 0) return undefined;
   const { hash, number } = readHeader(header);
   return {
-    ...{ blockNumber: number, blockHash: hash, header, transactionIndex: index, logPosition },
+    blockNumber: number,
+    blockHash: hash,
+    header,
+    transactionIndex: index,
+    logPosition,
     nodes: receiptNodes(receipts, index),
   };
 }

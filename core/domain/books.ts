@@ -61,7 +61,8 @@ export function chosenBooks(
   const places = chosen.map(({ column }) => all.findIndex(({ key }) => key === column));
   return {
     columns: chosen.map(({ title }, index) => ({
-      ...{ key: title, title },
+      key: title,
+      title,
       kind: all[places[index] ?? -1]?.kind ?? "text",
     })),
     cellsOf(row) {

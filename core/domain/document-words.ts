@@ -32,7 +32,9 @@ export function speechOf(language: Language): DocumentSpeech {
           minute: "2-digit",
           second: "2-digit",
         },
-        ...{ timeZone, timeZoneName: "short", hourCycle: "h23" },
+        timeZone,
+        timeZoneName: "short",
+        hourCycle: "h23",
       }).format(instant),
   };
 }

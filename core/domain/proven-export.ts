@@ -19,8 +19,10 @@ export function totalsOf(rows: readonly ExportRow[]): ProvenTotals {
       .filter(({ type }) => directionOf(type) === direction)
       .reduce((total, { amountUnits }) => total + amountUnits, 0n);
   return {
-    ...{ rows: rows.length, confirmed: confirmed.length },
-    ...{ moneyIn: formatUnits(sum("in")), moneyOut: formatUnits(sum("out")) },
+    rows: rows.length,
+    confirmed: confirmed.length,
+    moneyIn: formatUnits(sum("in")),
+    moneyOut: formatUnits(sum("out")),
   };
 }
 

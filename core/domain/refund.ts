@@ -52,7 +52,8 @@ export type RefundSums = {
 export function leftToRefund(sums: RefundSums): bigint {
   const ofTransfer = sums.transferUnits - sums.transferRefundedUnits;
   const ofLink = sums.linkUnits - sums.linkRefundedUnits;
-  return ofTransfer < ofLink ? ofTransfer : ofLink;
+  if (ofLink < ofTransfer) return ofLink;
+  return ofTransfer;
 }
 
 /** A CONFIRMED transfer booked on a link. */

@@ -20,8 +20,12 @@ const REMEMBER_MAX_MS = 600_000;
 
 export function newLimit({ first, max }: { first: number; max: number }): LearntLimit {
   return {
-    ...{ size: first, max, accepted: 0, refused: undefined },
-    ...{ rememberMs: REMEMBER_FIRST_MS, forgottenSize: Number.POSITIVE_INFINITY },
+    size: first,
+    max,
+    accepted: 0,
+    refused: undefined,
+    rememberMs: REMEMBER_FIRST_MS,
+    forgottenSize: Number.POSITIVE_INFINITY,
   };
 }
 

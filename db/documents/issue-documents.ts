@@ -104,12 +104,22 @@ function toGiven(
   const { isTestnet: isTest } = NETWORKS[network];
   const facts = factsOf(due);
   return {
-    ...{ place, id: newDocumentId(), user_id: userId, series: seriesOf(kind, isTest), is_test: isTest },
-    ...{ year: yearOf(due.happenedAt, zoneOf(due)) },
-    ...{ link_id: linkId, network, tx_hash: toByteaText(txHash) },
-    ...{ log_index: logIndex, block_hash: toByteaText(blockHash) },
-    ...{ refund_id: refundId, receipt_id: receiptId, amount_units: due.amountUnits.toString() },
-    ...{ happened_at: due.happenedAt.toISOString(), facts: isShort ? shortenFacts(facts, linkId) : facts },
+    place,
+    id: newDocumentId(),
+    user_id: userId,
+    series: seriesOf(kind, isTest),
+    is_test: isTest,
+    year: yearOf(due.happenedAt, zoneOf(due)),
+    link_id: linkId,
+    network,
+    tx_hash: toByteaText(txHash),
+    log_index: logIndex,
+    block_hash: toByteaText(blockHash),
+    refund_id: refundId,
+    receipt_id: receiptId,
+    amount_units: due.amountUnits.toString(),
+    happened_at: due.happenedAt.toISOString(),
+    facts: isShort ? shortenFacts(facts, linkId) : facts,
     language: due.language ?? DEFAULT_LANGUAGE,
   };
 }
@@ -119,7 +129,9 @@ function factsOf(due: DueDocument): DocumentFacts {
   return {
     issuer: {
       name: due.legalName ?? due.displayName ?? defaultMerchantName(email),
-      ...{ postalAddress, taxId, email },
+      postalAddress,
+      taxId,
+      email,
     },
     timeZone: zoneOf(due),
     linkId: due.parentId ?? due.linkId,

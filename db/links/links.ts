@@ -297,8 +297,14 @@ export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
     ) parts
     group by status`;
   const counts: LinkCounts = {
-    ...{ ACTIVE: 0, PENDING: 0, PAID: 0, EXPIRED: 0, CANCELLED: 0 },
-    ...{ all: 0, paidUnits: 0n, refundedUnits: 0n },
+    ACTIVE: 0,
+    PENDING: 0,
+    PAID: 0,
+    EXPIRED: 0,
+    CANCELLED: 0,
+    all: 0,
+    paidUnits: 0n,
+    refundedUnits: 0n,
   };
   for (const row of rows) {
     counts[row.status] = Number(row.count);

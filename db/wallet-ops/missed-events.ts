@@ -130,8 +130,14 @@ export async function bindBookedTransfers(
       type: status === "CONFIRMED" ? ("transaction.confirmed" as const) : ("transaction.detected" as const),
       subjectId: id,
       data: {
-        ...{ type: "SEND", amount: formatUnits(amountUnits), network, txHash, logIndex },
-        ...{ blockNumber: Number(blockNumber), linkId, settledBy: null },
+        type: "SEND",
+        amount: formatUnits(amountUnits),
+        network,
+        txHash,
+        logIndex,
+        blockNumber: Number(blockNumber),
+        linkId,
+        settledBy: null,
       },
     })),
   );

@@ -72,7 +72,9 @@ export async function restoreOperation(
     returning id`;
   if (inserted.length === 0) return;
   const items = lost.items.map(({ to, amountUnits }, position) => ({
-    ...{ position, to_address: to, amount_units: amountUnits.toString() },
+    position,
+    to_address: to,
+    amount_units: amountUnits.toString(),
   }));
   await tx`
     insert into wallet_operation_items (operation_id, position, to_address, amount_units)
@@ -89,7 +91,9 @@ export async function restoreOperation(
     { id },
     {
       ids: items.map(newTransactionId),
-      ...{ linkId: refunded?.linkId ?? null, description: refunded?.description ?? null, note: null },
+      linkId: refunded?.linkId ?? null,
+      description: refunded?.description ?? null,
+      note: null,
     },
   );
 }

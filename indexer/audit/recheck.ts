@@ -140,7 +140,8 @@ async function readAgain(
     node,
     { from, to },
     {
-      ...{ filters: [followedLogs(address)], headerCalls: [headerCall(to)] },
+      filters: [followedLogs(address)],
+      headerCalls: [headerCall(to)],
     },
   );
   const last = parseHeader(need(headers.at(-1)));

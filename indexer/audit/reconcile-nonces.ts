@@ -35,10 +35,16 @@ export async function reconcileNonces(term: Term): Promise<number> {
   const repaired = missed.length === 0 ? 0 : await readMissed(term, missed, number);
   const differences = missed.length;
   await recordReconciliation(sql, {
-    ...{ network, kind: "NONCES", fromBlock: number, toBlock: number, checked: waiting.length },
-    ...{ differences, repaired: Math.min(repaired, differences) },
+    network,
+    kind: "NONCES",
+    fromBlock: number,
+    toBlock: number,
+    checked: waiting.length,
+    differences,
+    repaired: Math.min(repaired, differences),
     details: missed.slice(0, DETAILS_MAX).map(({ address, accountNonce }) => ({
-      ...{ address, nonce: accountNonce.toString() },
+      address,
+      nonce: accountNonce.toString(),
     })),
   });
   if (differences > 0)

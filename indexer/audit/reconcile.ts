@@ -93,19 +93,28 @@ async function compareWallets(
   await noteReconciled(
     sql,
     compared.map((wallet) => ({
-      ...{ id: wallet.id, openingUnits: wallet.openingUnits ?? wallet.balance - wallet.bookUnits },
+      id: wallet.id,
+      openingUnits: wallet.openingUnits ?? wallet.balance - wallet.bookUnits,
       differenceUnits: differenceOf(wallet),
     })),
   );
   const details = differing.slice(0, DETAILS_MAX).map((wallet) => ({
-    ...{ walletId: wallet.id, address: wallet.address, chain: wallet.balance.toString() },
+    walletId: wallet.id,
+    address: wallet.address,
+    chain: wallet.balance.toString(),
     difference: differenceOf(wallet).toString(),
   }));
   const differences = differing.length;
   if (compared.length > 0 || wallets.length === 0)
     await recordReconciliation(sql, {
-      ...{ network, kind: "BALANCES", fromBlock: number, toBlock: number, checked: compared.length },
-      ...{ differences, repaired: 0, details },
+      network,
+      kind: "BALANCES",
+      fromBlock: number,
+      toBlock: number,
+      checked: compared.length,
+      differences,
+      repaired: 0,
+      details,
     });
   if (differences > 0)
     term.log.error(

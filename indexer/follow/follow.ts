@@ -81,7 +81,9 @@ export async function followChain(term: Term): Promise<void> {
     wakeUp.wake();
   });
   const memory: Memory = {
-    ...{ heads, transfers, pollInterval },
+    heads,
+    transfers,
+    pollInterval,
     watch: watchOf(term.watched),
     notedMs: 0,
     finalityMs: 0,

@@ -72,7 +72,10 @@ export function collectAfter(blocks: readonly BlockContent[]): void {
 
 export function noteProgress(term: Term, head: BlockHeader, cursorTimeS: number): void {
   term.metrics.following(term.network, {
-    ...{ head: head.number, headTimeS: head.timeS, cursor: term.cursor.number, cursorTimeS },
+    head: head.number,
+    headTimeS: head.timeS,
+    cursor: term.cursor.number,
+    cursorTimeS,
     wallets: term.watched.size,
   });
 }

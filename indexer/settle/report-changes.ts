@@ -46,7 +46,10 @@ export async function reportChanges(
     await addNotice(tx, { userId, kind: "money_sent", key: `sent:${walletId}:${txHash}`, details });
     if (!isOurs)
       await recordSecurityEvent(tx, {
-        ...{ userId, type: "money_sent_elsewhere", clientAddress: null, requestId: null },
+        userId,
+        type: "money_sent_elsewhere",
+        clientAddress: null,
+        requestId: null,
         details: { network, txHash, amount: details.amount },
       });
   }
@@ -58,7 +61,10 @@ async function reportChange(tx: Tx, network: NetworkId, change: ConfirmedChange)
   const address = type === "UPGRADED" ? subject : addressOfOwner(subject);
   const isOurs = ownerChangeId !== null;
   const details = {
-    ...{ network, txHash, isOurs, ownerChangeId },
+    network,
+    txHash,
+    isOurs,
+    ownerChangeId,
     ...(type === "UPGRADED" ? { implementation: subject } : { ownerId: ownerIdOf(subject) }),
     ...(type !== "UPGRADED" && address ? { address } : {}),
   };

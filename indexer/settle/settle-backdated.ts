@@ -63,7 +63,9 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
   await assignTransfers(tx, moved.map(toLateAttribution));
   const outcomes = moved.map(({ transfer, attribution }) => ({
     ...attribution,
-    ...{ txHash: transfer.txHash, logIndex: transfer.logIndex, blockNumber: Number(transfer.blockNumber) },
+    txHash: transfer.txHash,
+    logIndex: transfer.logIndex,
+    blockNumber: Number(transfer.blockNumber),
     isConfirmed: transfer.status === "CONFIRMED",
   }));
   const settled = await settlePaymentsAndClaims(tx, network, { payments, outcomes });

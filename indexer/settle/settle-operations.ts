@@ -90,8 +90,16 @@ function isOf(seen: SeenOperation, { block, txHash, from, logIndex }: SeenTransf
 function toEvent(seen: SeenOperation): OperationEvent {
   const { block, txHash, logIndex, userOpHash, sender, nonce, succeeded, gasUsed, revertData } = seen;
   return {
-    ...{ blockNumber: block.number, blockHash: block.hash, txHash, logIndex, userOpHash, sender, nonce },
-    ...{ succeeded, gasUsed, failure: succeeded ? undefined : failureOf(revertData) },
+    blockNumber: block.number,
+    blockHash: block.hash,
+    txHash,
+    logIndex,
+    userOpHash,
+    sender,
+    nonce,
+    succeeded,
+    gasUsed,
+    failure: succeeded ? undefined : failureOf(revertData),
   };
 }
 

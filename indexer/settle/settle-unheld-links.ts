@@ -28,8 +28,11 @@ export async function settleReleased(
   const spare = (await findUnappliedTransfers(tx, network)).filter(({ linkId }) => locked.has(linkId));
   const outcomes = spare.map(({ paymentId, claimId, status, blockNumber, ...transfer }) => ({
     ...{ ...transfer, blockNumber: Number(blockNumber), isConfirmed: status === "CONFIRMED" },
-    ...{ paymentId: paymentId ?? undefined, claimId: claimId ?? undefined },
-    ...{ pays: true, settledBy: transfer.settledBy ?? undefined, settlesPayment: paymentId !== null },
+    paymentId: paymentId ?? undefined,
+    claimId: claimId ?? undefined,
+    pays: true,
+    settledBy: transfer.settledBy ?? undefined,
+    settlesPayment: paymentId !== null,
   }));
   await assignTransfers(tx, outcomes);
   const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes });

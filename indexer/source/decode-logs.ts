@@ -170,7 +170,11 @@ export function decodeBlock(
   const operations = decodeOperations(block, logs.filter(isOperationLog), isWatched);
   const accountLogs = decodeAccountLogs(logs.filter(isAccountLog), isWatched);
   const content: BlockContent = {
-    ...{ block, transfers: [], spent: [], operations, accountLogs },
+    block,
+    transfers: [],
+    spent: [],
+    operations,
+    accountLogs,
     logCount: logs.length,
   };
   let before: { log: PlacedLog; spent: SpentAuthorization } | undefined;
@@ -227,7 +231,15 @@ function decodeOperations(
     if (!isWatched(sender)) continue;
     const { txHash, logIndex } = log;
     operations.push({
-      ...{ block, txHash, logIndex, previousLogIndex, userOpHash, sender, nonce, succeeded, gasUsed },
+      block,
+      txHash,
+      logIndex,
+      previousLogIndex,
+      userOpHash,
+      sender,
+      nonce,
+      succeeded,
+      gasUsed,
       revertData: revertData.get(userOpHash),
     });
   }

@@ -1,15 +1,15 @@
-/** The link's state as it changes: a stream while the page is seen, and polling when no stream can be had. */
+/** Follows a link's status: by event stream while the page is visible, and by polling every 3 seconds where no stream can be opened. */
 import type { Link } from "./page-data.ts";
 import { readLink } from "./service.ts";
 
 const POLL_MS = 3_000;
-/** Shorter interruptions are not worth a word. */
+/** Shorter interruptions are not shown. */
 const LOST_AFTER_MS = 5_000;
 
 export const isFinal = ({ status }: Link) =>
   status === "PAID" || status === "EXPIRED" || status === "CANCELLED";
 
-/** `onLost(true)` when nothing was heard for a while. Ends by itself when the link's state is final. */
+/** `onLost(true)` while the connection is lost. Ends by itself when the link's status is final. */
 export function watchLink(
   linkId: string,
   onLink: (link: Link) => void,
@@ -25,7 +25,7 @@ export function watchLink(
     source = undefined;
     clearTimeout(poll);
   };
-  const hear = (link: Link) => {
+  const onAnswer = (link: Link) => {
     clearTimeout(lost);
     lost = undefined;
     onLost(false);
@@ -34,25 +34,25 @@ export function watchLink(
     isOver = true;
     stop();
   };
-  const miss = () => {
+  const onFailure = () => {
     lost ??= setTimeout(() => onLost(true), LOST_AFTER_MS);
   };
   const pollOnce = async () => {
-    await readLink(linkId).then(hear, miss);
+    await readLink(linkId).then(onAnswer, onFailure);
     if (!isOver && !document.hidden) poll = setTimeout(pollOnce, POLL_MS);
   };
   const open = () => {
     if (isOver || document.hidden) return;
     source = new EventSource(`/api/v1/public/payment-links/${linkId}/events`);
-    source.addEventListener("status", (event) => hear(JSON.parse((event as MessageEvent<string>).data)));
+    source.addEventListener("status", (event) => onAnswer(JSON.parse((event as MessageEvent<string>).data)));
     source.addEventListener("open", () => {
       clearTimeout(lost);
       lost = undefined;
       onLost(false);
     });
     source.addEventListener("error", () => {
-      miss();
-      // refused: the browser does not try again by itself
+      onFailure();
+      // the server refused the stream: the browser does not reconnect by itself
       if (source?.readyState !== EventSource.CLOSED) return;
       stop();
       pollOnce();

@@ -30,14 +30,21 @@ export function operationCharges(
   const gasOf = (part: typeof bundle) =>
     part.reduce((sum, { bundleItem }) => sum + bundleItemGas(bundleItem), 0n);
   const total: Charge = {
-    ...{ scope: "SENDS", subject: network, items: 1, amount: gasOf(bundle) },
+    scope: "SENDS",
+    subject: network,
+    items: 1,
+    amount: gasOf(bundle),
     maximum: limits.sendGasTotalPerDay ?? null,
   };
   const senders = [...Map.groupBy(bundle, ({ userId }) => userId)].map(([subject, own]): Charge => {
     const amount = gasOf(own);
     return {
-      ...{ scope: "SENDER", subject, items: Number(amount), amount },
-      ...{ maximum: limits.sendGasPerDay, isAdvisory: true },
+      scope: "SENDER",
+      subject,
+      items: Number(amount),
+      amount,
+      maximum: limits.sendGasPerDay,
+      isAdvisory: true,
     };
   });
   return [total, ...senders];

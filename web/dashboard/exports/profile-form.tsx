@@ -21,7 +21,13 @@ const TYPES = [
   ["SEND", "Sent"],
 ] as const;
 const EMPTY: Definition = {
-  ...{ name: "", format: "csv", columns: null, fiatCurrency: null, timeZone: null, types: [], networks: [] },
+  name: "",
+  format: "csv",
+  columns: null,
+  fiatCurrency: null,
+  timeZone: null,
+  types: [],
+  networks: [],
 };
 
 /** `profile` undefined: a new one. */

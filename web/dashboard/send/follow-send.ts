@@ -23,7 +23,13 @@ export function toSign(
         ? say("Sign this transfer")
         : say("Sign these {count} transfers", { count: payments.length }),
     offered: prepared,
-    ...{ network, from, payments, fee, balanceAfter, warnings, tag: tagOf(prepared.sendId) },
+    network,
+    from,
+    payments,
+    fee,
+    balanceAfter,
+    warnings,
+    tag: tagOf(prepared.sendId),
   };
 }
 

@@ -47,7 +47,8 @@ function Add({ wallet, onClose }: { wallet: string; onClose: () => void }) {
     const { prepared, point } = made;
     const check = async () =>
       checkCall(prepared, {
-        ...{ chainId: null, from: wallet },
+        chainId: null,
+        from: wallet,
         callData: encodeAddPasskey(point, tagOf(prepared.ownerChangeId)),
       });
     return <OwnerSheet prepared={prepared} check={check} owner={{ name, address: null }} onClose={onClose} />;
