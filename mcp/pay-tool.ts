@@ -17,10 +17,10 @@ import {
   signPayment,
   UnknownOutcomeError,
 } from "../sdk/pay-link.ts";
-import { answering, answerWith, ToolRefusal } from "./answer.ts";
 import { limitSigner } from "./limit-signer.ts";
 import type { McpOptions } from "./options.ts";
 import type { Spending } from "./spending.ts";
+import { answering, answerWith, ToolRefusal } from "./tool-result.ts";
 
 export type Payer = {
   account: Signer;

@@ -2,10 +2,10 @@
 import { openChain } from "../core/rpc/chain-client.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
-import { inspectMachine } from "../core/runtime/machine.ts";
+import { inspectMachine } from "../core/runtime/machine-limits.ts";
 import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
-import { statusPage } from "../core/status-page/answer.ts";
+import { statusPage } from "../core/status-page/serve-status-page.ts";
 import { openTracing } from "../core/tracing/open-tracing.ts";
 import { reportProcess } from "../db/health/processes.ts";
 import { readServiceStatus, type WorkerDetails } from "../db/health/service-status.ts";

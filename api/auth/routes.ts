@@ -9,7 +9,7 @@ import type { User } from "../../db/schema.ts";
 import { deleteSession } from "../../db/sessions/sessions.ts";
 import { listWallets } from "../../db/wallets/wallets.ts";
 import { emailSchema } from "../accounts/email-address.ts";
-import { presentUser, userSchema } from "../accounts/present.ts";
+import { presentUser, userSchema } from "../accounts/present-user.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";

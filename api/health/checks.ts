@@ -5,10 +5,10 @@
 
 import { AUDITED_CONTRACTS, isAuditedCode } from "../../core/chain/contract-code.ts";
 import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";
-import { parseData, parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { parseHeader } from "../../core/rpc/head.ts";
-import { type DiskSpace, describeSpace, isNearlyFull } from "../../core/runtime/machine.ts";
+import { parseData, parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
+import { type DiskSpace, describeSpace, isNearlyFull } from "../../core/runtime/machine-limits.ts";
 import {
   countLiveWorkers,
   findIndexerPosition,

@@ -16,9 +16,10 @@ import { Elysia } from "elysia";
 import { type ApiKeyScope, SESSION_ONLY } from "../../core/domain/api-key-scopes.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { Need } from "../../core/domain/member.ts";
-import { SESSION_RENEWED_BELOW_S } from "../../core/domain/session-life.ts";
+import { SESSION_RENEWED_BELOW_S } from "../../core/domain/session-lifetime.ts";
 import { type LiveSession, noteSessionSeen, renewSession } from "../../db/sessions/sessions.ts";
 import { actForMerchant } from "./act-for-merchant.ts";
+import type { Trace } from "./audit-trace.ts";
 import { authenticate, type CredentialKind } from "./authenticate.ts";
 import type { Caller, KeyCaller, PersonCaller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
@@ -27,7 +28,6 @@ import { oncePer } from "./memoize-per-key.ts";
 import { type LimitName, takeFromCallersLimit } from "./rate-limits.ts";
 import { requestContext } from "./request-context.ts";
 import { type ResponseSet, setSessionCookie } from "./session-cookie.ts";
-import type { Trace } from "./trace.ts";
 import { userAgentOf } from "./user-agent.ts";
 
 export type AuthRule = {

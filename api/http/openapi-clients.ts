@@ -2,7 +2,7 @@
  * The document that clients are generated from: what programs call. Operations for a signed-in person's browser alone (members, owners,
  * signing) are left to the full document, since a generated client cannot hold a passkey. What is refused is one `default` answer.
  */
-import { extendSchemas, shareAnswers, shareParameters } from "./openapi-share.ts";
+import { extendSchemas, shareAnswers, shareParameters } from "./openapi-deduplicate.ts";
 
 type Json = Record<string, unknown>;
 type Reference = { $ref?: string };

@@ -1,10 +1,10 @@
 /**
  * All rate limits of the service, those of signing in too, and how requests are counted: for the signed-in user, else for the client's
- * address, in one upsert (db/http/count-requests.ts). rate-limiter-flexible was measured beside it: 66 µs of CPU and 7,700 requests a second against
+ * address, in one upsert (db/http/rate-limit-counters.ts). rate-limiter-flexible was measured beside it: 66 µs of CPU and 7,700 requests a second against
  * 30 µs and 19,000, and it needs a table and a connection pool of its own.
  */
 import { ServiceError } from "../../core/domain/errors.ts";
-import { type Counter, countRequest } from "../../db/http/count-requests.ts";
+import { type Counter, countRequest } from "../../db/http/rate-limit-counters.ts";
 import { addressGroup } from "./client-address.ts";
 import type { ApiDeps } from "./deps.ts";
 import type { ResponseSet } from "./session-cookie.ts";

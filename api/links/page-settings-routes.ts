@@ -8,10 +8,10 @@ import { findMerchantPage, replaceLogo, updatePageSettings } from "../../db/link
 import type { MerchantPage } from "../../db/links/schema.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { access } from "../http/access.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import type { Trace } from "../http/trace.ts";
 import { encodeLogo, UPLOAD_MAX_BYTES } from "./encode-logo.ts";
 
 const ORIGINS_MAX = 20;

@@ -5,8 +5,8 @@
 import { topicOfAddress } from "../../core/chain/bloom.ts";
 import { decodeTransferLog, TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { fieldOf } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { noteLinkWatch } from "../../db/links/link-watches.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 

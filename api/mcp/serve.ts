@@ -1,6 +1,6 @@
 /** One MCP request. The protocol's library is loaded with the first one: most processes never need it. */
 import { createClient } from "../../sdk/client.ts";
-import { withEnd } from "./body-with-end.ts";
+import { onBodyEnd } from "./on-body-end.ts";
 
 export const MCP_KEEP_ALIVE_MS = 15_000;
 
@@ -47,7 +47,7 @@ export async function serveMcp(request: Request, served: Served): Promise<Respon
     }
     const isStream = answer.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
     return new Response(
-      withEnd(answer.body, { onEnd: finish, opening: isStream ? OPENING : undefined }),
+      onBodyEnd(answer.body, { onEnd: finish, opening: isStream ? OPENING : undefined }),
       answer,
     );
   } catch (error) {

@@ -2,7 +2,7 @@
 import { hashTypedData } from "viem";
 import { isSignedByAddress } from "../../core/chain/address-proof.ts";
 import { toAddressOwner } from "../../core/chain/passkey-account.ts";
-import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-life.ts";
+import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { ownerProofTypedData } from "../../core/domain/owner-proof.ts";
@@ -24,8 +24,8 @@ import { newChallenge } from "../auth/challenge.ts";
 import { presentCreationOptions } from "../auth/creation-options.ts";
 import type { Attestation } from "../auth/passkey-wire.ts";
 import { verifyNewPasskey } from "../auth/verify-passkey.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { ownerOf } from "./wallet-owners.ts";
 
 export type NewOwner = {

@@ -21,11 +21,11 @@ import { listPasskeys, listPasskeysOfAccount, renamePasskey } from "../../db/aut
 import type { Passkey, User } from "../../db/schema.ts";
 import { expireOperations, findLiveOperation, insertOperation } from "../../db/wallet-ops/operations.ts";
 import { insertOwnerChange } from "../../db/wallet-ops/owner-changes.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { refuseOverGasBudget } from "../wallet-ops/send-gas-budget.ts";
-import { type ChangeView, findChangeByKey, getChange } from "./changes.ts";
 import { type NewOwner, storePasskey } from "./new-owner.ts";
+import { type ChangeView, findChangeByKey, getChange } from "./present-owner-changes.ts";
 import { ownerOf, readWalletOwners, type WalletOwners } from "./wallet-owners.ts";
 
 export type ChangePreparation = {
@@ -210,15 +210,13 @@ async function store(
     if (passkey && name)
       await renamePasskey(tx, { id: passkey.id, userId: user.id, rpId: passkey.rpId }, name);
     await insertOwnerChange(tx, {
-      ...{
-        id: changeId,
-        userId: user.id,
-        action,
-        owner,
-        passkeyId: passkey?.id,
-        memberId,
-        name: passkey ? undefined : name,
-      },
+      id: changeId,
+      userId: user.id,
+      action,
+      owner,
+      passkeyId: passkey?.id,
+      memberId,
+      name: passkey ? undefined : name,
     });
     const challengeId = newChallengeId();
     for (const [index, { id, wallet, chain, state, operation }] of built.entries()) {
@@ -233,12 +231,10 @@ async function store(
         accountNonce: operation.nonce,
         callData: operation.callData,
         callGas: operation.callGasLimit,
-        ...{
-          verificationGas: operation.verificationGasLimit,
-          challengeId,
-          ownerChangeId: changeId,
-          isAnyChain,
-        },
+        verificationGas: operation.verificationGasLimit,
+        challengeId,
+        ownerChangeId: changeId,
+        isAnyChain,
         terms: {
           owners: signers.get(wallet.id) ?? [],
           warnings,
@@ -263,12 +259,10 @@ async function store(
       ? anyChainHash(first.operation)
       : userOperationHash(first.operation, first.chain.network.chainId);
     await insertChallenge(tx, {
-      ...{
-        id: challengeId,
-        userId: signer.id,
-        purpose: "send",
-        network: isAnyChain ? null : first.wallet.network,
-      },
+      id: challengeId,
+      userId: signer.id,
+      purpose: "send",
+      network: isAnyChain ? null : first.wallet.network,
       challenge: Buffer.from(hash.slice(2), "hex"),
       lifeMs: OPERATION_LIFE_MS,
     });

@@ -8,15 +8,14 @@ import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import type { User } from "../../db/schema.ts";
 import { findWallet, listWallets } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { requireFreshPasskey } from "../http/fresh-passkey.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
-import type { Trace } from "../http/trace.ts";
 import { transportsOf } from "../wallet-ops/operations.ts";
-import { cancelChange, getChange } from "./changes.ts";
-import { confirmOwnerChange } from "./confirm.ts";
+import { confirmOwnerChange } from "./confirm-owner-change.ts";
 import {
   findMemberOwner,
   startAddress,
@@ -25,6 +24,7 @@ import {
   verifyPasskeyOwner,
 } from "./new-owner.ts";
 import { type ChangePreparation, prepareOwnerChange } from "./prepare-owner-change.ts";
+import { cancelChange, getChange } from "./present-owner-changes.ts";
 import { readNames, readOwners } from "./read-owners.ts";
 import {
   addressStartBody,

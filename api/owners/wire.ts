@@ -23,7 +23,12 @@ import {
   type Transports,
   warnings,
 } from "../wallet-ops/wire.ts";
-import { type ChangeView, signedHashOf, statusOfChange, waitsForDeployment } from "./changes.ts";
+import {
+  type ChangeView,
+  signedHashOf,
+  statusOfChange,
+  waitsForDeployment,
+} from "./present-owner-changes.ts";
 
 const NAME_MAX_CHARS = 100;
 /** A contract's signature may be long. */

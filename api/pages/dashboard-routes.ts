@@ -8,7 +8,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { requestContext } from "../http/request-context.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
 import { sendPage } from "./html-document.ts";
-import { chooseLanguage, dashboardMessagesOf } from "./words.ts";
+import { chooseLanguage, dashboardMessagesOf } from "./page-texts.ts";
 
 /** Screens by their paths; the script routes within them. */
 const SCREENS = [

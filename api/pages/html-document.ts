@@ -4,7 +4,7 @@ import type { Language } from "../../core/domain/language.ts";
 import { PAGE_POLICY } from "../http/page-policy.ts";
 import type { ForeignOrigins, FurtherWallets } from "./further-wallets.ts";
 import { type Html, html } from "./html.ts";
-import { LANGUAGES, type Words } from "./words.ts";
+import { LANGUAGES, type PageTexts } from "./page-texts.ts";
 
 const PAGE_HEADERS = {
   "content-type": "text/html; charset=utf-8",
@@ -83,10 +83,10 @@ export function sendPage(page: Html, request: Request, status = 200, options: Pa
   return new Response(body, { status, headers: { ...headers, "content-encoding": "gzip" } });
 }
 
-export function renderDocument(words: Words, files: PageFiles, content: PageContent): Html {
+export function renderDocument(texts: PageTexts, files: PageFiles, content: PageContent): Html {
   const { title, description, url, body, data, branding, refreshS } = content;
   return html`<!doctype html>
-<html lang="${words.language}" dir="${words.direction}">
+<html lang="${texts.language}" dir="${texts.direction}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -114,7 +114,7 @@ ${data && files.testWallet && html`<script type="module" src="${files.testWallet
 </head>
 <body>
 ${body}
-${languageMenu(words, url)}
+${languageMenu(texts, url)}
 ${data}
 </body>
 </html>`;
@@ -137,11 +137,11 @@ export function merchantMark({ logoDigest }: Branding, name: string): Html {
     : html`<img class="avatar logo" src="/looks/${logoDigest}.png" alt="" width="40" height="40">`;
 }
 
-function languageMenu(words: Words, url: string): Html {
+function languageMenu(texts: PageTexts, url: string): Html {
   const tags = Object.keys(LANGUAGES) as Language[];
   const items = tags.map((tag) => {
-    const current = tag === words.language ? html` aria-current="true"` : "";
+    const current = tag === texts.language ? html` aria-current="true"` : "";
     return html`<a href="${url}?lang=${tag}" lang="${tag}" hreflang="${tag}"${current}>${LANGUAGES[tag].name}</a>`;
   });
-  return html`<details class="languages"><summary><span class="hidden">${words.say("language")}: </span>${LANGUAGES[words.language].name}</summary><nav aria-label="${words.say("language")}">${items}</nav></details>`;
+  return html`<details class="languages"><summary><span class="hidden">${texts.say("language")}: </span>${LANGUAGES[texts.language].name}</summary><nav aria-label="${texts.say("language")}">${items}</nav></details>`;
 }

@@ -11,7 +11,7 @@ import {
   renderDocument,
 } from "./html-document.ts";
 import { ICONS } from "./icons.ts";
-import type { Words } from "./words.ts";
+import type { PageTexts } from "./page-texts.ts";
 
 /** `problem`: what was wrong with the amount that was sent. */
 export type ReusableView = {
@@ -23,8 +23,13 @@ export type ReusableView = {
   branding: Branding;
 };
 
-export function reusablePage(link: PublicLinkData, words: Words, files: PageFiles, view: ReusableView): Html {
-  const { say, formatAmount } = words;
+export function reusablePage(
+  link: PublicLinkData,
+  texts: PageTexts,
+  files: PageFiles,
+  view: ReusableView,
+): Html {
+  const { say, formatAmount } = texts;
   const { merchantName: merchant, description, amount } = link;
   const { displayName, isTestnet } = NETWORKS[link.network];
   const shown = amount === null ? null : formatAmount(amount);
@@ -39,16 +44,16 @@ ${
 <p class="what"><bdi>${description}</bdi></p>`
 }
 </header>
-<section id="pay">${link.payable ? form(link, words, view) : ended(link, words)}</section>
+<section id="pay">${link.payable ? form(link, texts, view) : ended(link, texts)}</section>
 </main>
 <footer><p>USDC · ${displayName}</p><p>${say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
   const title = shown === null ? merchant : `${shown} USDC · ${merchant}`;
-  return renderDocument(words, files, { title, description, url: view.url, body, branding: view.branding });
+  return renderDocument(texts, files, { title, description, url: view.url, body, branding: view.branding });
 }
 
 function form(
   link: PublicLinkData,
-  { say, formatAmount, language }: Words,
+  { say, formatAmount, language }: PageTexts,
   { problem, given, shopOrigin }: ReusableView,
 ): Html {
   const { minAmount, maxAmount } = link;
@@ -68,7 +73,7 @@ ${field}
 </form>`;
 }
 
-function ended(link: PublicLinkData, { say }: Words): Html {
+function ended(link: PublicLinkData, { say }: PageTexts): Html {
   const merchant = link.merchantName;
   const [title, text] =
     link.status === "EXPIRED"

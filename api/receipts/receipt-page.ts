@@ -6,7 +6,7 @@ import type { Receipt } from "../../core/domain/receipt.ts";
 import { type Html, html } from "../pages/html.ts";
 import { type Branding, merchantMark, type PageFiles, renderDocument } from "../pages/html-document.ts";
 import { ICONS } from "../pages/icons.ts";
-import type { Words } from "../pages/words.ts";
+import type { PageTexts } from "../pages/page-texts.ts";
 
 export type ReceiptView = {
   receipt: Receipt;
@@ -18,9 +18,9 @@ export type ReceiptView = {
   branding: Branding;
 };
 
-export function receiptPage(view: ReceiptView, words: Words, files: PageFiles): Html {
+export function receiptPage(view: ReceiptView, texts: PageTexts, files: PageFiles): Html {
   const { receipt, url, pdfUrl, isMerchant, branding } = view;
-  const { say, formatAmount, formatTime } = words;
+  const { say, formatAmount, formatTime } = texts;
   const { displayName, explorerUrl, isTestnet } = NETWORKS[receipt.network];
   const amount = formatAmount(Number(formatUnits(receipt.amountUnits)));
   const refunded = formatAmount(Number(formatUnits(receipt.refundedUnits)));
@@ -51,5 +51,5 @@ ${isMerchant && fact("E-mail", bdi(receipt.customerEmail))}
 </main>
 <footer><p>USDC · ${displayName}</p><p><bdi>${receipt.linkId}</bdi></p></footer>`;
   const title = `${say("receipt")} · ${amount} USDC · ${merchant}`;
-  return renderDocument(words, files, { title, description: title, url, body, branding });
+  return renderDocument(texts, files, { title, description: title, url, body, branding });
 }

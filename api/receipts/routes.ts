@@ -21,7 +21,7 @@ import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { type Branding, sendPage } from "../pages/html-document.ts";
 import { messagePage } from "../pages/link-page.ts";
 import { filesOf } from "../pages/page-files.ts";
-import { chooseLanguage, wordsOf } from "../pages/words.ts";
+import { chooseLanguage, textsOf } from "../pages/page-texts.ts";
 import { chooseFormat, RECEIPT_FORMATS } from "./receipt-format.ts";
 import { receiptPage } from "./receipt-page.ts";
 import { presentPublicReceipt, presentReceipt, publicReceiptSchema, receiptSchema } from "./wire.ts";
@@ -83,12 +83,10 @@ export const receiptRoutes = (deps: ApiDeps) =>
         params: publicParams,
         query,
         detail: {
-          ...{
-            operationId: "getPublicReceipt",
-            summary: "The receipt of a paid link, as its payer reads it",
-            description,
-            tags,
-          },
+          operationId: "getPublicReceipt",
+          summary: "The receipt of a paid link, as its payer reads it",
+          description,
+          tags,
           responses: documentedResponses(answers(publicReceiptSchema)),
         },
       },
@@ -96,7 +94,7 @@ export const receiptRoutes = (deps: ApiDeps) =>
     .get(
       "/pay/:linkId/receipt",
       async ({ params: { linkId }, query, request, set, clientAddress, log, route }) => {
-        const words = wordsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
+        const texts = textsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
         const files = filesOf(deps);
         try {
           await takeFromCallersLimit(deps, set, "publicLinkData", { clientAddress, route });
@@ -113,7 +111,7 @@ export const receiptRoutes = (deps: ApiDeps) =>
           const isUnknown = status === 404 || status === 409;
           const page = messagePage(
             isUnknown ? "unknown" : "unavailable",
-            words,
+            texts,
             files,
             pageUrl(deps, linkId),
           );
@@ -168,12 +166,12 @@ async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: An
       return sendPdf(deps, document, { asked: query.lang, request });
     }
     case "html": {
-      const words = wordsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
+      const texts = textsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
       const url = pageUrl(deps, receipt.linkId);
       const which = receipt.transactionId === null ? "" : `&transactionId=${receipt.transactionId}`;
       const pdfUrl = `/api/v1/public/payment-links/${receipt.linkId}/receipt?format=pdf${which}`;
       const view = { receipt, url, pdfUrl, isMerchant, branding: receipt };
-      return sendPage(receiptPage(view, words, filesOf(deps)), request);
+      return sendPage(receiptPage(view, texts, filesOf(deps)), request);
     }
   }
 }

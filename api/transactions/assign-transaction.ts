@@ -24,7 +24,7 @@ import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
 import { hasLiveRefunds } from "../../db/wallet-ops/list-refundable.ts";
-import type { Trace } from "../http/trace.ts";
+import type { Trace } from "../http/audit-trace.ts";
 
 /** `mismatchMinUnits`: a smaller transfer of a wrong amount sets no exception on a link. */
 export type Asked = {

@@ -10,7 +10,7 @@ import type { PaymentLink, User, Wallet } from "../../db/schema.ts";
 import { listRefundable } from "../../db/wallet-ops/list-refundable.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { readLiterals, toExactUnits } from "../links/amount.ts";
+import { readLiterals, toExactUnits } from "../links/parse-amount.ts";
 
 export type RefundBody = {
   amount?: number | string | undefined;

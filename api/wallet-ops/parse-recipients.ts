@@ -5,7 +5,7 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { parseRecipient, type RecipientIssue } from "../../core/domain/wallet-operation.ts";
 import type { Wallet } from "../../db/schema.ts";
 import type { NewOperationItem } from "../../db/wallet-ops/operations.ts";
-import { readLiterals, toExactUnits } from "../links/amount.ts";
+import { readLiterals, toExactUnits } from "../links/parse-amount.ts";
 
 type Payment = { to?: string | undefined; amount?: number | string | undefined; note?: string | undefined };
 export type SendBody = Payment & { network?: NetworkId | undefined; payments?: Payment[] | undefined };

@@ -16,7 +16,7 @@ import {
   refuseAboveRefundable,
   senderWarnings,
 } from "./choose-refund.ts";
-import { findReplay, type Prepared, prepareOperation } from "./prepare.ts";
+import { findReplay, type Prepared, prepareOperation } from "./prepare-operation.ts";
 
 /** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
 export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer: User }): Promise<Prepared> {

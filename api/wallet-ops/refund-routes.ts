@@ -11,11 +11,11 @@ import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { cancelRefund } from "./cancel-refund.ts";
-import { confirmOperation } from "./confirm.ts";
+import { confirmOperation } from "./confirm-operation.ts";
 import { awaitOperation, presentHistory, transportsOf } from "./operations.ts";
 import { prepareRefund, readRefundable } from "./prepare-refund.ts";
 import { prepareVoid } from "./prepare-void.ts";
-import { answerRefund, answerRefunds, answerRefundsOfLink, getRefund } from "./refund-answers.ts";
+import { answerRefund, answerRefunds, answerRefundsOfLink, getRefund } from "./present-refunds.ts";
 import {
   confirmedRefundSchema,
   linkRefundsSchema,

@@ -17,10 +17,10 @@ import { jsonBody } from "../http/json-body.ts";
 import { pageOf } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
-import { confirmOperation } from "./confirm.ts";
+import { confirmOperation } from "./confirm-operation.ts";
 import { awaitOperation, cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
 import { parseRecipients } from "./parse-recipients.ts";
-import { prepareOperation } from "./prepare.ts";
+import { prepareOperation } from "./prepare-operation.ts";
 import { prepareVoid } from "./prepare-void.ts";
 import {
   confirmBody,

@@ -2,10 +2,10 @@
 import { decodeAbiParameters } from "viem";
 import type { Hex } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";
-import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { parseData, parseQuantity } from "../rpc/parse-answers.ts";
 import type { InnerCall } from "./multicall.ts";
 import { NEXT_OWNER_INDEX_CALL, nonceCall, OWNER_INDEX_MAX, ownerAtIndexCall } from "./passkey-account.ts";
 import { explainRevert, type Refusal } from "./revert-reasons.ts";

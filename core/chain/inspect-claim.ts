@@ -1,8 +1,8 @@
 /** What the chain says about a claimed transaction: only its USDC Transfer logs count, never its `to` or calldata. */
 import type { Hex } from "../domain/networks.ts";
-import { fieldOf, parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
+import { fieldOf, parseData, parseQuantity } from "../rpc/parse-answers.ts";
 import { decodeAuthorizationLog, decodeTransferLog } from "./usdc.ts";
 
 export type ClaimedTransfer = {

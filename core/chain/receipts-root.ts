@@ -4,7 +4,7 @@
  */
 
 import type { Hex } from "../domain/networks.ts";
-import { fieldOf } from "../rpc/answers.ts";
+import { fieldOf } from "../rpc/parse-answers.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import { bytesText, quantityText, rlpList, rlpText } from "./rlp.ts";
 

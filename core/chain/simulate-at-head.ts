@@ -4,10 +4,10 @@
  */
 import type { Hex } from "../domain/networks.ts";
 import { CONTRACTS } from "../domain/networks.ts";
-import { fieldOf, parseQuantity, toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { fieldOf, parseQuantity, toQuantity } from "../rpc/parse-answers.ts";
 import { hexWord } from "./abi-words.ts";
 import { codeSizesCall, readHaveCode } from "./accounts-with-code.ts";
 import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";

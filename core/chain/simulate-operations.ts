@@ -4,10 +4,10 @@
  */
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import type { OperationFailure, OperationItem } from "../domain/wallet-operation.ts";
-import { parseData, toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { parseData, toQuantity } from "../rpc/parse-answers.ts";
 import { implementationCall, isKnownAccount } from "./account-implementation.ts";
 import { decodeAggregate3, encodeAggregate3, type InnerCall } from "./multicall.ts";
 import { explainRevert } from "./revert-reasons.ts";

@@ -3,8 +3,8 @@
  * the header's receipts root, and the receipt they end with holds the log (Yellow Paper appendix D, EIP-2718).
  */
 import type { Hex, Network } from "../domain/networks.ts";
-import { fieldOf } from "../rpc/answers.ts";
-import { headerBytes, readHeader } from "./header-bytes.ts";
+import { fieldOf } from "../rpc/parse-answers.ts";
+import { headerBytes, readHeader } from "./encode-header.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import { pathOf, receiptNodes, receiptsRootOf } from "./receipts-root.ts";
 import { type RlpItem, readRlp } from "./rlp.ts";

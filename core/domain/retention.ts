@@ -1,6 +1,6 @@
 /**
  * How long rows are kept that nothing else removes; the worker's housekeeping deletes them (db/jobs/delete-old-rows.ts). Files of finished
- * exports: export-life.ts.
+ * exports: export-lifetime.ts.
  */
 
 /** Unless EVENTS_KEPT_DAYS says otherwise. */

@@ -1,6 +1,6 @@
 /**
  * Links that many payers pay, or whose payer chooses the amount. Each payment is a use: a link of its own. When no more are accepted:
- * db/links/used-up.ts.
+ * db/links/max-uses.ts.
  */
 import { createHash } from "node:crypto";
 import type { Hex } from "./networks.ts";

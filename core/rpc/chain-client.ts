@@ -4,12 +4,12 @@
  */
 import { type Hex, NETWORKS, type Network, type NetworkId } from "../domain/networks.ts";
 import { WALLET_FACTORIES } from "../domain/wallet-factories.ts";
-import { parseQuantity } from "./answers.ts";
 import { RpcTransportError } from "./errors.ts";
 import { type Announcement, listenForHeads } from "./new-heads.ts";
 import { listenForLogs, type SubscribedLogs } from "./new-logs.ts";
 import { type ChainNode, openNode, type RpcCall, type RpcOutcome } from "./node.ts";
 import { byHealth, noteFailure } from "./node-health.ts";
+import { parseQuantity } from "./parse-answers.ts";
 import { exchange, exchangeAll } from "./send-batches.ts";
 import type { SubscriptionSocket } from "./subscription-socket.ts";
 

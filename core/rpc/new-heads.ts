@@ -1,6 +1,7 @@
 /** Block announcements over WebSocket. They may stay out or come twice, so callers keep polling. */
-import { fieldOf } from "./answers.ts";
+
 import type { ChainNode } from "./node.ts";
+import { fieldOf } from "./parse-answers.ts";
 import { openSubscriptions } from "./subscription-socket.ts";
 
 /** `header` is the block's, as `eth_getBlockByNumber` would answer it, without its transactions. */

@@ -1,5 +1,5 @@
 /** WebAuthn challenges: bound to a user, a purpose and a network, and deleted on first use. */
-import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-life.ts";
+import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import type { FiatChoice } from "../../core/domain/exchange-rate.ts";
 import { EXPORT_PROFILES, EXPORTS_AT_ONCE_PER_USER } from "../../core/domain/export.ts";
-import { EXPORT_KEPT_DAYS } from "../../core/domain/export-life.ts";
+import { EXPORT_KEPT_DAYS } from "../../core/domain/export-lifetime.ts";
 import type { ProfileColumn } from "../../core/domain/export-profile.ts";
 import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";

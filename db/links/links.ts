@@ -8,11 +8,11 @@ import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type PaymentLink, paymentLinks, type User } from "../schema.ts";
 import { hasLapsed } from "./expire-links.ts";
+import { countUses } from "./max-uses.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
 import { countOpenDoubts } from "./payment-doubts.ts";
 import type { MerchantPage } from "./schema.ts";
 import { hasUnappliedTransfer } from "./unheld-links.ts";
-import { countUses } from "./used-up.ts";
 
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
   expiresInHours: number;

@@ -108,12 +108,10 @@ async function findRefunded(
   const [item] = items;
   if (linkTag === undefined || !item) return undefined;
   const given = attributed.map(({ linkId, txHash, logIndex, from, amountUnits }) => ({
-    ...{
-      link_id: linkId,
-      tx_hash: toByteaText(txHash),
-      log_index: logIndex,
-      from_address: toByteaText(from),
-    },
+    link_id: linkId,
+    tx_hash: toByteaText(txHash),
+    log_index: logIndex,
+    from_address: toByteaText(from),
     amount_units: amountUnits.toString(),
   }));
   const [row] = await tx<{ linkId: string; description: string; paidTxHash: Hex; paidLogIndex: number }[]>`

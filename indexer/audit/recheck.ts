@@ -78,15 +78,13 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
   const surplus = await notOnChain(term, unconfirmed);
   const differences = repaired + surplus.length;
   await recordReconciliation(sql, {
-    ...{
-      network,
-      kind: "LOGS",
-      fromBlock: from,
-      toBlock: to,
-      checked: answered.length,
-      repaired,
-      differences,
-    },
+    network,
+    kind: "LOGS",
+    fromBlock: from,
+    toBlock: to,
+    checked: answered.length,
+    repaired,
+    differences,
     details: [
       ...missing.map(({ block, logIndex }) => ({ missing: `${block.number}:${logIndex}` })),
       ...surplus.map((place) => ({ notOnChain: place })),

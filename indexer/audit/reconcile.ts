@@ -13,7 +13,7 @@ import {
 import { raiseReconciledNumber, startRecount, takeWalletsToRecount } from "../../db/ledger/running-sums.ts";
 import { readHeader } from "../source/block-header.ts";
 import type { Term } from "../term.ts";
-import { countSums, type WalletSum } from "./count-sums.ts";
+import { advanceSums, type WalletSum } from "./advance-running-sums.ts";
 
 const WALLETS_AT_ONCE = 500;
 /** Wallets that moved are compared page by page; what is more waits for its day. */
@@ -75,7 +75,7 @@ async function compareWallets(
   number: number,
 ): Promise<{ compared: number; differences: number; wrongSums: number }> {
   const { network, sql } = term;
-  const counted = await countSums(
+  const counted = await advanceSums(
     term,
     wallets.map(({ id }) => id),
     number,
@@ -156,7 +156,7 @@ async function confirmDifferences(
   if (doubtful.length === 0) return { compared: [...compared], wrongSums: 0 };
   const ids = doubtful.map(({ id }) => id);
   await startRecount(term.sql, ids);
-  const { sums, wrongSums } = await countSums(term, ids, number);
+  const { sums, wrongSums } = await advanceSums(term, ids, number);
   const confirmed = compared.flatMap((wallet) => {
     if (!isDoubtful(wallet)) return [wallet];
     const sum = sums.get(wallet.id);

@@ -4,8 +4,8 @@
  */
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openEventEpoch } from "../../db/events/event-log.ts";
-import { type Applying, NOTHING_BEFORE, toSpan } from "../settle/apply.ts";
-import { collectAfter, commitAfter, NEAR_BLOCKS } from "../settle/commit.ts";
+import { type Applying, NOTHING_BEFORE, toSpan } from "../settle/apply-span.ts";
+import { collectAfter, commitAfter, NEAR_BLOCKS } from "../settle/commit-blocks.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import { readRange, type Watch } from "../source/block-logs.ts";
 import { type BlockContent, isOurs } from "../source/decode-logs.ts";

@@ -14,7 +14,7 @@ import {
   commitQuietBlocks,
   NEAR_BLOCKS,
   noteProgress,
-} from "../settle/commit.ts";
+} from "../settle/commit-blocks.ts";
 import { settleLate } from "../settle/settle-backdated.ts";
 import { type AnnouncedTransfers, openAnnouncedTransfers } from "../source/announced-transfers.ts";
 import {

@@ -7,15 +7,15 @@
  */
 import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
 import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
-import { fieldOf } from "../../core/rpc/answers.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { deleteBlocksAbove, findHighestBlocks } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
-import { announceBlock } from "../settle/apply.ts";
+import { announceBlock } from "../settle/apply-span.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeaderOn } from "../source/block-header.ts";
 import { FencedError, type Term } from "../term.ts";
 

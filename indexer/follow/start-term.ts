@@ -7,7 +7,7 @@ import { beginEpoch, startCursor } from "../../db/ledger/cursors.ts";
 import { awaitAhead, endFormerLeadersTransactions, findBackendPid } from "../../db/ledger/leader-lock.ts";
 import { countJoinedWallets, readJoinedWallets } from "../../db/ledger/watched-wallets.ts";
 import type { Cursor } from "../../db/schema.ts";
-import { NEAR_BLOCKS } from "../settle/commit.ts";
+import { NEAR_BLOCKS } from "../settle/commit-blocks.ts";
 import { readHeader } from "../source/block-header.ts";
 import { WatchedSet } from "../source/watched-wallets.ts";
 import type { Term } from "../term.ts";

@@ -22,7 +22,7 @@ import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
-import { accountChangesOf, reportChanges } from "./report-changes.ts";
+import { accountChangesOf, reportWalletChanges } from "./report-wallet-changes.ts";
 import { settleTransfers } from "./settle.ts";
 
 /** Near the head, blocks without anything of ours are passed over by at most this many at a time, and not stored. */
@@ -81,7 +81,7 @@ export async function applyPast(
     });
     const concludedIds = await concludeOperations(tx, { network, depthNumber });
     await recordAccountChanges(tx, network, accountChangesOf(own));
-    await reportChanges(tx, { network, after: from - 1, depthNumber: Math.min(to, depthNumber) });
+    await reportWalletChanges(tx, { network, after: from - 1, depthNumber: Math.min(to, depthNumber) });
     await notify(tx, [
       ...touched.paymentIds,
       ...touched.operationIds,

@@ -7,10 +7,10 @@
 
 import { bloomOf } from "../../core/chain/bloom.ts";
 import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
-import { fieldOf, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
+import { fieldOf, toQuantity } from "../../core/rpc/parse-answers.ts";
 import { type BlockHeader, need } from "./block-header.ts";
 import { assertOfBlock, type PlacedLog, parseLogs } from "./decode-logs.ts";
 import { waitForRateLimit } from "./wait-for-rate-limit.ts";

@@ -8,8 +8,8 @@ import { preferPort } from "../free-port.ts";
 import { type BoundProcess, spawnBound } from "../processes/bound-process.ts";
 import { lockFolder } from "../processes/folder-lock.ts";
 import { identifyProcess, waitUntilGone } from "../processes/process-identity.ts";
-import { choosePostgresAccount, type PostgresAccount } from "./account.ts";
 import { findPostgresBinaries } from "./binaries.ts";
+import { choosePostgresAccount, type PostgresAccount } from "./unprivileged-user.ts";
 
 export type LocalPostgres = {
   url: string;

@@ -13,7 +13,7 @@ import {
   operationTag,
 } from "../../core/domain/wallet-operation.ts";
 import { buildPages } from "../../local/processes/service-process.ts";
-import { readRates } from "../../web/dashboard/exports/read-rates.ts";
+import { readRates } from "../../web/dashboard/exports/parse-rates.ts";
 import { withRecord } from "../../web/dashboard/frame/live-record.ts";
 import {
   checkOperation,
@@ -24,8 +24,8 @@ import {
   readUnits,
   tagOf,
   writeUnits,
-} from "../../web/dashboard/send/operation.ts";
-import { readPayout } from "../../web/dashboard/send/read-payout.ts";
+} from "../../web/dashboard/send/check-signed-operation.ts";
+import { readPayout } from "../../web/dashboard/send/parse-payout.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { readDocument } from "../support/openapi-document.ts";
 import { seededRandom } from "../support/seeded-random.ts";
@@ -89,7 +89,7 @@ describe("translations", () => {
   });
 
   test("leave out no text: neither of a screen, nor of the security trail", () => {
-    const trail = readFileSync(join(ROOT, "web/dashboard/account/trail-words.ts"), "utf8");
+    const trail = readFileSync(join(ROOT, "web/dashboard/account/security-event-texts.ts"), "utf8");
     const said = [
       ...[...sources.matchAll(/\bsay\(\s*("(?:[^"\\]|\\.)*")/g)].map(([, text = ""]) => JSON.parse(text)),
       ...[...sources.matchAll(/\bsayCount\([^"]*("[^"]*"),\s*("[^"]*")/g)].flatMap(

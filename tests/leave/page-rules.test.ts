@@ -12,9 +12,14 @@ import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../web/chain/networks.ts";
 import type { Account } from "../../web/leave/account.ts";
 import { formatAmount, readAmount, readRecipient } from "../../web/leave/amounts.ts";
-import { buildOperation, buildTransaction, operationHash, revertReason } from "../../web/leave/operation.ts";
 import { openRpc } from "../../web/leave/rpc.ts";
 import { encodeSignature, readDer } from "../../web/leave/signature.ts";
+import {
+  buildOperation,
+  buildTransaction,
+  operationHash,
+  revertReason,
+} from "../../web/leave/user-operation.ts";
 import { readWalletFile } from "../../web/leave/wallet-file.ts";
 import { buildUserOperationCall } from "../support/account-on-chain.ts";
 

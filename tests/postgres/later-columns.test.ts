@@ -14,10 +14,10 @@ import { findSignInPasskey, listPasskeys, listSignInPasskeys } from "../../db/au
 import { listDocuments } from "../../db/documents/documents.ts";
 import { findNewestPosition, listEvents } from "../../db/events/event-log.ts";
 import { listExportProfiles } from "../../db/exports/export-profiles.ts";
+import { fetchExportRows, openExportCursor } from "../../db/exports/export-rows.ts";
 import { listExportSchedules } from "../../db/exports/export-schedules.ts";
 import { listExports, startExport } from "../../db/exports/exports.ts";
 import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
-import { fetchExportRows, openExportCursor } from "../../db/exports/rows.ts";
 import { findClosingBalance } from "../../db/exports/statements.ts";
 import { foldLinkCounts } from "../../db/jobs/fold-counts.ts";
 import { beginEpoch, findCursor } from "../../db/ledger/cursors.ts";

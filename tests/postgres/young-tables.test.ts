@@ -7,7 +7,7 @@ import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/id
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
-import { findFirstLinks } from "../../db/links/first-links.ts";
+import { findFirstLinks } from "../../db/links/first-link-times.ts";
 import { findPayableLinks } from "../../db/links/payable-links.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";

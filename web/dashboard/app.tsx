@@ -2,14 +2,14 @@
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "./frame/action.ts";
-import { Shortcuts } from "./frame/keys.tsx";
-import { useLiveEvents } from "./frame/live.ts";
+import { useLiveEvents } from "./frame/event-stream.ts";
+import { Shortcuts } from "./frame/keyboard-shortcuts.tsx";
 import { actingMerchant, type Capability, can, chooseMerchant, forMerchant } from "./frame/merchant.ts";
 import { page } from "./frame/page-data.ts";
 import { Link, usePlace } from "./frame/router.tsx";
 import type { ScreenProps } from "./frame/screen-props.ts";
 import { type Me, PasskeyDialog } from "./frame/session.tsx";
-import { say } from "./frame/words.ts";
+import { say } from "./frame/texts.ts";
 import { LinkDetail } from "./links/link-detail.tsx";
 import { LinkList } from "./links/link-list.tsx";
 import { Overview } from "./overview/overview.tsx";

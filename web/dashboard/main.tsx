@@ -8,7 +8,7 @@ import { page } from "./frame/page-data.ts";
 import { navigate } from "./frame/router.tsx";
 import { call, messageOf, Refusal } from "./frame/service.ts";
 import type { Me } from "./frame/session.tsx";
-import { say } from "./frame/words.ts";
+import { say } from "./frame/texts.ts";
 import { Button, Notice } from "./parts/controls.tsx";
 import { SignIn } from "./sign-in/sign-in.tsx";
 

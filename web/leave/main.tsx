@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { Account } from "./account.ts";
 import { DoneStep } from "./done-step.tsx";
 import { FileStep } from "./file-step.tsx";
-import type { Outcome } from "./follow.ts";
+import type { Outcome } from "./follow-operation.ts";
 import { NetworkStep } from "./network-step.tsx";
 import { type Ready, ReviewStep } from "./review-step.tsx";
 import { SendStep } from "./send-step.tsx";

@@ -25,6 +25,12 @@ import type { Log } from "../../core/runtime/log.ts";
 import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { findUser } from "../../db/accounts/users.ts";
 import {
+  fetchExportRows,
+  openExportCursor,
+  type RowOrder,
+  summarizeExport,
+} from "../../db/exports/export-rows.ts";
+import {
   deleteChunks,
   type ExportRequest,
   failExport,
@@ -38,7 +44,6 @@ import {
   startExport,
 } from "../../db/exports/exports.ts";
 import { findDatevSettings } from "../../db/exports/merchant-books.ts";
-import { fetchExportRows, openExportCursor, type RowOrder, summarizeExport } from "../../db/exports/rows.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import { readValuation } from "../../db/exports/valuation.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";

@@ -6,7 +6,7 @@ import { actingMerchant, can, chooseMerchant } from "../frame/merchant.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Choice, Dialog, Field } from "../parts/controls.tsx";
 import { Confirm, Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
 import { LazySignDialog } from "../parts/lazy-sign-dialog.tsx";

@@ -5,7 +5,7 @@ import { useLoad } from "../frame/load.ts";
 import { page } from "../frame/page-data.ts";
 import { setQuery } from "../frame/router.tsx";
 import { type Answer, call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Notice } from "../parts/controls.tsx";
 import { Confirm, Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Time } from "../parts/page-parts.tsx";

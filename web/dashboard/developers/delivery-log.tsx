@@ -3,7 +3,7 @@ import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
 import { type Answer, call } from "../frame/service.ts";
-import { say, sayCount } from "../frame/words.ts";
+import { say, sayCount } from "../frame/texts.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
 import { Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Broken, Status, Time } from "../parts/page-parts.tsx";

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { call, type Given } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Choice, Dialog, Field } from "../parts/controls.tsx";
 import { CurrencyChoice } from "../parts/currency-choice.tsx";
 import { Checks, Form, Submit } from "../parts/forms.tsx";

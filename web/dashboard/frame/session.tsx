@@ -5,7 +5,7 @@ import { Submit } from "../parts/forms.tsx";
 import { useAction } from "./action.ts";
 import { signInWithPasskey } from "./passkey.ts";
 import { type Answer, call, onPasskeyNeeded, type PasskeyReason } from "./service.ts";
-import { say } from "./words.ts";
+import { say } from "./texts.ts";
 
 export type Me = Answer<"GET /v1/auth/me">;
 

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Notice } from "./controls.tsx";
 
 type Dialogs = typeof import("../wallet/screens.ts").dialogs;

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Loaded } from "../frame/load.ts";
 import { networkOf, page } from "../frame/page-data.ts";
-import { formatAmount, formatFull, formatShort, say, shorten, toUtc } from "../frame/words.ts";
+import { formatAmount, formatFull, formatShort, say, shorten, toUtc } from "../frame/texts.ts";
 import { Button, Notice } from "./controls.tsx";
 
 type ScreenProps = {

@@ -4,7 +4,7 @@ import { page } from "../frame/page-data.ts";
 import { signInFromList, signInWithPasskey } from "../frame/passkey.ts";
 import { usePlace } from "../frame/router.tsx";
 import { call, messageOf, Refusal } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Field } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { CodeStep } from "./code-step.tsx";

@@ -5,10 +5,10 @@ import { useAction } from "../frame/action.ts";
 import { makePasskey } from "../frame/passkey.ts";
 import { call } from "../frame/service.ts";
 import type { Me } from "../frame/session.tsx";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Dialog, Field } from "../parts/controls.tsx";
 import { Form, Panel, Submit } from "../parts/forms.tsx";
-import { checkCall, tagOf } from "../send/operation.ts";
+import { checkCall, tagOf } from "../send/check-signed-operation.ts";
 import { encodeAddPasskey, pointOf } from "./owner-call.ts";
 import { OwnerSheet, type PreparedChange } from "./owner-sheet.tsx";
 

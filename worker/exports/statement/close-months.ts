@@ -4,7 +4,7 @@
  */
 import { setImmediate } from "node:timers/promises";
 import { monthBefore, periodOfMonth } from "../../../core/domain/calendar.ts";
-import { MONTHLY_STATEMENT_KEPT_DAYS } from "../../../core/domain/export-life.ts";
+import { MONTHLY_STATEMENT_KEPT_DAYS } from "../../../core/domain/export-lifetime.ts";
 import { newExportId } from "../../../core/domain/ids.ts";
 import { NO_FILTER } from "../../../core/domain/transaction.ts";
 import type { Log } from "../../../core/runtime/log.ts";

@@ -1,5 +1,5 @@
 /** `opening` and the same bytes; calls `onEnd` after the last one, when the source fails, or when the reader is gone. */
-export function withEnd(
+export function onBodyEnd(
   source: ReadableStream<Uint8Array>,
   { onEnd, opening }: { onEnd: () => void; opening?: Uint8Array | undefined },
 ): ReadableStream<Uint8Array> {

@@ -16,7 +16,7 @@ import { HEAD_VALID_MS } from "./send.ts";
 export type ResendVerdict = "same" | "less" | "early" | "outdated";
 
 /** Whether the newest attempt may be sent again. */
-export async function judgeResend(
+export async function decideResend(
   { deps, chain, kinds }: RelayNetwork,
   relay: InFlightRelay,
   { newest, isObsolete, market }: { newest: InFlightAttempt; isObsolete: boolean; market: Market },

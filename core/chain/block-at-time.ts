@@ -1,7 +1,7 @@
 /** The block a moment belongs to, found by halving over headers: two dozen requests on the longest chain. */
 import type { Hex } from "../domain/networks.ts";
-import { fieldOf, parseData, parseQuantity, toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
+import { fieldOf, parseData, parseQuantity, toQuantity } from "../rpc/parse-answers.ts";
 
 export type BlockPoint = { number: number; hash: Hex; timeS: number };
 

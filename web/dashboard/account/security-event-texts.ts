@@ -1,7 +1,7 @@
 /** Events of the security trail in words. */
 import { nameOfNetwork } from "../frame/page-data.ts";
 import type { Answer } from "../frame/service.ts";
-import { formatAmount, say, sayCount, shorten } from "../frame/words.ts";
+import { formatAmount, say, sayCount, shorten } from "../frame/texts.ts";
 import { nameOfRole, type Role } from "./roles.ts";
 
 type Event = Answer<"GET /v1/security-events">["data"][number];

@@ -18,12 +18,12 @@ import type { Tx } from "../../db/postgres/client.ts";
 import type { Session, User } from "../../db/schema.ts";
 import { deleteOtherSessions } from "../../db/sessions/sessions.ts";
 import { listWaitingAdditions } from "../../db/wallet-ops/owner-changes.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { type PasskeyAnswer, storePasskey, verifyPasskeyOwner } from "../owners/new-owner.ts";
 import { readWalletOwners } from "../owners/wallet-owners.ts";
 import { type Browser, startSession } from "../sessions/start-session.ts";
-import { digestOf, findOwnedChains } from "./prove.ts";
+import { digestOf, findOwnedChains } from "./prove-owner.ts";
 
 export type RecoveryRequest = {
   email: string;

@@ -1,12 +1,12 @@
 /** The texts of receipts, credit notes and the mail with a receipt, in the languages of the payment page. */
-import texts from "./document-words.json" with { type: "json" };
+import texts from "./document-texts.json" with { type: "json" };
 import type { Language } from "./language.ts";
 
-export type DocumentWords = (typeof texts)["en"];
-const words: Record<Language, DocumentWords> = texts;
+export type DocumentMessages = (typeof texts)["en"];
+const messages: Record<Language, DocumentMessages> = texts;
 
-export type DocumentSpeech = {
-  words: DocumentWords;
+export type DocumentTexts = {
+  messages: DocumentMessages;
   isRightToLeft: boolean;
   /** "12.50 USDC", with Latin digits: an amount is compared with what a wallet shows. */
   amount: (text: string) => string;
@@ -14,24 +14,22 @@ export type DocumentSpeech = {
   time: (instant: Date, timeZone: string) => string;
 };
 
-export function speechOf(language: Language): DocumentSpeech {
+export function documentTextsOf(language: Language): DocumentTexts {
   const locale = `${language}-u-nu-latn`;
   const amounts = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
   return {
-    words: words[language],
+    messages: messages[language],
     isRightToLeft: language === "ar",
     // as text, which is exact whatever its size
     amount: (text) => `${amounts.format(text as `${number}`)} USDC`,
     time: (instant, timeZone) =>
       new Intl.DateTimeFormat(locale, {
-        ...{
-          year: "numeric",
-          month: "long",
-          day: "numeric",
-          hour: "2-digit",
-          minute: "2-digit",
-          second: "2-digit",
-        },
+        year: "numeric",
+        month: "long",
+        day: "numeric",
+        hour: "2-digit",
+        minute: "2-digit",
+        second: "2-digit",
         timeZone,
         timeZoneName: "short",
         hourCycle: "h23",

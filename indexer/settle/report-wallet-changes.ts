@@ -33,7 +33,7 @@ const WORDS: Record<AccountChangeType, Words> = {
 };
 
 /** Blocks up to `depthNumber` are deep enough; `after` is how deep they were before. */
-export async function reportChanges(
+export async function reportWalletChanges(
   tx: Tx,
   { network, after, depthNumber }: { network: NetworkId; after: number; depthNumber: number },
 ): Promise<void> {

@@ -1,15 +1,15 @@
 /** The account's security trail, newest first. */
 import { useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Table, Time } from "../parts/page-parts.tsx";
-import { describeEvent, nameOfEvent } from "./trail-words.ts";
+import { describeEvent, nameOfEvent } from "./security-event-texts.ts";
 
 const PAGE = 30;
 
-export function Trail({ cursor }: { cursor: string | undefined }) {
+export function SecurityEvents({ cursor }: { cursor: string | undefined }) {
   const loaded = useLoad("GET /v1/security-events", { query: { limit: PAGE, cursor } });
   const { value } = loaded;
   return (

@@ -1,6 +1,6 @@
 /** A block's header as the bytes that its hash is of (Yellow Paper 4.4, with what EIP-1559, 4895, 4844, 4788 and 7685 added). */
 import type { Hex } from "../domain/networks.ts";
-import { fieldOf } from "../rpc/answers.ts";
+import { fieldOf } from "../rpc/parse-answers.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import { bytesText, quantityText, readRlp, rlpList, rlpText } from "./rlp.ts";
 

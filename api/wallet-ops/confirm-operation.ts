@@ -30,8 +30,8 @@ import {
 import type { Assertion } from "../auth/passkey-wire.ts";
 import { notePasskeyUse } from "../auth/sign-in.ts";
 import { type Use, verifyAssertion } from "../auth/verify-passkey.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { toUserOperation } from "./to-user-operation.ts";
 
 export type Confirmation = {

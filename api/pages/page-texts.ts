@@ -36,7 +36,7 @@ export const LANGUAGES = {
   "zh-Hans": { name: "简体中文", messages: zhHans },
 } as const satisfies Record<Language, { name: string; messages: Messages }>;
 
-export type Words = {
+export type PageTexts = {
   language: Language;
   direction: "ltr" | "rtl";
   messages: Messages;
@@ -58,7 +58,7 @@ export function chooseLanguage(asked: string | null, accepted: string | null): L
   return (asked === null ? undefined : findLanguage(asked)) ?? acceptedLanguage(accepted) ?? DEFAULT_LANGUAGE;
 }
 
-export function wordsOf(language: Language): Words {
+export function textsOf(language: Language): PageTexts {
   const { messages } = LANGUAGES[language];
   // Latin digits everywhere: an amount is compared with what a wallet shows.
   const locale = `${language}-u-nu-latn`;

@@ -2,7 +2,7 @@
 import { useLoad } from "../frame/load.ts";
 import { Link } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Panel } from "../parts/forms.tsx";
 import { Amount, Status } from "../parts/page-parts.tsx";
 
@@ -18,7 +18,7 @@ export const ADVICE: Readonly<Record<ListedLink["exception"], string>> = {
   PAID_LATE: "Paid after it expired. Deliver, or refund.",
 };
 
-export function Attention() {
+export function LinkExceptions() {
   const { value } = useLoad("GET /v1/payment-links", { query: { exception: "any", limit: SHOWN } });
   const open = value?.links.filter(({ refundedAmount }) => refundedAmount === 0) ?? [];
   if (open.length === 0) return null;

@@ -2,8 +2,8 @@
 
 import { CONTRACTS, type Hex } from "../chain/networks.ts";
 import { type Account, readNonce } from "./account.ts";
-import { explain } from "./fault.ts";
-import { operationRevertReason } from "./operation.ts";
+import { explain } from "./user-error.ts";
+import { operationRevertReason } from "./user-operation.ts";
 
 export type Outcome =
   | { readonly kind: "moved"; readonly txHash: Hex; readonly block: bigint }

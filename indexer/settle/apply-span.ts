@@ -24,7 +24,7 @@ import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
-import { accountChangesOf, reportChanges } from "./report-changes.ts";
+import { accountChangesOf, reportWalletChanges } from "./report-wallet-changes.ts";
 import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
 
 /** Blocks to commit, and what is known of those around them. */
@@ -203,7 +203,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span, settle: () => Promise<T
     concludeOperations(tx, { network, depthNumber }),
   ]);
   // after the operations and transfers that it names are concluded
-  await reportChanges(tx, {
+  await reportWalletChanges(tx, {
     network,
     after: newestConfirmedBlock(from.number, confirmations),
     depthNumber,

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { Dialog } from "../parts/controls.tsx";
 import { navigate } from "./router.tsx";
-import { say } from "./words.ts";
+import { say } from "./texts.ts";
 
 const OFF = "shortcuts-off";
 const GO: Readonly<Record<string, string>> = {

@@ -2,12 +2,12 @@
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
 import { type Html, html } from "./html.ts";
+import type { PageTexts } from "./page-texts.ts";
 import { qrCode } from "./qr-code.ts";
-import type { Words } from "./words.ts";
 
 /** The script closes both parts at once; without one they stay open. */
-export function byHandPart(link: FixedLinkData, words: Words): Html {
-  const { say } = words;
+export function byHandPart(link: FixedLinkData, texts: PageTexts): Html {
+  const { say } = texts;
   const network = NETWORKS[link.network].displayName;
   // plain digits with a point, as a wallet's field takes them
   const amount = plainAmount(link.payAmount ?? link.amount);
@@ -16,8 +16,8 @@ export function byHandPart(link: FixedLinkData, words: Words): Html {
 <div class="inside">
 <p>${say("byHandIntro")}</p>
 <dl class="facts">
-<div><dt>${say("amountLabel")}</dt><dd><bdi class="exact">${amount} USDC</bdi>${copyButton(amount, "copyAmount", words)}</dd></div>
-<div><dt>${say("addressLabel")}</dt><dd><bdi class="exact address">${link.recipientChecksumAddress}</bdi>${copyButton(link.recipientChecksumAddress, "copyAddress", words)}</dd></div>
+<div><dt>${say("amountLabel")}</dt><dd><bdi class="exact">${amount} USDC</bdi>${copyButton(amount, "copyAmount", texts)}</dd></div>
+<div><dt>${say("addressLabel")}</dt><dd><bdi class="exact address">${link.recipientChecksumAddress}</bdi>${copyButton(link.recipientChecksumAddress, "copyAddress", texts)}</dd></div>
 <div><dt>${say("networkLabel")}</dt><dd>${network}</dd></div>
 </dl>
 ${link.payAmount !== null && html`<p class="small">${say("uniqueAmount")}</p>`}
@@ -27,7 +27,7 @@ ${link.payAmount !== null && html`<p class="small">${say("uniqueAmount")}</p>`}
 </details>`;
 }
 
-export function phonePart(pageUrl: string, { say }: Words): Html {
+export function phonePart(pageUrl: string, { say }: PageTexts): Html {
   return html`<details class="more" id="phone" open>
 <summary>${say("phone")}</summary>
 <div class="inside center">
@@ -38,7 +38,7 @@ ${qrCode(pageUrl, say("qrLabel"))}
 }
 
 /** Shown once a script is there to do it. */
-function copyButton(text: string, label: "copyAmount" | "copyAddress", { say }: Words): Html {
+function copyButton(text: string, label: "copyAmount" | "copyAddress", { say }: PageTexts): Html {
   return html`<button type="button" class="copy" data-copy="${text}" aria-label="${say(label)}" hidden>${say("copy")}</button>`;
 }
 

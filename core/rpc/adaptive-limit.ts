@@ -3,7 +3,7 @@
  * words of their own. A refused size halves the limit; accepted ones search upwards again, below what was refused last.
  */
 
-export type LearntLimit = {
+export type AdaptiveLimit = {
   /** What may be asked for now. */
   size: number;
   readonly max: number;
@@ -18,7 +18,7 @@ export type LearntLimit = {
 const REMEMBER_FIRST_MS = 30_000;
 const REMEMBER_MAX_MS = 600_000;
 
-export function newLimit({ first, max }: { first: number; max: number }): LearntLimit {
+export function newAdaptiveLimit({ first, max }: { first: number; max: number }): AdaptiveLimit {
   return {
     size: first,
     max,
@@ -29,7 +29,7 @@ export function newLimit({ first, max }: { first: number; max: number }): Learnt
   };
 }
 
-export function noteAccepted(limit: LearntLimit, size: number, nowMs: number): void {
+export function noteAccepted(limit: AdaptiveLimit, size: number, nowMs: number): void {
   limit.accepted = Math.max(limit.accepted, size);
   if (size >= limit.forgottenSize) {
     limit.rememberMs = REMEMBER_FIRST_MS;
@@ -47,7 +47,7 @@ export function noteAccepted(limit: LearntLimit, size: number, nowMs: number): v
     : Math.min(limit.max, Math.max(limit.size, size * 2));
 }
 
-export function noteRefused(limit: LearntLimit, size: number, nowMs: number): void {
+export function noteRefused(limit: AdaptiveLimit, size: number, nowMs: number): void {
   // requests sent side by side are refused together: that is one refusal
   if (limit.refused && size >= limit.refused.size) return;
   // accepted before: more likely an outage than a new cap, which is refused again on the way up

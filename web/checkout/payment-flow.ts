@@ -1,6 +1,7 @@
 /** One person's way through paying: what is shown at each moment, and what may still be done. */
-import { type Attempt, aloneInBrowser, recall, remember } from "./memory.ts";
+
 import { type Hex, type Link, page, serverNowMs } from "./page-data.ts";
+import { type Attempt, aloneInBrowser, recall, remember } from "./remembered-payment.ts";
 import { claim, readLink, submitPayment } from "./service.ts";
 import { connect, describeStop, Stop, sendTransfer, signPayment } from "./wallet-calls.ts";
 import type { Wallet } from "./wallets.ts";

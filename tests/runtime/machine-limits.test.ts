@@ -1,7 +1,7 @@
 /** The limits of a machine, just inside and just outside. */
 import { describe, expect, test } from "bun:test";
 import { judgeDisk } from "../../api/health/checks.ts";
-import { isNearlyFull, openFilesRisk, readDiskSpace } from "../../core/runtime/machine.ts";
+import { isNearlyFull, openFilesRisk, readDiskSpace } from "../../core/runtime/machine-limits.ts";
 
 const limits = (soft: string) =>
   `Limit                     Soft Limit           Hard Limit           Units     \nMax open files            ${soft}                 1048576              files     \n`;

@@ -6,7 +6,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { hashTypedData } from "viem";
 import { isSignedByAddress } from "../../core/chain/address-proof.ts";
 import { toAddressOwner } from "../../core/chain/passkey-account.ts";
-import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-life.ts";
+import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { OTP_LIFE_S } from "../../core/domain/otp.ts";
@@ -20,8 +20,8 @@ import type { User } from "../../db/schema.ts";
 import { listWallets } from "../../db/wallets/wallets.ts";
 import { sendCode } from "../accounts/send-code.ts";
 import { newChallenge } from "../auth/challenge.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { readWalletOwners } from "../owners/wallet-owners.ts";
 
 /** The typed data to sign, for a challenge of this user; for an unknown one a challenge that leads nowhere. */

@@ -1,6 +1,6 @@
 /** The body of an answer tells when it is over, however it ends: the place of its call is free again. */
 import { expect, test } from "bun:test";
-import { withEnd } from "../../api/mcp/body-with-end.ts";
+import { onBodyEnd } from "../../api/mcp/on-body-end.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
@@ -9,7 +9,7 @@ function bodyOf(source: ReadableStream<Uint8Array>) {
   const onEnd = () => {
     ends += 1;
   };
-  const body = withEnd(source, { onEnd, opening: bytes("first ") });
+  const body = onBodyEnd(source, { onEnd, opening: bytes("first ") });
   return { body, ends: () => ends };
 }
 

@@ -1,6 +1,6 @@
 /** A payout's lines: address, amount and an optional note, separated by commas, semicolons or tabs. Every line is checked before anything is asked for. */
 import { filledLines, splitCells } from "../parts/split-cells.ts";
-import { readUnits } from "./operation.ts";
+import { readUnits } from "./check-signed-operation.ts";
 
 export const LINES_MAX = 100;
 

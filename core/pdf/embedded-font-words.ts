@@ -3,7 +3,7 @@ import type { WideFont } from "./fonts.ts";
 import type { EmbeddedFont } from "./pdfkit-internals.ts";
 import type { PlacedGlyph } from "./shaping.ts";
 
-export type WideWord = {
+export type EmbeddedWord = {
   /** In thousandths of the size. */
   width: number;
   /** Begins marked content: what the glyphs say, for who copies or searches text (14.9.4). */
@@ -21,11 +21,11 @@ const LETTERS_MAX = 8;
 const PER_MILLE = 1000;
 const RIGHT_TO_LEFT = "\u202e";
 
-export function openWideWords() {
-  const kept = new Map<WideFont, Map<string, WideWord>>();
+export function openEmbeddedWords() {
+  const kept = new Map<WideFont, Map<string, EmbeddedWord>>();
   return {
-    shape(font: WideFont, text: string, isRightToLeft: boolean): WideWord {
-      const words = kept.get(font) ?? new Map<string, WideWord>();
+    shape(font: WideFont, text: string, isRightToLeft: boolean): EmbeddedWord {
+      const words = kept.get(font) ?? new Map<string, EmbeddedWord>();
       kept.set(font, words);
       const key = isRightToLeft ? `${RIGHT_TO_LEFT}${text}` : text;
       const known = words.get(key);
@@ -38,7 +38,7 @@ export function openWideWords() {
   };
 }
 
-function toWord({ embedded, shape }: WideFont, text: string, isRightToLeft: boolean): WideWord {
+function toWord({ embedded, shape }: WideFont, text: string, isRightToLeft: boolean): EmbeddedWord {
   const glyphs = shape(text, isRightToLeft);
   const levels: Level[] = [];
   for (const glyph of glyphs) {

@@ -18,7 +18,7 @@ export type WalletSum = {
  * The sums that reached block `number`, by wallet; what is missing was counted as far as possible, or its transfers changed meanwhile.
  * `wrongSums` are sums that counting again did not confirm; the new ones replace them.
  */
-export async function countSums(
+export async function advanceSums(
   term: Term,
   ids: readonly string[],
   number: number,

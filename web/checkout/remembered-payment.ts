@@ -1,6 +1,6 @@
 /**
  * What this browser remembers of its own payment of a link, so that a reload or a second tab never pays twice. For how long it counts:
- * `resume` of flow.ts.
+ * `resume` of payment-flow.ts.
  */
 import type { Hex } from "./page-data.ts";
 

@@ -4,7 +4,7 @@ import { collectEvery } from "../../core/runtime/collect-garbage.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import type { Term } from "../term.ts";
-import { type Applied, type Applying, applyAfter, applySpan, type Span, toSpan } from "./apply.ts";
+import { type Applied, type Applying, applyAfter, applySpan, type Span, toSpan } from "./apply-span.ts";
 import { traceCommit } from "./trace-commit.ts";
 
 /** Blocks this close to the head are asked for by hash; what is further below is read in ranges. */

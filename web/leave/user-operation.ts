@@ -9,8 +9,8 @@ import {
 } from "viem";
 import { CONTRACTS, type Hex } from "../chain/networks.ts";
 import type { Account } from "./account.ts";
-import { Fault } from "./fault.ts";
 import { RpcRefusal } from "./rpc.ts";
+import { Fault } from "./user-error.ts";
 
 export type Transfer = { readonly to: Hex; readonly amountUnits: bigint };
 

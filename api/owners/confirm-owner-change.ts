@@ -18,17 +18,17 @@ import { type OperationView, queueOperation, type Signed } from "../../db/wallet
 import type { Assertion } from "../auth/passkey-wire.ts";
 import { notePasskeyUse } from "../auth/sign-in.ts";
 import { type Use, verifyAssertion } from "../auth/verify-passkey.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import {
   challengeInvalid,
   conflictOf,
   hashOfAssertion,
   isLiveKeyViolation,
   notVerified,
-} from "../wallet-ops/confirm.ts";
+} from "../wallet-ops/confirm-operation.ts";
 import { toUserOperation } from "../wallet-ops/to-user-operation.ts";
-import { type ChangeView, getChange, signedHashOf, statusOfChange } from "./changes.ts";
+import { type ChangeView, getChange, signedHashOf, statusOfChange } from "./present-owner-changes.ts";
 
 export type ChangeConfirmation = {
   user: User;

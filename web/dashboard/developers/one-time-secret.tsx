@@ -1,7 +1,7 @@
 /** A secret that is shown once: the dialog is done with when the person says that it is kept. */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Check, Copy, Dialog } from "../parts/controls.tsx";
 
 type Props = {
@@ -13,7 +13,7 @@ type Props = {
   children: ComponentChildren;
 };
 
-export function KeepSecret({ title, secret, copy, onClose, children }: Props) {
+export function OneTimeSecret({ title, secret, copy, onClose, children }: Props) {
   const [isKept, setKept] = useState(false);
   return (
     <Dialog title={title} onClose={onClose}>
