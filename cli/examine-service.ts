@@ -1,4 +1,4 @@
-/** The service as a caller meets it, each finding with its fix. */
+/** Checks the service as a caller sees it; each finding has its fix. */
 import type { Settings } from "./settings.ts";
 
 export type Finding = {

@@ -1,4 +1,4 @@
-/** Stand by, lead, follow, step down, stand by again: the life of an indexer on one network. */
+/** Runs the indexer of one network: waits as a standby, leads, follows the chain, steps down, and starts again. */
 
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Chain } from "../core/rpc/chain-client.ts";

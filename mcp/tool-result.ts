@@ -1,4 +1,4 @@
-/** What a tool answers: the value as JSON text and as structured content, or an error with its code and what to do about it. */
+/** The result of a tool: the value as JSON text and as structured content, or an error with its code and advice. */
 import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js";
 import { ApiError, ConnectionError } from "../sdk/errors.ts";
 import { UnknownOutcomeError } from "../sdk/pay-link.ts";

@@ -1,4 +1,4 @@
-/** A position of the event log as text. Whether the history before it is still there: db/events/cursor-history.ts. */
+/** A position of the event log as opaque text. Whether the history before it still exists: db/events/cursor-history.ts. */
 import { invalid } from "../../core/domain/errors.ts";
 import type { EventPosition } from "../../db/events/cursor-history.ts";
 

@@ -1,4 +1,7 @@
-/** What an export may be asked for, and which requests are refused. What only the books can show is refused by the worker (worker/exports/build-export.ts). */
+/**
+ * Which export requests are refused before they are queued. What only the rows can show is refused by the worker
+ * (worker/exports/build-export.ts).
+ */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import type { FiatChoice } from "../../core/domain/exchange-rate.ts";

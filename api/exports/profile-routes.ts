@@ -1,4 +1,4 @@
-/** Exports with a name: create, list, change, delete, and run one for a period. */
+/** Saved exports: create, list, change, delete, and run one for a period. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { BOOKS_COLUMNS } from "../../core/domain/bookkeeping-rows.ts";

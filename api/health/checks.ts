@@ -1,6 +1,7 @@
 /**
- * One function per component: returns its public details, throws or returns `unhealthy` when it does not work. Which of them make the whole
- * service unhealthy: report.ts.
+ * The health checks, one function for each component: returns its public details, throws or returns `unhealthy` when it does not work. The
+ * indexer is unhealthy when a block is unread for 10 s or it has not reported for 60 s; it is reported, but /health/ready does not depend
+ * on it. Which components it depends on: report.ts.
  */
 
 import { AUDITED_CONTRACTS, isAuditedCode } from "../../core/chain/contract-code.ts";

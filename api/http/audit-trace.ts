@@ -1,4 +1,4 @@
-/** What a verb writes beside its change, so that a trail leads back to the request. */
+/** Who made a request, from where and under which id: written beside each change, so that the security trail leads back to the request. */
 export type Trace = {
   requestId: string;
   clientAddress: string;

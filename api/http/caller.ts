@@ -1,4 +1,4 @@
-/** Who makes a request, and for which account, once its credential was verified. */
+/** The verified caller of a request, and the account it acts for. */
 import type { ApiKeyScope } from "../../core/domain/api-key-scopes.ts";
 import type { MemberRole } from "../../core/domain/member.ts";
 import type { User } from "../../db/schema.ts";

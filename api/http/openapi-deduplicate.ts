@@ -1,4 +1,4 @@
-/** Says once what a document says several times: equal answers become components, and an object that has another's fields and more refers to it. */
+/** Shortens an OpenAPI document: equal answers become components, and an object with all fields of another one refers to it. */
 import { isDeepStrictEqual } from "node:util";
 
 type Json = Record<string, unknown>;

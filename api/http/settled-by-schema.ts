@@ -1,4 +1,4 @@
-/** `settledBy` as links and history rows carry it. */
+/** The schema of `settledBy` as links and history rows carry it. The values: core/domain/settled-by.ts. */
 import { z } from "zod";
 import { SETTLED_BY } from "../../core/domain/settled-by.ts";
 import { documentedAs } from "./json-schema.ts";

@@ -28,7 +28,7 @@ import {
   notVerified,
 } from "../wallet-ops/confirm-operation.ts";
 import { toUserOperation } from "../wallet-ops/to-user-operation.ts";
-import { type ChangeView, getChange, signedHashOf, statusOfChange } from "./present-owner-changes.ts";
+import { type ChangeView, getChange, signedHashOf, statusOfChange } from "./owner-changes.ts";
 
 export type ChangeConfirmation = {
   user: User;

@@ -1,4 +1,4 @@
-/** Who is to become an owner: a new passkey, or an address that proves itself by a signature. Begun by a challenge, used up by one answer. */
+/** Proves a new owner before it is added: a new passkey by a registration, an address by a signature. Each answers one challenge, once. */
 import { hashTypedData } from "viem";
 import { isSignedByAddress } from "../../core/chain/address-proof.ts";
 import { toAddressOwner } from "../../core/chain/passkey-account.ts";

@@ -25,7 +25,7 @@ import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { refuseOverGasBudget } from "../wallet-ops/send-gas-budget.ts";
 import { type NewOwner, storePasskey } from "./new-owner.ts";
-import { type ChangeView, findChangeByKey, getChange } from "./present-owner-changes.ts";
+import { type ChangeView, findChangeByKey, getChange } from "./owner-changes.ts";
 import { ownerOf, readWalletOwners, type WalletOwners } from "./wallet-owners.ts";
 
 export type ChangePreparation = {

@@ -23,8 +23,8 @@ import {
   verifyAddressOwner,
   verifyPasskeyOwner,
 } from "./new-owner.ts";
+import { cancelChange, getChange } from "./owner-changes.ts";
 import { type ChangePreparation, prepareOwnerChange } from "./prepare-owner-change.ts";
-import { cancelChange, getChange } from "./present-owner-changes.ts";
 import { readNames, readOwners } from "./read-owners.ts";
 import {
   addressStartBody,

@@ -1,4 +1,4 @@
-/** What a merchant's pages load beside ours: a style sheet for a colour, and the logo, each at an address that changes with its content. */
+/** Serves a merchant's branding for pages: a style sheet with its colour, and its logo, each at an address that changes with its content. */
 import { Elysia } from "elysia";
 import { pageColors } from "../../core/domain/page-colors.ts";
 import { findLogo } from "../../db/links/merchant-pages.ts";

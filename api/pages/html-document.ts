@@ -1,4 +1,4 @@
-/** What every page for people shares: the document around it, and the headers it is sent with. */
+/** The HTML document that all pages for people share, and the headers it is sent with. */
 
 import type { Language } from "../../core/domain/language.ts";
 import { PAGE_POLICY } from "../http/page-policy.ts";

@@ -1,4 +1,7 @@
-/** What a payer needs who types: amount, address, network, and the page's own address as a QR code. */
+/**
+ * The part of the payment page for a payer who sends the transfer without its script: amount, address, network, and the page's address as
+ * a QR code.
+ */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
 import { type Html, html } from "./html.ts";

@@ -1,4 +1,4 @@
-/** The built files that pages name. */
+/** The built scripts and styles that pages refer to. */
 import type { ApiDeps } from "../http/deps.ts";
 import { furtherWalletsOf } from "./further-wallets.ts";
 import type { PageFiles } from "./html-document.ts";

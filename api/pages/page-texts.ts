@@ -1,4 +1,4 @@
-/** The pages' texts: which language a request wants, and how numbers and times are written in it. */
+/** The texts of the payment pages: which language a request gets, and how numbers and times are written in it. */
 
 import {
   acceptedLanguage,

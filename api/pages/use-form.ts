@@ -1,4 +1,7 @@
-/** The form of a reusable link's page: opens this payer's own payment and leads to its page. Forms are not JSON, so it reads its body itself. */
+/**
+ * The form of a reusable link's page: opens a use for this payer and redirects to its page. Forms are not JSON, so the route reads its
+ * body itself.
+ */
 
 import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";

@@ -1,6 +1,6 @@
 /**
- * Second half of a recovery: the code from the mailbox, and the proof that was given before. It opens a session that may only register
- * a passkey, ends all others, and mails the user. The new passkey signs in once the address owner has made it an owner on the chain.
+ * Second half of a recovery: the code from the mailbox, with the proof given before, opens a session that can only register a passkey. It
+ * ends all other sessions and mails the user. The new passkey signs in once the address owner has made it an owner on the chain.
  */
 import { encodeAddOwner } from "../../core/chain/passkey-account.ts";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";

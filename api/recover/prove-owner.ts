@@ -1,6 +1,6 @@
 /**
- * First half of a recovery: an address that is an owner of the user's wallet signs a challenge. Only then is a code mailed, so that
- * nobody else can send mails to a user or supersede their code. Unknown users and addresses get the same answers.
+ * First half of a recovery: an address that owns the user's wallet signs a challenge. Only then is a code mailed, so that no one else can
+ * make us mail a user or invalidate their code. Unknown users and addresses get the same answers.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { hashTypedData } from "viem";

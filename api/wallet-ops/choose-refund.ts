@@ -1,4 +1,7 @@
-/** What a refund's body asks for: whose money of the link, how much, and to whom; core/domain/refund.ts chooses. The same for a refund and for a request for one. */
+/**
+ * Reads what a refund's body asks for, whose payment, how much and to whom, and refuses more than what is left. core/domain/refund.ts
+ * chooses. The same for a refund and for a request for one.
+ */
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";

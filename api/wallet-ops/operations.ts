@@ -1,4 +1,4 @@
-/** What sends and refunds share once they are prepared: finding, cancelling, and what a confirmation answers. */
+/** What sends and refunds have in common after preparation: finding, cancelling, and the answer to a confirmation. */
 
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { REFUND_ID, SEND_ID } from "../../core/domain/ids.ts";

@@ -1,4 +1,4 @@
-/** Whom a send pays, from a body in one of its two forms: `to` and `amount`, or `payments`. */
+/** Parses the recipients of a send from its body, which has one of two forms: `to` and `amount`, or `payments`. */
 import { invalid } from "../../core/domain/errors.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";

@@ -1,4 +1,4 @@
-/** Refunds as their routes read and show them. */
+/** Reads refunds and presents them as the routes answer. */
 
 import type { z } from "zod";
 import { invalid, notFound } from "../../core/domain/errors.ts";

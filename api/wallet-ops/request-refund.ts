@@ -1,4 +1,7 @@
-/** Asks for a refund: whoever may not sign names it, and an owner of the wallet prepares and signs it later. Reserves nothing. */
+/**
+ * Stores a request for a refund, by an operator or an API key that may not sign: an owner of the wallet prepares and signs it later.
+ * Reserves nothing.
+ */
 import { conflict } from "../../core/domain/errors.ts";
 import { newRefundId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";

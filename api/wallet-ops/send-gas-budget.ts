@@ -1,4 +1,7 @@
-/** Limits what one user's operations, and all of a network, may cost the relayers per day; asked at preparation, never later. */
+/**
+ * Refuses a send or refund when the gas that the service pays in a day is used up, of its user or of all sends on the network, or when
+ * three of the user's operations failed within the hour. Asked at preparation, never later. The numbers: core/runtime/relay-limits-env.ts.
+ */
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { judgeBudget } from "../../core/domain/relay-budget.ts";

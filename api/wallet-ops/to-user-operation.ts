@@ -1,4 +1,4 @@
-/** A stored operation as the chain takes it. */
+/** Converts a stored operation to the user operation that the EntryPoint takes. */
 import type { UserOperation } from "../../core/chain/user-operation.ts";
 import type { OperationView } from "../../db/wallet-ops/operations.ts";
 

@@ -1,6 +1,6 @@
 /**
- * When a group that others preceded is committed. Payments that one block has settled come again in one burst, and a burst that is cut
- * in two costs a commit more: where several processes share the load, that is most of what a further process costs.
+ * When a group of payments is committed, after another group. Payments that one block settled come again in one burst, and a burst that is
+ * split costs one commit more: where several processes share the load, that is most of what a further process costs.
  */
 
 const GROUP_MAX = 100;

@@ -1,4 +1,4 @@
-/** x402 in the OpenAPI document: its bodies are read and written by hand, because they have four spellings each. */
+/** x402 in the OpenAPI document. Its schemas are written by hand, because each body has four forms. */
 import { z } from "zod";
 import { PAYMENT_REFUSALS, PAYMENT_STATES, type PaymentRefusal } from "../../core/domain/payment.ts";
 import { documentedBody, documentedResponses } from "../http/documented-responses.ts";

@@ -1,4 +1,4 @@
-/** What a payer is answered: the documented JSON on the JSON way, x402's own headers and its 402 with the terms on the header way. */
+/** Presents the result of an x402 request: our documented JSON on the JSON routes, x402's headers and its 402 with the terms on the others. */
 import type { PayableLink } from "../../core/domain/decide-authorization.ts";
 import { effectiveStatus } from "../../core/domain/link-expiry.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";

@@ -1,4 +1,4 @@
-/** What a wallet's next operation depends on, asked of one node in one batch: nonce, balance, owners, and whether each transfer would pass. */
+/** Reads what a wallet's next operation depends on, from one node in one batch: nonce, balance, owners, and whether each transfer would succeed. */
 import { decodeAbiParameters } from "viem";
 import type { Hex } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";

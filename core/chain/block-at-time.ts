@@ -1,4 +1,4 @@
-/** The block a moment belongs to, found by halving over headers: two dozen requests on the longest chain. */
+/** Finds the block of a given time by binary search over headers, with about two dozen requests on the longest chain. */
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { fieldOf, parseData, parseQuantity, toQuantity } from "../rpc/parse-answers.ts";

@@ -1,4 +1,7 @@
-/** A block's header as the bytes that its hash is of (Yellow Paper 4.4, with what EIP-1559, 4895, 4844, 4788 and 7685 added). */
+/**
+ * Encodes a block header as the bytes that are hashed to the block's hash (Yellow Paper 4.4, with the fields of EIP-1559, 4895, 4844, 4788
+ * and 7685).
+ */
 import type { Hex } from "../domain/networks.ts";
 import { fieldOf } from "../rpc/parse-answers.ts";
 import { keccak256Bytes } from "./keccak.ts";

@@ -1,4 +1,4 @@
-/** What the chain says about a claimed transaction: only its USDC Transfer logs count, never its `to` or calldata. */
+/** Checks a claimed transaction on the chain: only its USDC Transfer logs count, never its `to` or calldata. */
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";

@@ -1,4 +1,4 @@
-/** What an owner change depends on, asked of one node in one batch. */
+/** Reads what an owner change depends on, from one node in one batch. */
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";

@@ -1,6 +1,6 @@
 /**
- * What the chain says of signed operations before a relayer pays for them. `handleOps` succeeds although the calls inside fail, so
- * both are asked: the EntryPoint for the signature and the nonce, and the account's own calls for what they move.
+ * Simulates signed user operations before a relayer pays for them. `handleOps` succeeds although the calls inside fail, so both are
+ * simulated: the EntryPoint for signature and nonce, and the account's own calls for the transfers.
  */
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import type { OperationFailure, OperationItem } from "../domain/wallet-operation.ts";

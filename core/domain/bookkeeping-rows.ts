@@ -1,6 +1,7 @@
 /**
- * Rows as bookkeeping imports them: one for each movement of money, also where fifty share a transaction, with an id that stays the same after a
- * reorganisation or a rebuild. Money in is positive and money out negative; the sum of `net` is what the wallet gained. Pure.
+ * The rows that bookkeeping programs import: one for each movement of money, also where fifty share a transaction, with an id that stays
+ * the same after a reorganisation or a rebuild. Money in is positive and money out negative; the sum of `net` is what the wallet gained.
+ * Pure.
  */
 import { type ExportRow, type ExportSummary, rowIdOf } from "./export.ts";
 import type { Valuation } from "./fiat.ts";

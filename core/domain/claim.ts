@@ -1,4 +1,7 @@
-/** A claim states that a transaction paid a link: its states, how long it holds the link, and when the chain is checked. */
+/**
+ * A claim states that a transaction paid a link. Its states, for how long it holds the link PENDING (90 seconds; up to an hour while a
+ * node knows the transaction), and when the chain is checked for it.
+ */
 
 /**
  *   OPEN --transfer attributed--> MATCHED          OPEN --disproved--> REJECTED          OPEN --lease over--> EXPIRED

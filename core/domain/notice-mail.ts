@@ -1,4 +1,8 @@
-/** Mails about a wallet, a sign-in or a statement: short and plain, what happened and what to do if it was not the reader. Pure. */
+/**
+ * Notice mails: to a merchant about a wallet, a sign-in, a statement or an export. Each says what happened and what to do if the reader
+ * did not cause it. One mail for each event, to the e-mail address of the account, written with `addNotice` of db/notices/notices.ts.
+ * Pure.
+ */
 import { type MailText, mailDocument, mailParagraph } from "./mail-html.ts";
 import { type Hex, isNetworkId, NETWORKS } from "./networks.ts";
 

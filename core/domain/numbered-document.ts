@@ -1,4 +1,7 @@
-/** Numbered documents: the receipt of a payment and the credit note of a refund. Pure. */
+/**
+ * Numbered documents: the receipt of a payment and the credit note of a refund. What is printed on them, and the form of their numbers;
+ * db/documents/issue-documents.ts gives the numbers, without gaps. Pure.
+ */
 import type { Language } from "./language.ts";
 import { localTime } from "./local-time.ts";
 import type { Hex, NetworkId } from "./networks.ts";

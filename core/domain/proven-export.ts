@@ -1,4 +1,4 @@
-/** An export with proofs: each confirmed movement can be checked against the chain without trusting the service. Pure. */
+/** An export with proofs: whoever has the file can check each confirmed movement against the chain without trusting the service. Pure. */
 import { type ExportRow, exportedObject } from "./export.ts";
 import { formatUnits } from "./money.ts";
 import type { Hex, NetworkId } from "./networks.ts";

@@ -1,4 +1,4 @@
-/** Words in embedded fonts as page operators (PDF 32000-1, 9.4.3): glyphs by their number in the file's font, moved to where they belong. */
+/** Draws words in embedded fonts as page operators (PDF 32000-1, 9.4.3): glyphs by their number in the file's font, with their positions. */
 import type { WideFont } from "./fonts.ts";
 import type { EmbeddedFont } from "./pdfkit-internals.ts";
 import type { PlacedGlyph } from "./shaping.ts";

@@ -1,6 +1,6 @@
 /**
- * How much a node takes at a time, learnt from its refusals: providers cap batches and log ranges at sizes of their own and say so in
- * words of their own. A refused size halves the limit; accepted ones search upwards again, below what was refused last.
+ * The batch size or block range that a node accepts, adapted to its refusals, since providers have limits of their own and report them in
+ * words of their own. A refused size halves the limit; accepted ones raise it again, below the size that was refused last.
  */
 
 export type AdaptiveLimit = {

@@ -1,4 +1,4 @@
-/** How well a node does and how much it takes at a time, as seen from its own answers, and the order that follows from it. */
+/** The health of a node as its own answers show it, the sizes of requests it accepts, and the order of nodes that follows. */
 
 import { type AdaptiveLimit, newAdaptiveLimit } from "./adaptive-limit.ts";
 import type { RpcTransportError } from "./errors.ts";

@@ -1,4 +1,4 @@
-/** Reads the values nodes answer with. What does not parse is no verdict: RpcTransportError("malformed"). */
+/** Parses the values of nodes' answers. A value that does not parse is not an answer of the chain: RpcTransportError("malformed"). */
 import type { Hex } from "../domain/networks.ts";
 import { RpcTransportError } from "./errors.ts";
 

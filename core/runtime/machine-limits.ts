@@ -1,4 +1,7 @@
-/** What the machine grants a process: open files and room on its disk. Sentences with the fix, for the log at start and for `doctor`. */
+/**
+ * Checks what the machine grants a process: open files and free disk space. Faults are sentences with the fix, for the log at start and
+ * for `doctor`.
+ */
 import { readFileSync, statfsSync } from "node:fs";
 
 /** An event stream holds a socket: an API process with its streams, requests and connections stays below this. */

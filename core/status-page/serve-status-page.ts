@@ -1,6 +1,6 @@
 /**
- * Answers `GET /ops` on the metrics port, to whoever reaches METRICS_HOST (by default this machine alone); with the database unavailable
- * the page says so.
+ * Serves the operator's page `GET /ops` on the metrics port, to everyone who can reach METRICS_HOST (by default this machine alone).
+ * Without the database the page says so.
  */
 import { renderStatusPage } from "./page.ts";
 import type { ServiceStatus } from "./status.ts";

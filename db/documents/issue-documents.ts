@@ -1,6 +1,7 @@
 /**
- * Gives payments and refunds their numbered documents. Computed from the ledger, never stepped: the same call serves a payment, a refund,
- * a reorganisation and a retry. Call it in a transaction of its own.
+ * Issues numbered documents for payments and refunds: the next number of the merchant's series, in the transaction that stores the
+ * document, so that a series has no gaps. Computed from the ledger as a whole, so one call serves a payment, a refund, a reorganisation
+ * and a retry. Needs a transaction of its own.
  */
 
 import { shortenFacts } from "../../core/domain/document-facts.ts";

@@ -1,4 +1,4 @@
-/** Whether this log still has the history that a reader's cursor follows: a restored or promoted server may not. */
+/** Whether this database still has the history before a reader's cursor: after a restored backup or a failover it may not. */
 import type { Tx } from "../postgres/client.ts";
 
 /** A read position: the last event received, the epoch that wrote it (a fencing token; db/schema/events.sql), and a digest of what precedes it. */

@@ -1,4 +1,4 @@
-/** The rows of an export from one snapshot: sums first, then the rows through a cursor, newest first. */
+/** Reads an export from one snapshot: its sums by type and status first (`summarizeExport`), then its rows through a cursor, newest first. */
 import { type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import type { ExportRow, ExportTotal } from "../../core/domain/export.ts";

@@ -1,4 +1,7 @@
-/** Rate-limit counters shared by all instances: one statement counts a request and returns the state of the window. */
+/**
+ * Rate-limit counters that all API processes share: one statement counts a request and returns the state of the window. The limits:
+ * api/http/rate-limits.ts.
+ */
 import type { Tx } from "../postgres/client.ts";
 
 export type Counter = { count: number; endsAt: Date };

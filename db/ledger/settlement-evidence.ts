@@ -1,4 +1,7 @@
-/** Whether transfers concern anything but their wallets, asked before their blocks are reached. Locks nothing. */
+/**
+ * Whether transfers could settle a payment, claim, assignment or link, asked before their blocks are reached, so that those which cannot
+ * are stored in bulk. Locks nothing.
+ */
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import type { AttributableTransfer } from "../../core/domain/ledger-snapshot.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";

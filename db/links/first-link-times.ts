@@ -1,4 +1,4 @@
-/** When wallets had their first payment link: what is older carries no tag of theirs. */
+/** When wallets had their first payment link: a transfer before it cannot carry a link tag of theirs, so its calldata is not read. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 

@@ -1,4 +1,7 @@
-/** Links that need their merchant's attention: paid late, twice, too much or too little. */
+/**
+ * Lists and counts a merchant's links that have an exception (UNDERPAID, OVERPAID, PAID_LATE, DUPLICATE). When each applies:
+ * `LINK_EXCEPTIONS` of core/domain/link.ts.
+ */
 import type { Tx } from "../postgres/client.ts";
 import { columns, type LinkFilter, type LinkPage, type LinkPosition } from "./links.ts";
 

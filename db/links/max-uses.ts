@@ -1,4 +1,7 @@
-/** When a reusable link is used up, in one definition for payers, the listing and the opening of uses. */
+/**
+ * How many uses of a reusable link are accepted: until as many are paid, or open and may still be paid, as the link's maximum. One
+ * definition for payers, the listing and the opening of uses.
+ */
 import type { Tx } from "../postgres/client.ts";
 
 /** SQL: as many uses of `link` as it may have are paid, or may still be. Where nothing limits them, they are not counted. */

@@ -1,4 +1,4 @@
-/** A link as its payer sees it: terms, state, and who is paying it already. */
+/** Reads a link as its payer needs it: terms, status, and the payment that already holds it. */
 import type { PayableLink } from "../../core/domain/decide-authorization.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";

@@ -1,6 +1,7 @@
 /**
- * Doubts: payments of a link that ended while no node answered. Each may have been executed by another transaction, so the link's next
- * payment is not signed before the chain was asked about them. A doubt is opened in `failPayments` (db/payments/payments.ts).
+ * Doubtful payments: those of a link that ended while no node answered, so that another transaction may have executed them. The link's
+ * next payment is not signed before the chain has been asked about each (worker/payments/resolve-doubts.ts). A doubt is opened in
+ * `failPayments` (db/payments/payments.ts).
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";

@@ -1,4 +1,7 @@
-/** transaction_cell of db/schema/transactions.sql, so that a statement holds a number instead of a call for each cell that Postgres plans. */
+/**
+ * The counter cell of a row of the history, by type, status and network. It repeats `transaction_cell` of db/schema/transactions.sql, so
+ * that a statement holds a number instead of a call that Postgres plans for each cell.
+ */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
 

@@ -1,4 +1,7 @@
-/** What users' sends and refunds have cost the relayers today, and whose failed too often. */
+/**
+ * How much gas a user's sends and refunds have used today (UTC), and how many failed at the relayers' cost within the hour. What is
+ * refused because of it: api/wallet-ops/send-gas-budget.ts.
+ */
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 

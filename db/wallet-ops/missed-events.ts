@@ -1,4 +1,7 @@
-/** Operations whose event is read later than their block was: what is recorded already, and transfers booked without their operation. */
+/**
+ * Operations whose event is read after their block was committed: which events are recorded already, and which transfers were stored
+ * without their operation.
+ */
 import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";

@@ -1,4 +1,4 @@
-/** User operations as the API makes, shows and ends them. What a worker and the indexer do to them is in queue.ts and settlement.ts. */
+/** User operations as the API inserts, reads, expires and cancels them. The worker's statements are in queue.ts, the indexer's in settlement.ts. */
 import { type Hex, NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import type { OperationKind, OperationState, OperationTerms } from "../../core/domain/wallet-operation.ts";
 import { hashOf } from "../http/idempotency.ts";

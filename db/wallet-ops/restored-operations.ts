@@ -1,4 +1,4 @@
-/** Operations whose rows a restored backup has lost, made again from what the chain holds of them. */
+/** Inserts again the operations that a restored backup has lost, from what the chain holds of them. */
 import { newTransactionId, restoredOperationId } from "../../core/domain/ids.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationItem, OperationTerms } from "../../core/domain/wallet-operation.ts";

@@ -1,4 +1,4 @@
-/** Continues running sums of wallets' transfers in bounded steps, until they reach a block. */
+/** Advances the running sums of wallets' transfers to a block, in bounded steps. */
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { continueSums, type RunningSum, storeSums } from "../../db/ledger/running-sums.ts";
 import { FencedError, type Term } from "../term.ts";

@@ -1,4 +1,7 @@
-/** What the leader does beside following the head, at intervals of its own: backfills, second readings, balances. A failure waits and is tried again. */
+/**
+ * What the leader does beside following the head, each task at its own interval: backfills, second readings of blocks, reconciliation of
+ * balances. A failed task is retried after a pause.
+ */
 
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import { endAbandonedTransactions } from "../../db/postgres/abandoned-transactions.ts";

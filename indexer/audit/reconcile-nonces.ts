@@ -1,6 +1,6 @@
 /**
- * Accounts' nonces against the recorded operations. The second reading of blocks asks for logs once more; this asks the accounts
- * themselves: a nonce that the chain counts as spent while no recorded operation spent it belongs to an operation that was not read.
+ * Reconciles accounts' nonces with the recorded operations: a nonce that is spent on the chain while no recorded operation spent it
+ * belongs to an operation whose log was not read.
  */
 import { readAccountNonces } from "../../core/chain/passkey-account.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";

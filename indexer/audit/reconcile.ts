@@ -1,4 +1,7 @@
-/** Balances against the ledger, at a final block: the one proof of completeness that no log query can give (USDC does not rebase). */
+/**
+ * Reconciles wallets' balances on the chain with the ledger, at a final block: the one check of completeness that no log query can give
+ * (USDC does not rebase).
+ */
 
 import { readBalances } from "../../core/chain/usdc.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";

@@ -1,7 +1,7 @@
 /**
- * How often the chain is read. At full pace as soon as a block appears; on a chain whose blooms rule nothing out, where each block costs a
- * log query, only while something waits for the next block. Otherwise every few blocks at once, and at once when a node announces a
- * transfer to a wallet of ours.
+ * How often the chain is read. Normally each block; on a chain whose blooms are so full that each block costs a log query, each block only
+ * while something waits for the next one. Otherwise several blocks at a time, every 2.5 to 8 seconds, and immediately when a node
+ * announces a transfer to a wallet of ours.
  */
 import { densityOf } from "../../core/chain/bloom.ts";
 import type { Waiting } from "../../db/ledger/watched-wallets.ts";

@@ -1,4 +1,4 @@
-/** What a new leader needs before it reads: a cursor that is its own, and the wallets to look for. */
+/** What a new leader sets up before it reads: a cursor with its own epoch, and the wallets to follow. */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { collectEvery } from "../../core/runtime/collect-garbage.ts";

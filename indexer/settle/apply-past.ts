@@ -1,4 +1,4 @@
-/** Commits transfers of blocks below the cursor that were not read for their wallets, or not answered by a node, at the time. */
+/** Commits transfers of blocks below the cursor that were missed at the time: their wallet was not followed yet, or a node left them out. */
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";

@@ -1,4 +1,4 @@
-/** Commits blocks and counts what was committed. */
+/** Commits blocks (apply-span.ts), and updates metrics, traces and progress. */
 import { newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { collectEvery } from "../../core/runtime/collect-garbage.ts";
 import type { BlockHeader } from "../source/block-header.ts";

@@ -1,4 +1,4 @@
-/** Decisions about transfers that a rebuild does not make again: what had been decided stands, the rest is judged beside it. */
+/** Attributions that a rebuild keeps: what was decided before remains, and only other transfers are decided anew. */
 import type { Verdict } from "../../core/domain/attribute-transfers.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { isInferred } from "../../core/domain/settled-by.ts";

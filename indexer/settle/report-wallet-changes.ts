@@ -1,6 +1,6 @@
 /**
- * What a user must learn about a wallet whoever did it: owners that came or went, other code, money that left. Written once it is deep
- * enough, in the transaction that makes it so: event, security trail and mail.
+ * Reports changes of a wallet to its user, whoever made them: owners added or removed, an upgrade, money sent. Event, security trail and
+ * mail are written in the transaction that makes the change deep enough.
  */
 
 import type { EventType } from "../../core/domain/event-types.ts";

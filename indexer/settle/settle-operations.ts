@@ -1,4 +1,4 @@
-/** User operations in a set of blocks: which of ours they are, and which transfers they made. */
+/** User operations in a set of blocks: which of them are ours, and which transfers they made. */
 import { explainRevert } from "../../core/chain/revert-reasons.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { type OperationFailure, pairTransfers } from "../../core/domain/wallet-operation.ts";

@@ -1,4 +1,4 @@
-/** Links that nothing else holds any more, paid by the transfer that had been one too many. */
+/** Makes a surplus transfer pay its link when the payment or transfer that held the link is gone. */
 
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";

@@ -1,4 +1,7 @@
-/** What a set of transfers does to the books, inside the caller's transaction. Used at the head, in ranges, in backfills and in rebuilds. */
+/**
+ * Applies a set of transfers to the ledger, inside the caller's transaction: attribution, payments, links, history. Used at the head, in
+ * ranges, in backfills and in rebuilds.
+ */
 
 import { attributeTransfers, type Verdict } from "../../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../../core/domain/authorization.ts";

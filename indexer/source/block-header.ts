@@ -1,4 +1,4 @@
-/** Block headers as nodes answer them, and the proof that they follow one another. */
+/** Parses block headers, and checks that they form a chain. */
 
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";

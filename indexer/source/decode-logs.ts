@@ -1,4 +1,7 @@
-/** From a node's log answer to what concerns us. Checked against the block's header, decoded by slicing: this is the hot path. */
+/**
+ * Decodes a node's log answer into transfers, operations and owner changes of our wallets. Checked against the block's header; decoded by
+ * slicing, because this is the hot path.
+ */
 
 import { ACCOUNT_TOPICS, type AccountChange, decodeAccountLog } from "../../core/chain/account-logs.ts";
 import type { ExecutedOperation } from "../../core/chain/executed-operations.ts";

@@ -1,4 +1,4 @@
-/** Postgres refuses to run as root. Finds a way to run it as another user on this machine. */
+/** Postgres refuses to run as root: chooses another user of this machine to run it as. */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { chownSync, cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** The part of the page that pays: ways to pay, the payment's progress, and how it ended. */
+/** The panel of the page that pays: ways to pay, the payment's progress, and its result. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { formatAmount, formatTime, type Link, page, say, serverNowMs } from "./page-data.ts";

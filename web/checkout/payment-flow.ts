@@ -1,4 +1,4 @@
-/** One person's way through paying: what is shown at each moment, and what may still be done. */
+/** The steps of one payment: what the page shows at each moment, and what the payer can still do. */
 
 import { type Hex, type Link, page, serverNowMs } from "./page-data.ts";
 import { type Attempt, aloneInBrowser, recall, remember } from "./remembered-payment.ts";

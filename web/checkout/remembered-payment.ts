@@ -1,5 +1,5 @@
 /**
- * What this browser remembers of its own payment of a link, so that a reload or a second tab never pays twice. For how long it counts:
+ * Remembers this browser's own payment of a link, so that a reload or a second tab never pays twice. When it is resumed or forgotten:
  * `resume` of payment-flow.ts.
  */
 import type { Hex } from "./page-data.ts";

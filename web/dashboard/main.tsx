@@ -1,4 +1,4 @@
-/** The dashboard begins: who is signed in decides between the way in and the screens. */
+/** Starts the dashboard: signed in, it shows the screens; otherwise, the sign-in. */
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { App } from "./app.tsx";

@@ -1,4 +1,4 @@
-/** The end: what the chain shows. */
+/** The last step: the result on the chain. */
 import { useEffect, useState } from "preact/hooks";
 import type { Hex } from "../chain/networks.ts";
 import { type Account, readBalance } from "./account.ts";

@@ -1,4 +1,4 @@
-/** Follows what was sent until the chain shows how it ended. The node may fail in between: only the chain's word ends it. */
+/** Follows an operation until the chain shows its result. The node may fail in between: only an answer of the chain ends it. */
 
 import { CONTRACTS, type Hex } from "../chain/networks.ts";
 import { type Account, readNonce } from "./account.ts";

@@ -1,4 +1,4 @@
-/** The page that moves a wallet's funds without the service: one step after another, each on what the one before has found. */
+/** The page that moves a wallet's funds without the service, in steps, each on the result of the one before. */
 import { render } from "preact";
 import { useState } from "preact/hooks";
 import type { Account } from "./account.ts";

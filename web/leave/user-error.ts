@@ -1,4 +1,4 @@
-/** A failure whose message is a sentence for the person in front of the page. */
+/** An error whose message is shown to the person who uses the page. */
 export class Fault extends Error {
   readonly code: number | undefined;
   constructor(message: string, options: { cause?: unknown; code?: number } = {}) {

@@ -1,4 +1,7 @@
-/** Numbers the receipts and credit notes that confirmed payments and refunds are to have, and voids those that the chain took back. */
+/**
+ * The job that issues receipts and credit notes for confirmed payments and refunds, and voids those whose transfer left the chain or moved
+ * (db/documents/issue-documents.ts).
+ */
 import type { Log } from "../../core/runtime/log.ts";
 import { findReceiptOf, type PayingTransfer, type ShownDocument } from "../../db/documents/documents.ts";
 import { refreshDocuments } from "../../db/documents/issue-documents.ts";

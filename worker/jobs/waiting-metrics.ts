@@ -1,4 +1,4 @@
-/** Metrics of waiting jobs and payments, read from the database at each scrape; without values while it is unavailable. */
+/** Prometheus metrics of waiting jobs and payments, read from the database at each scrape; without values while it is unavailable. */
 import type { Registry } from "prom-client";
 import { SEND_FAILURES_MAX } from "../../core/domain/wallet-operation.ts";
 import { countQueue, countWaitingPayments } from "../../db/jobs/queue-depth.ts";

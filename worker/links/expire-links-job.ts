@@ -1,4 +1,7 @@
-/** Moves links whose time is over to EXPIRED, with their events. Readers do not depend on it: they compute the same (core/domain/link-expiry.ts). */
+/**
+ * The job step that moves links past their expiry to EXPIRED and records their events. Readers do not depend on it: they compute the same
+ * (core/domain/link-expiry.ts).
+ */
 import { recordEvents } from "../../db/events/events.ts";
 import { expireLinks } from "../../db/links/expire-links.ts";
 import type { Sql } from "../../db/postgres/client.ts";

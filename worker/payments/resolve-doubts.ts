@@ -1,6 +1,6 @@
 /**
- * Earlier payments of a link that ended while no node answered, now that one does. Unused authorizations are settled as such once a deep
- * block says so; for used ones the ledger decides, and until then nothing else is signed for their link.
+ * Resolves earlier payments of a link that ended while no node answered. An unused authorization is settled as such once a deep block says
+ * so; for a used one the ledger decides, and until then nothing else is signed for its link.
  */
 import { endDoubts, endUnusedDoubts } from "../../db/links/payment-doubts.ts";
 import type { Doubt } from "../../db/payments/queue.ts";

@@ -1,4 +1,4 @@
-/** Receipts of our own transactions: which attempt was mined, where, and what it cost. */
+/** Finds and records receipts of our own transactions: which attempt was mined, in which block, and at what cost. */
 
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";

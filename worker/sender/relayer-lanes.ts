@@ -1,4 +1,4 @@
-/** The relayer keys of one network as lanes: fees, balances and load, read from the node at most once a second. */
+/** The relayer keys of one network as lanes: fees, balance and load of each, read from the node at most once a second. */
 
 import { type Fees, nextFees } from "../../core/domain/raise-fees.ts";
 import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts";

@@ -1,4 +1,4 @@
-/** What operations count for in budgets beside their fees. */
+/** What users' operations are charged in gas budgets, beside the network's fees. */
 import { type BundleItem, bundleItemGas } from "../../core/chain/user-operation.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Charge } from "../../db/relays/budgets.ts";

@@ -1,4 +1,4 @@
-/** What statements, receipts and files for bookkeeping say about the merchant, and by which clock and currency. */
+/** Bookkeeping settings: what statements, receipts and exports print about the merchant, and their time zone and currency. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";

@@ -1,4 +1,4 @@
-/** The colour and the logo of the payment pages, and the shops that may show them. */
+/** The colour and logo of the payment pages, and the shops that may embed them. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";

@@ -1,4 +1,4 @@
-/** Events of the security trail in words. */
+/** The texts of security events. */
 import { nameOfNetwork } from "../frame/page-data.ts";
 import type { Answer } from "../frame/service.ts";
 import { formatAmount, say, sayCount, shorten } from "../frame/texts.ts";

@@ -1,4 +1,4 @@
-/** The account's security trail, newest first. */
+/** The account's security events, newest first. */
 import { useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
 import { say } from "../frame/texts.ts";

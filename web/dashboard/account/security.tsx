@@ -1,4 +1,4 @@
-/** How one signs in, who is signed in where, and what has happened to the account. */
+/** How the account is signed in to, its sessions, and its security events. */
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";

@@ -1,4 +1,4 @@
-/** What payers see, how transfers are matched, and how this page behaves. */
+/** Settings: the name that payers see, how transfers are matched, and preferences of this page. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { areShortcutsOn, setShortcuts } from "../frame/keyboard-shortcuts.tsx";

@@ -1,4 +1,4 @@
-/** A secret that is shown once: the dialog is done with when the person says that it is kept. */
+/** Shows a secret once: the dialog closes when the person confirms that it is stored. */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { say } from "../frame/texts.ts";

@@ -1,4 +1,4 @@
-/** A table of exchange rates: a line a day, the day and the rate. Every line is checked before anything is stored. */
+/** Parses a table of exchange rates: a day and its rate in each line. Every line is checked before anything is stored. */
 import { filledLines, splitCells } from "../parts/split-cells.ts";
 
 /** Days of one request. */

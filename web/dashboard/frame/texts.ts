@@ -1,4 +1,4 @@
-/** Texts, numbers and times in the reader's language. Texts are looked up by their English form, which is shown where no translation is. */
+/** Texts, numbers and times in the reader's language. Texts are looked up by their English form, which is shown where a translation is missing. */
 import { page } from "./page-data.ts";
 
 const locale = page.language;

@@ -1,4 +1,4 @@
-/** Links on which something else than their payment happened, each with the one thing to do about it. */
+/** Links with an exception (underpaid, overpaid, late, duplicate), each with the action to take. */
 import { useLoad } from "../frame/load.ts";
 import { Link } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";

@@ -1,4 +1,4 @@
-/** Signing is loaded when it is first needed. */
+/** Loads the dialogs that sign when one of them is first opened. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";

@@ -1,6 +1,6 @@
 /**
- * What a passkey is about to sign, made again from what the page shows. The service's bytes are never signed as they come: the calls and the
- * hash are rebuilt here with this page's own contract addresses, and anything else is refused.
+ * Checks what a passkey is about to sign: calls and hash are computed again from what the page shows, with this page's own contract
+ * addresses, and the passkey signs only when the service's bytes are the same.
  */
 import { keccak256 } from "viem";
 import { bytesOfBase64Url, hexOfBytes } from "../../chain/bytes.ts";

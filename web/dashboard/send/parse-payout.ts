@@ -1,4 +1,7 @@
-/** A payout's lines: address, amount and an optional note, separated by commas, semicolons or tabs. Every line is checked before anything is asked for. */
+/**
+ * Parses a payout's lines: address, amount and an optional note, separated by commas, semicolons or tabs. Every line is checked before
+ * anything is sent to the service.
+ */
 import { filledLines, splitCells } from "../parts/split-cells.ts";
 import { readUnits } from "./check-signed-operation.ts";
 

@@ -1,4 +1,4 @@
-/** Shows in full what the passkey will sign, checks that it is that, and follows it until the chain has decided. */
+/** Shows in full what the passkey will sign, checks it, asks for the signature, and follows the operation until the chain has decided. */
 import { useRef, useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork, networkOf } from "../frame/page-data.ts";

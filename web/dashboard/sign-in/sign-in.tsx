@@ -1,4 +1,4 @@
-/** The way in: an e-mail address, a code when it is new, then the passkey. Sign-up and sign-in are one road. */
+/** Sign-up and sign-in in one sequence: an e-mail address, a code when it is new, then the passkey. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { page } from "../frame/page-data.ts";
 import { signInFromList, signInWithPasskey } from "../frame/passkey.ts";

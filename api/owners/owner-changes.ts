@@ -1,4 +1,4 @@
-/** Owner changes as they are shown: the change, its operations one a network, and which of them signs for all. */
+/** Reads, cancels and judges owner changes: a change has an operation on each of its networks, and one challenge for all of them. */
 
 import { anyChainHash } from "../../core/chain/owner-operation.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
