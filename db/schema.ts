@@ -1,4 +1,4 @@
-/** The tables as drizzle sees them: row types for everybody, columns for queries that are put together at run time. The SQL in db/schema and db/migrations decides; a test compares. */
+/** The tables as drizzle sees them: row types, and columns for queries that are built at run time. The SQL in db/schema and db/migrations is authoritative; a test compares them. */
 import {
   bigint,
   boolean,

@@ -46,7 +46,7 @@ export async function createApiKey(
 }
 
 /** Throws NOT_FOUND for another user's key and for a revoked one. */
-export async function takeBackApiKey(
+export async function revokeKey(
   { sql }: Pick<ApiDeps, "sql">,
   { id, userId, trace }: { id: string; userId: string; trace: Trace },
 ): Promise<ApiKey> {

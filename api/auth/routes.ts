@@ -62,7 +62,7 @@ const me = userSchema
   })
   .meta({ id: "CurrentUser" });
 
-/** Who signs in: the user of an address, or whoever's passkey answers. */
+/** Who signs in: the user of an e-mail address, or the owner of the passkey that answers. */
 const named = {
   email: emailSchema.optional().describe("Required unless `discoverable`"),
   discoverable: z

@@ -1,4 +1,4 @@
-/** Numbered receipts and credit notes: the merchant's list, each as JSON or PDF, and the same for whoever was given its id. */
+/** Numbered receipts and credit notes: the merchant's list, each as JSON or PDF, and the same for everyone who has its id. */
 
 import { Elysia } from "elysia";
 import { z } from "zod";

@@ -23,7 +23,7 @@ export type FullDocument = {
   components: Record<string, Json>;
 } & Json;
 
-/** How a user signs up and gets a wallet: a person's, too, but the way into everything else. */
+/** How a user signs up and gets a wallet: for persons, too, but everything else requires it. */
 const WAY_IN = /^\/v1\/(auth\/(me|status|logout)|wallets\/(setup\/\w+|balance|recovery))$/;
 /** Public, but only a browser holds what it takes: a new passkey. */
 const RECOVERY = /^\/v1\/auth\/recover/;

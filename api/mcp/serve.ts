@@ -28,7 +28,7 @@ export async function serveMcp(request: Request, served: Served): Promise<Respon
       import("@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js"),
       import("../../mcp/server.ts"),
     ]);
-    // a refusal by a limit is the model's to know, at once
+    // a refusal by a limit is passed on to the model, without a retry
     const service = createClient({ baseUrl, fetch: served.fetch, retries: 0 });
     const server = createMcpServer({ service, baseUrl, signal });
     const transport = new WebStandardStreamableHTTPServerTransport({ keepAliveMs: MCP_KEEP_ALIVE_MS });

@@ -167,7 +167,7 @@ function assertHashes(stored: OperationView, signedHash: Hex): void {
     throw new Error(`operation ${stored.id} does not make its stored hash: ${hash}`);
 }
 
-/** A removal of the member waits for this transaction, and then finds the addition on its way. */
+/** A removal of the member waits for this transaction, and then finds the addition queued. */
 async function refuseFormerMember(tx: Tx, { action, userId, memberId }: ChangeView): Promise<void> {
   if (action !== "ADD" || memberId === null) return;
   const member = await lockMember(tx, { merchantId: userId, userId: memberId });

@@ -110,7 +110,7 @@ export async function verifyAddressOwner(
   throw invalid("add.proof", "not_verified", "The proof is not a signature of this address; start again");
 }
 
-/** A passkey that the member signs in with; it was verified when it was registered. Throws NOT_FOUND for whoever is no member with the role owner. */
+/** A passkey that the member signs in with; it was verified when it was registered. Throws NOT_FOUND for a user who is not a member with the role owner. */
 export async function findMemberOwner(
   { sql, config }: Pick<ApiDeps, "sql" | "config">,
   { user, memberId }: { user: User; memberId: string },

@@ -47,7 +47,7 @@ export type ChangePreparation = {
   trace: Trace;
 };
 
-/** Operations of this user that are expired at once: their Idempotency-Key is free again. */
+/** How many of the user's unsigned operations whose time is over are marked EXPIRED first, which frees their Idempotency-Keys. */
 const EXPIRED_AT_ONCE = 100;
 
 type Planned = NewOwner & { action: OwnerAction; name: string | undefined };

@@ -45,7 +45,7 @@ import {
 const tags = ["Owners"];
 const reading = { allow: ["session"], needs: "wallet:read" } as const;
 const changing = { allow: ["session"], needs: "owners:manage" } as const;
-/** Whoever is added by it signs in as the account: its members add each other instead. */
+/** An owner added here can sign in as the account; members are added as members instead. */
 const own = { allow: ["session"], needs: "account", freshPasskey: true } as const;
 
 export const ownerRoutes = (deps: ApiDeps) =>

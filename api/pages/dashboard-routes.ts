@@ -1,5 +1,5 @@
 /**
- * The dashboard: one shell for all of its screens, whose script calls the API. The shell is the same for everybody, since a navigation from
+ * The dashboard: one shell for all of its screens, whose script calls the API. The shell is the same for every visitor, since a navigation from
  * a mail or a chat carries no cookie (SameSite=Strict). `/` answers programs with JSON.
  */
 import { Elysia, NotFoundError } from "elysia";

@@ -68,7 +68,7 @@ function headersOf({ hasForm = false, shopOrigin, foreignOrigins }: PageOptions)
   return {
     ...headers,
     "content-security-policy": policy.replace("frame-ancestors 'none'", `frame-ancestors ${shopOrigin}`),
-    // the shop that opened a popup hears from it
+    // the page that opened a popup receives its messages
     "cross-origin-opener-policy": "unsafe-none",
     "cross-origin-resource-policy": "cross-origin",
   };

@@ -1,4 +1,4 @@
-/** Receipts of paid links, for the merchant and for whoever has the link: JSON, a page, or a PDF. */
+/** Receipts of paid links, for the merchant and for everyone who has the link: JSON, a page, or a PDF. */
 
 import { Elysia } from "elysia";
 import { z } from "zod";

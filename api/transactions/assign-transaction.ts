@@ -12,9 +12,9 @@ import {
   type AssignableTransfer,
   findAssignableLink,
   findAssignableTransfer,
-  freeClaims,
   lockCursor,
   matchClaimsOf,
+  reopenClaims,
   saveAssignment,
 } from "../../db/ledger/assignments.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
@@ -88,7 +88,7 @@ export function unassignTransaction(sql: Sql, asked: Asked): Promise<HistoryRow>
     await saveAssignment(tx, { ...transfer, userId: asked.userId, linkId: undefined, accept: false });
     await book(tx, transfer, { linkId: undefined, pays: false, settledBy: undefined });
     const { txHash, network } = transfer;
-    const reopened = await freeClaims(tx, { linkId, txHash, network, leaseS: CLAIM_LEASE_S });
+    const reopened = await reopenClaims(tx, { linkId, txHash, network, leaseS: CLAIM_LEASE_S });
     for (const claimId of reopened) await enqueue(tx, "check_claim", { claimId });
     return finish(tx, asked, { linkId, type: "transaction.unassigned", data: { linkId } });
   });

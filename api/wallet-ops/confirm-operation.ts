@@ -36,7 +36,7 @@ import { toUserOperation } from "./to-user-operation.ts";
 
 export type Confirmation = {
   user: User;
-  /** Who prepared it and signs: nobody else's passkey is accepted. */
+  /** Who prepared it and signs: no other person's passkey is accepted. */
   signer: User;
   kind: OperationKind;
   id: string;

@@ -28,7 +28,7 @@ export async function getOperation(
   throw notFound(NAMES[kind]);
 }
 
-/** Requests of a process that wait at a time; further ones are answered at once. */
+/** How many requests of a process may wait at a time; further ones are answered immediately. */
 const WAITS_MAX = 500;
 let waits = 0;
 

@@ -1,4 +1,4 @@
-/** Prepares a refund: its part of the link's money is reserved under the link's lock before anybody signs. */
+/** Prepares a refund: its part of the link's money is reserved under the link's lock before it is signed. */
 import { conflict } from "../../core/domain/errors.ts";
 import { newRefundId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";

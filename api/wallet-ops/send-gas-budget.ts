@@ -10,7 +10,7 @@ import { findBudget } from "../../db/relays/budgets.ts";
 import { readDailyGasUsage } from "../../db/wallet-ops/daily-gas-usage.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-/** While the budget is only reserved by what is on its way. */
+/** While the budget is only reserved by pending operations. */
 const HELD_RETRY_S = 10;
 const DAY_S = 86_400;
 

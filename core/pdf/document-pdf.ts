@@ -40,8 +40,8 @@ const STYLES = {
 } as const satisfies Record<string, TextStyle>;
 
 /** `logo`: a PNG. */
-export type DocumentLooks = { accent: string | null; logo: Uint8Array | undefined };
-type Look = DocumentLooks & { language: Language };
+export type DocumentBranding = { accent: string | null; logo: Uint8Array | undefined };
+type Look = DocumentBranding & { language: Language };
 
 export async function renderDocumentPdf(
   printed: PrintedDocument,

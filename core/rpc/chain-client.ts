@@ -41,7 +41,7 @@ export type Chain = {
   readonly nodesByHealth: () => ChainNode[];
   /** Asks every node for its head, for the order above and for /health. Never throws. */
   readonly refreshHeads: () => Promise<void>;
-  /** Announcements of new blocks over WebSocket: may stay out, may come twice. Returns the way to stop them. */
+  /** Announcements of new blocks over WebSocket: may be missing or come twice. Returns a function that stops them. */
   readonly onNewHead: (announce: (announcement: Announcement) => void) => () => void;
   /** Announcements that a log of these filters was written: as unreliable, and no log is taken from them. */
   readonly onNewLogs: (

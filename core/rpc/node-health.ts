@@ -6,7 +6,7 @@ import type { RpcTransportError } from "./errors.ts";
 export type NodeHealth = {
   /** Moving average of answered exchanges; 0 before the first. */
   latencyMs: number;
-  /** Newest block this node reported lately. */
+  /** Newest block that this node has reported recently. */
   head: { readonly blockNumber: number; readonly seenAtMs: number } | undefined;
   errorsInARow: number;
   rateLimitsInARow: number;

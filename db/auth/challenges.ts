@@ -11,7 +11,7 @@ export async function insertChallenge(
   tx: Tx,
   challenge: {
     id: string;
-    /** Null: whoever answers a discoverable sign-in. */
+    /** Null for a discoverable sign-in: the passkey that answers says who it is. */
     userId: string | null;
     purpose: ChallengePurpose;
     network: NetworkId | null;

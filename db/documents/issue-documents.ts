@@ -46,7 +46,7 @@ async function lockDocuments(tx: Tx, linkIds: readonly string[]): Promise<void> 
 
 /**
  * Numbers these payments or refunds in their order and stores their documents, in one statement. The counter's row is locked until the
- * transaction ends, so whoever counts next continues after what was committed. Throws when one has a document: nothing is counted then.
+ * transaction ends, so the next transaction continues after what was committed. Throws when one has a document: nothing is counted then.
  */
 export async function issueDocuments(
   tx: Tx,

@@ -9,7 +9,7 @@ const VALID_S = 60;
 const RENEW_MS = 20_000;
 
 export type EventReaders = {
-  /** Resolves once commits that begin from now on notify of this user's events. The function it returns says that nobody reads any more. */
+  /** Resolves once commits that begin from now on notify of this user's events. The function it returns ends the registration. */
   join(userId: string): Promise<() => void>;
 };
 

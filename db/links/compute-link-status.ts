@@ -10,7 +10,7 @@ import type { Tx } from "../postgres/client.ts";
 import { lockLinks } from "./lock-links.ts";
 import { noteReceiptMails } from "./receipts.ts";
 
-/** `mismatchMinUnits`: a smaller transfer of a wrong amount sets no exception on a link: anybody could send dust. */
+/** `mismatchMinUnits`: a smaller transfer of a wrong amount sets no exception on a link, since everyone can send dust. */
 export type LinkRefresh = {
   linkIds: readonly string[];
   isReorg: boolean;

@@ -15,7 +15,7 @@ export async function lockMigrations(sql: postgres.Sql, onWait: (line: string) =
   await take(sql, SCHEMA_LOCK, () => onWait("waits for another process that migrates this database"));
 }
 
-/** A version that waits for the lock meanwhile finds nothing to do: what it knows was applied before. */
+/** An earlier version that waits for the lock then finds nothing to do: its migrations are applied. */
 export async function withoutSchemaLock(sql: postgres.Sql, work: () => Promise<void>): Promise<void> {
   await sql`select pg_advisory_unlock(${SCHEMA_LOCK})`;
   try {

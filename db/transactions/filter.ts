@@ -66,12 +66,12 @@ export function isInCell(cell: CellKey): SQL {
 /** Any choice of types, statuses and networks: absent or empty means every one. */
 export function isInCells(filter: TransactionFilter): SQL | undefined {
   if (isEveryCell(filter)) return undefined;
-  const cells = cellNumbers(filter).map((cell) => sql`${cell}`);
+  const cells = counterCells(filter).map((cell) => sql`${cell}`);
   return sql`${transactions.cell} in (${sql.join(cells, sql`, `)})`;
 }
 
 /** The filter's choice of types, statuses and networks: absent or empty means every one. */
-export function cellNumbers({ types, statuses, networks }: TransactionFilter): number[] {
+export function counterCells({ types, statuses, networks }: TransactionFilter): number[] {
   return orEvery(types, TRANSACTION_TYPES).flatMap((type) =>
     orEvery(statuses, TRANSACTION_STATUSES).flatMap((status) =>
       orEvery(networks, NETWORK_IDS).map((network) => counterCell({ type, status, network })),

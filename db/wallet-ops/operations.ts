@@ -221,7 +221,7 @@ export function isNonceSpent(tx: Tx) {
   )`;
 }
 
-/** The operation of this wallet that is on its way. */
+/** The pending operation of this wallet. */
 export async function findLiveOperation(tx: Tx, walletId: string): Promise<string | undefined> {
   const [row] = await tx<{ id: string }[]>`
     select id
@@ -316,7 +316,7 @@ export async function cancelOperation(
   return rows.length === 1;
 }
 
-/** AWAITING_SIGNATURE -> EXPIRED for those whose time is over; of one user, or of everybody. */
+/** AWAITING_SIGNATURE -> EXPIRED for those whose time is over, of one user or of all. */
 export async function expireOperations(
   tx: Tx,
   { userId, limit }: { userId?: string; limit: number },

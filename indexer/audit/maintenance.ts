@@ -25,7 +25,7 @@ const RETRY_MS = 5_000;
 const RECHECK_FIRST_BLOCKS = 16;
 
 /** Runs until the term ends. */
-export async function keepUp(
+export async function runMaintenance(
   term: Term,
   { accountLogsEveryMs }: { accountLogsEveryMs: number },
 ): Promise<void> {

@@ -55,7 +55,7 @@ export async function catchUp(
     await newer.applied;
     return true;
   } finally {
-    // nothing is on its way when a reorganisation is undone, or the term ends
+    // no range is still being committed when a reorganisation is undone, or the term ends
     await Promise.allSettled([older.applied, newer.applied]);
   }
 }

@@ -15,7 +15,7 @@ import {
   NEAR_BLOCKS,
   noteProgress,
 } from "../settle/commit-blocks.ts";
-import { settleLate } from "../settle/settle-backdated.ts";
+import { settleBackdated } from "../settle/settle-backdated.ts";
 import { type AnnouncedTransfers, openAnnouncedTransfers } from "../source/announced-transfers.ts";
 import {
   assertChained,
@@ -112,7 +112,7 @@ export async function followChain(term: Term): Promise<void> {
   }
 }
 
-/** One poll: returns when the next begins, counted from this one's start, 0 when there may be more to read at once. */
+/** One poll: returns when the next begins, counted from this one's start, 0 when there may be more to read immediately. */
 async function pollOnce(term: Term, memory: Memory): Promise<number> {
   const { pollInterval } = memory;
   if (!pollInterval.isDue(term.cursor.number)) {
@@ -161,7 +161,7 @@ async function noteWaiting(term: Term, memory: Memory): Promise<Waiting> {
 /** Who came after their block can wait a moment; who is in a new block must not wait for them. */
 async function settleLateAtTimes(term: Term, memory: Memory): Promise<void> {
   if (performance.now() - memory.lateMs < LATE_EVERY_MS) return;
-  await settleLate(term);
+  await settleBackdated(term);
   memory.lateMs = performance.now();
 }
 

@@ -52,7 +52,7 @@ export type Applied = {
   committedMs: number;
 };
 
-/** A span on its way into the database. */
+/** A span that is being committed. */
 export type Applying<Result = unknown> = {
   /**
    * True once its transaction has begun and it is known that nothing it writes decides about a later span. False when it has to

@@ -27,7 +27,7 @@ export async function commitBlocks(
   if (span) await commitSpan(term, span, startedMs);
 }
 
-/** Commits, in a catch-up, consecutive blocks that follow those of `before`, which may still be on their way. */
+/** Commits, in a catch-up, consecutive blocks that follow those of `before`, which may not be committed yet. */
 export function commitAfter(
   term: Term,
   { span, startedMs }: { span: Span; startedMs: number },
@@ -35,7 +35,7 @@ export function commitAfter(
 ): Applying {
   const applying = applyAfter(term, span, before);
   const applied = applying.applied.then((result) => noteCommit(term, span, startedMs, result));
-  // a failure is thrown to whoever waits for it
+  // a failure is thrown to the caller that awaits it
   applied.catch(() => undefined);
   return { ...applying, applied };
 }

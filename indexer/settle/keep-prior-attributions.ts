@@ -35,7 +35,7 @@ export async function findPriorAttributions(
   const decided = new Map<SeenTransfer, Verdict>();
   for (const transfer of transfers) {
     const row = byPlace.get(`${transfer.block.hash}:${transfer.logIndex}`);
-    // a link's tag is on the chain for everybody to see: it outweighs what was inferred without it. Other bytes say nothing
+    // a link's tag is public on the chain: it outweighs what was inferred without it. Other bytes prove nothing
     const isTagged = tagged.some(({ tag, recipient }) => tag === transfer.tag && recipient === transfer.to);
     if (row && !(isTagged && isInferred(row.settledBy))) decided.set(transfer, toVerdict(row));
   }

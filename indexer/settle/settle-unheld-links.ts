@@ -10,8 +10,8 @@ import { notify } from "../../db/postgres/notifications.ts";
 import type { Term } from "../term.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
 
-/** Inside a transaction that holds the cursor: nobody else writes transfers. */
-export async function settleReleased(
+/** Call in a transaction that holds the cursor: no other transaction writes transfers then. */
+export async function settleUnheldLinks(
   tx: Tx,
   term: Pick<Term, "network" | "mismatchMinUnits">,
 ): Promise<void> {

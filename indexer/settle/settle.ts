@@ -42,7 +42,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   const { network, transfers, spent, operations, confirmedAtS, isWatched } = settling;
   if (transfers.length + spent.length + operations.length === 0)
     return { linkIds: [], paymentIds: [], operationIds: [] };
-  // what needs no answer of another goes out at once: one way to the database instead of two
+  // statements that do not need each other's results are sent together: one round trip instead of two
   const [facilitated, payments] = await Promise.all([
     settleFacilitated(tx, network, spent, confirmedAtS),
     loadPayments(

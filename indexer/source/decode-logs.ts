@@ -79,7 +79,7 @@ export type SeenOperation = {
 /** An owner change or an upgrade that a wallet of ours wrote itself, whoever sent it. */
 export type SeenAccountLog = AccountChange & { txHash: Hex; logIndex: number; walletAddress: Hex };
 
-/** What a block says about us. `spent` are all authorizations used or cancelled in it, whoever's they are. */
+/** What a block says about us. `spent` are all authorizations used or cancelled in it, of any payer. */
 export type BlockContent = {
   block: BlockHeader;
   transfers: SeenTransfer[];
@@ -164,7 +164,7 @@ export function assertOfBlock(logs: readonly PlacedLog[], block: BlockHeader): v
   }
 }
 
-/** Keeps what touches a watched wallet. `logs` are one block's, in order. Zero-value transfers can be made by anybody for anybody. */
+/** Keeps what touches a watched wallet. `logs` are one block's, in order. Zero-value transfers can be made by any address for any other. */
 export function decodeBlock(
   block: BlockHeader,
   logs: readonly PlacedLog[],

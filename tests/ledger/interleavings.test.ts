@@ -15,7 +15,7 @@ import { ensureLane } from "../../db/relays/nonces.ts";
 import { confirmRelays, insertRelay, markMined } from "../../db/relays/relays.ts";
 import { applyPast } from "../../indexer/settle/apply-past.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
-import { settleLate } from "../../indexer/settle/settle-backdated.ts";
+import { settleBackdated } from "../../indexer/settle/settle-backdated.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import type { Term } from "../../indexer/term.ts";
@@ -144,7 +144,7 @@ describe("several transfers in one transaction", () => {
     );
     expect(await statusOf(five)).toBe("PAID");
     await claim(three, txHash, from, "EOA");
-    await settleLate(term());
+    await settleBackdated(term());
     expect(await statusOf(three)).toBe("PAID");
     expect(await historyOf(txHash)).toMatchObject([
       { linkId: five, type: "PAYMENT_LINK" },

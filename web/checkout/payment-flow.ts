@@ -1,7 +1,7 @@
 /** The steps of one payment: what the page shows at each moment, and what the payer can still do. */
 
 import { type Hex, type Link, page, serverNowMs } from "./page-data.ts";
-import { type Attempt, aloneInBrowser, recall, remember } from "./remembered-payment.ts";
+import { type Attempt, readAttempt, storeAttempt, withBrowserLock } from "./remembered-payment.ts";
 import { claim, readLink, submitPayment } from "./service.ts";
 import { connect, describeStop, Stop, sendTransfer, signPayment } from "./wallet-calls.ts";
 import type { Wallet } from "./wallets.ts";
@@ -41,8 +41,8 @@ export function startFlow(show: (step: Step) => void): Flow {
     const mine = ++turn;
     const showIfCurrent = (step: Step) => mine === turn && show(step);
     const onStep = (key: BusyKey) => showIfCurrent({ kind: "busy", key, wallet: wallet.name, isTransfer });
-    const isAlone = await aloneInBrowser(linkId, async () => {
-      if (recall(linkId)) {
+    const isAlone = await withBrowserLock(linkId, async () => {
+      if (readAttempt(linkId)) {
         resume();
         return;
       }
@@ -64,7 +64,7 @@ export function startFlow(show: (step: Step) => void): Flow {
   }
 
   function resume(): void {
-    const attempt = recall(linkId);
+    const attempt = readAttempt(linkId);
     if (!attempt) return;
     if (attempt.kind === "transfer") {
       show({ kind: attempt.txHash ? "sent" : "unclear" });
@@ -99,17 +99,17 @@ export function startFlow(show: (step: Step) => void): Flow {
 
 /** Whose payment it was: the one whose own answer or own hash says so. */
 function isMine({ transactionHash, payer }: Link): boolean {
-  const attempt = recall(linkId);
+  const attempt = readAttempt(linkId);
   if (!attempt?.txHash && attempt?.kind !== "signature") return false;
   return attempt.txHash === transactionHash || attempt.payer.toLowerCase() === payer;
 }
 
 /** Remembered before it leaves: from here on the same bytes are all that is ever sent. */
 async function submit(attempt: Extract<Attempt, { kind: "signature" }>, show: (step: Step) => void) {
-  remember(linkId, attempt);
+  storeAttempt(linkId, attempt);
   show({ kind: "sent" });
   const txHash = await submitPayment(linkId, attempt.body, attempt.key);
-  remember(linkId, { ...attempt, txHash });
+  storeAttempt(linkId, { ...attempt, txHash });
   show({ kind: "settled" });
 }
 
@@ -118,9 +118,9 @@ async function payByTransfer(wallet: Wallet, payer: Hex, show: (step: Step) => v
     throw new Stop("unavailableText");
   });
   if (!link.payable) throw new Stop("otherCameFirst");
-  remember(linkId, { kind: "transfer", payer });
+  storeAttempt(linkId, { kind: "transfer", payer });
   const txHash = await sendTransfer(wallet, link, payer);
-  if (txHash) remember(linkId, { kind: "transfer", payer, txHash });
+  if (txHash) storeAttempt(linkId, { kind: "transfer", payer, txHash });
   show({ kind: txHash ? "sent" : "unclear" });
   if (txHash) await claimTransfer(txHash, payer);
 }
@@ -140,5 +140,5 @@ function fail(error: unknown, show: (step: Step) => void, wallet?: Wallet): void
 }
 
 function forgetQuietly(): void {
-  remember(linkId, undefined);
+  storeAttempt(linkId, undefined);
 }

@@ -12,7 +12,7 @@ export type Attempt =
 
 const nameOf = (linkId: string) => `payment:${linkId}`;
 
-export function recall(linkId: string): Attempt | undefined {
+export function readAttempt(linkId: string): Attempt | undefined {
   try {
     return JSON.parse(localStorage.getItem(nameOf(linkId)) ?? "null") ?? undefined;
   } catch {
@@ -21,7 +21,7 @@ export function recall(linkId: string): Attempt | undefined {
 }
 
 /** Undefined forgets. A browser that keeps nothing still pays; it only cannot warn after a reload. */
-export function remember(linkId: string, attempt: Attempt | undefined): void {
+export function storeAttempt(linkId: string, attempt: Attempt | undefined): void {
   try {
     if (attempt) localStorage.setItem(nameOf(linkId), JSON.stringify(attempt));
     else localStorage.removeItem(nameOf(linkId));
@@ -29,7 +29,7 @@ export function remember(linkId: string, attempt: Attempt | undefined): void {
 }
 
 /** Runs `work` while no other tab of this browser pays the same link. False when one does. */
-export async function aloneInBrowser(linkId: string, work: () => Promise<void>): Promise<boolean> {
+export async function withBrowserLock(linkId: string, work: () => Promise<void>): Promise<boolean> {
   if (!navigator.locks) {
     await work();
     return true;

@@ -37,7 +37,7 @@ export async function decideResend(
  * A block that was final was reorganised away, and the bytes were dropped by then: nothing can be sent again. What the relay carried is
  * queued again, and a no-op uses the nonce.
  */
-export async function giveUpDropped(network: RelayNetwork, relay: InFlightRelay): Promise<void> {
+export async function abandonDropped(network: RelayNetwork, relay: InFlightRelay): Promise<void> {
   const { deps, chain } = network;
   // it may have been mined again since its receipt was asked for
   if ((await readReceipts(chain, [relay])).length > 0) return;

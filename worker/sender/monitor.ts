@@ -23,7 +23,7 @@ import {
 } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
 import { beginSigned } from "./begin-signed.ts";
-import { decideResend, giveUpDropped } from "./decide-resend.ts";
+import { abandonDropped, decideResend } from "./decide-resend.ts";
 import { followLedger } from "./follow-ledger.ts";
 import type { RelayNetwork } from "./network.ts";
 import { readReceipts } from "./receipts.ts";
@@ -148,7 +148,7 @@ async function advanceRelay(
   const chainNonce = market.lanes.find(({ key }) => key.address === relay.relayer)?.chainNonce;
   if (chainNonce !== undefined && relay.nonce < chainNonce)
     return countMissingReceipt(network, relay, { ...market, chainNonce });
-  if (!relay.attempts.every(({ hasBytes }) => hasBytes)) return giveUpDropped(network, relay);
+  if (!relay.attempts.every(({ hasBytes }) => hasBytes)) return abandonDropped(network, relay);
   const newest = relay.attempts.at(-1);
   if (!newest) return;
   // a retired key signs nothing new: its stored bytes are resent while they are of use
@@ -172,7 +172,7 @@ async function advanceRelay(
   if (isPassed || (canRaise && isReplaced)) {
     if (await raiseAttempt(network, relay, { market: fresh, isObsolete, isReplaced })) return;
   }
-  // at the cap or without budget: authorizations that are over pay nobody, those that are not must not be sent
+  // at the cap or without budget: expired authorizations cannot pay, and the others must not be sent
   if (verdict === "less" && !isObsolete) return;
   const isJudged = !newest.isNoop && network.kinds[relay.kind].revise !== undefined;
   if (isDue)

@@ -10,7 +10,7 @@ import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 const DEFAULT_COLOR = "#0b50e6";
 const READ_AT_ONCE = 0x8000;
 
-export function PageLooks() {
+export function PageBranding() {
   const loaded = useLoad("GET /v1/settings/pages");
   const [color, setColor] = useState<string>();
   const [origins, setOrigins] = useState<string>();

@@ -12,7 +12,7 @@ import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 import { Screen } from "../parts/page-parts.tsx";
 import { ownZone } from "../parts/time-zone-choice.tsx";
 import { Books } from "./books.tsx";
-import { PageLooks } from "./page-branding.tsx";
+import { PageBranding } from "./page-branding.tsx";
 
 export function Settings({ me, onChange }: ScreenProps) {
   const [areOn, setOn] = useState(areShortcutsOn);
@@ -20,7 +20,7 @@ export function Settings({ me, onChange }: ScreenProps) {
     <Screen title={say("Settings")}>
       {/* the name is the person's own */}
       {!actingMerchant() && <MerchantName initial={me.displayName} onChange={onChange} />}
-      <PageLooks />
+      <PageBranding />
       <Matching />
       <Books />
       <Panel title={say("This page")} isPadded>
