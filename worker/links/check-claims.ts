@@ -24,7 +24,7 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
   const claim = await findOpenClaim(sql, payload.claimId);
   if (!claim) return;
   const chain = chains.get(claim.network);
-  const found = chain ? await inspectClaim(chain, claim) : undefined;
+  const found = chain ? await inspectOrUndefined(chain, claim) : undefined;
   switch (found?.kind) {
     case "reverted":
       // not REJECTED: should its block be reorganised away, the next may judge otherwise
@@ -66,7 +66,7 @@ async function waitForSettlement(
   return pollAgain(deps, claim, payload, { leaseS: KNOWN_LEASE_S, inS: KNOWN_POLL_S });
 }
 
-async function inspectClaim(chain: Chain, claim: OpenClaim): Promise<ClaimCheck | undefined> {
+async function inspectOrUndefined(chain: Chain, claim: OpenClaim): Promise<ClaimCheck | undefined> {
   try {
     return await inspectClaim(chain, {
       ...claim,
