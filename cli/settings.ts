@@ -1,4 +1,4 @@
-/** Where the service is, and with which key it is called. Keys come from the environment: arguments are visible to others on a machine. */
+/** The service's address and API key. Keys come from the environment: arguments are visible to others on a machine. */
 import { type Client, createClient } from "../sdk/client.ts";
 import { type Given, UsageError } from "./arguments.ts";
 import type { Output } from "./output.ts";

@@ -1,4 +1,7 @@
-/** Which keys pay the gas: the relayer's own, by network, and those that a signer holds. Read by the worker alone. */
+/**
+ * The keys that pay the gas, from the environment: the relayer's own for each network, and those that a remote signer holds. Read by the
+ * worker alone.
+ */
 import { z } from "zod";
 import { relayerAddress } from "../core/chain/sign-relay.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";

@@ -1,4 +1,4 @@
-/** How a merchant's payment pages look and work: colour, logo, and which shops may show them. */
+/** Settings of a merchant's payment pages: colour, logo, and which shops may embed them. */
 import { createHash } from "node:crypto";
 import { Elysia } from "elysia";
 import { z } from "zod";

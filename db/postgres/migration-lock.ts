@@ -1,6 +1,6 @@
 /**
- * Who may change the schema. Two advisory locks, asked for again and again: a statement that waits keeps its snapshot, for whose end an
- * index built concurrently would wait.
+ * The right to change the schema: two advisory locks, taken by polling. A statement that waits for a lock keeps its snapshot, and a
+ * concurrent build of an index would wait for that snapshot's end.
  */
 import type postgres from "postgres";
 

@@ -15,7 +15,7 @@ const EXPECTED_FOR_MS = 10_000;
 const FULL_FOR_MS = 60_000;
 /** Below it a bloom rules out most blocks, and following every one costs little. */
 const FULL_BLOOM = 0.3;
-/** Blooms differ from block to block, and a change of pace changes subscriptions: their average has to fall this far to change it back. */
+/** Blooms differ from block to block, and a change of mode changes subscriptions: their average has to fall this far to change it back. */
 const SPARSE_BLOOM = 0.2;
 const BLOOM_WEIGHT = 0.1;
 

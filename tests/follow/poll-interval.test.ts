@@ -1,4 +1,4 @@
-/** At what pollInterval the chain is read, by what waits and by how full its blooms are. */
+/** How often the chain is read, by what waits and by how full its blooms are. */
 import { expect, test } from "bun:test";
 import type { Waiting } from "../../db/ledger/watched-wallets.ts";
 import { openPollInterval, type PollInterval } from "../../indexer/follow/poll-interval.ts";
@@ -16,7 +16,7 @@ function headOf(density: number): BlockHeader {
   return { bloom: `0x${"f".repeat(full)}${"0".repeat(512 - full)}` } as BlockHeader;
 }
 
-function paceOn(density: number, waiting: Partial<Waiting> = {}, isAnnounced = false): PollInterval {
+function pollIntervalOn(density: number, waiting: Partial<Waiting> = {}, isAnnounced = false): PollInterval {
   const pollInterval = openPollInterval();
   pollInterval.noteHead(headOf(density));
   pollInterval.note({ ...NOTHING, ...waiting }, isAnnounced);
@@ -24,26 +24,26 @@ function paceOn(density: number, waiting: Partial<Waiting> = {}, isAnnounced = f
 }
 
 test("several blocks are read at once only where blooms are full", () => {
-  expect(paceOn(0.31).isEconomical()).toBe(true);
-  expect(paceOn(0.29).isEconomical()).toBe(false);
+  expect(pollIntervalOn(0.31).isEconomical()).toBe(true);
+  expect(pollIntervalOn(0.29).isEconomical()).toBe(false);
   expect(openPollInterval().isEconomical()).toBe(false);
 });
 
 test.each(REASONS)("every block is read while there are waiting %s, and for a while after", (reason) => {
-  const pollInterval = paceOn(1, { [reason]: true });
+  const pollInterval = pollIntervalOn(1, { [reason]: true });
   expect(pollInterval.isEconomical()).toBe(false);
   pollInterval.note(NOTHING, true);
   expect(pollInterval.isEconomical()).toBe(false);
 });
 
 test("an open link alone changes the interval only; looked at, every block is read unless transfers are announced", () => {
-  expect(paceOn(1, { links: true }).isEconomical()).toBe(true);
-  expect(paceOn(1, { links: true, watches: true }, true).isEconomical()).toBe(true);
-  expect(paceOn(1, { links: true, watches: true }, false).isEconomical()).toBe(false);
+  expect(pollIntervalOn(1, { links: true }).isEconomical()).toBe(true);
+  expect(pollIntervalOn(1, { links: true, watches: true }, true).isEconomical()).toBe(true);
+  expect(pollIntervalOn(1, { links: true, watches: true }, false).isEconomical()).toBe(false);
 });
 
 test("an announced block is read at once, until the cursor has reached it", () => {
-  const pollInterval = paceOn(1);
+  const pollInterval = pollIntervalOn(1);
   pollInterval.begin(100);
   expect(pollInterval.isDue(100)).toBe(false);
   pollInterval.expect(102);
@@ -54,7 +54,7 @@ test("an announced block is read at once, until the cursor has reached it", () =
 });
 
 test("a poll that failed is repeated at once", () => {
-  const pollInterval = paceOn(1);
+  const pollInterval = pollIntervalOn(1);
   pollInterval.begin(100);
   pollInterval.readNow();
   expect(pollInterval.isDue(100)).toBe(true);
@@ -63,7 +63,7 @@ test("a poll that failed is repeated at once", () => {
 });
 
 test("blooms that differ from block to block do not change the pollInterval with each", () => {
-  const pollInterval = paceOn(0.5);
+  const pollInterval = pollIntervalOn(0.5);
   for (let block = 0; block < 50; block++) {
     pollInterval.noteHead(headOf(block % 2 === 0 ? 0.05 : 0.5));
     pollInterval.note(NOTHING, false);

@@ -1,4 +1,4 @@
-/** The frame around every screen: where one can go, who is signed in, and the screen of the address. */
+/** The frame around every screen: navigation, the signed-in person, and the screen of the address. */
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "./frame/action.ts";

@@ -1,4 +1,4 @@
-/** A visit to the provider that is in progress: its state in the browser's cookie and, hashed, in the database; used once. */
+/** A sign-in at the provider that is in progress: its state in the browser's cookie and, hashed, in the database; used once. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import { invalid } from "../../../core/domain/errors.ts";
 import { insertOauthFlow, type OauthFlow, takeOauthFlow } from "../../../db/accounts/identities.ts";

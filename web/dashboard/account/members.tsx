@@ -1,4 +1,4 @@
-/** Who may act for the account, in which role, and who is invited. */
+/** Members: who may act for the account, in which role, and open invitations. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";

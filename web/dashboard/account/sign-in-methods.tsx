@@ -1,4 +1,4 @@
-/** What signs in besides the passkey: Google accounts, each linked and unlinked in its owner's presence. */
+/** Sign-in methods beside the passkey: Google accounts, linked and unlinked by the signed-in owner. */
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";

@@ -1,4 +1,4 @@
-/** Where events are sent, and the log of every delivery. */
+/** Webhook endpoints, and the log of their deliveries. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";

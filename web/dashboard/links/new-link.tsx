@@ -1,4 +1,4 @@
-/** A new link, with everything one can ask for; what few need is folded away. */
+/** The form for a new link; fields that few need are folded. */
 import { useRef, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { navigate } from "../frame/router.tsx";

@@ -1,4 +1,4 @@
-/** What has happened to a link, in order; the last line is now. */
+/** The history of a link in order; the last line is its present state. */
 import type { ComponentChildren } from "preact";
 import { say } from "../frame/texts.ts";
 import { Amount, Time } from "../parts/page-parts.tsx";

@@ -1,4 +1,4 @@
-/** What happened and what needs attention; before the first payment, what to do next. */
+/** The overview: recent payments and links that need attention; before the first payment, the next step. */
 
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";

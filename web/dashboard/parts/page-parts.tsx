@@ -1,4 +1,4 @@
-/** What screens are put together from: headings, empty and broken states, statuses, times, amounts. */
+/** Components that screens consist of: headings, empty and error states, statuses, times, amounts. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Loaded } from "../frame/load.ts";

@@ -1,4 +1,4 @@
-/** Why nothing was signed, in words. */
+/** Explains why nothing was signed. */
 import { messageOf } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { ForeignOperation } from "./check-signed-operation.ts";

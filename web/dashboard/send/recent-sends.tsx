@@ -1,4 +1,4 @@
-/** What left the wallet lately, and what waits. */
+/** Recent sends of the wallet, pending ones included. */
 import { useLoad } from "../frame/load.ts";
 import { say, sayCount } from "../frame/texts.ts";
 import { Loading, Panel } from "../parts/forms.tsx";

@@ -1,4 +1,4 @@
-/** Who can move a wallet's money: its owners on one network, and taking one away. */
+/** The owners of a wallet on one network, and removing one. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
