@@ -1,5 +1,4 @@
-/** What browsers and registrars take for a domain of its own. The list of public suffixes takes megabytes: for processes that ask. */
-import { getDomain } from "tldts";
+/** What browsers and registrars take for a domain of its own. */
 
 /**
  * May a page of `host` use `rpId` as its relying party: the host itself, or a registrable parent domain of it
@@ -25,3 +24,6 @@ export function registrableLabel(origin: string): string {
   const { hostname } = new URL(origin);
   return (getDomain(hostname, { allowPrivateDomains: true }) ?? hostname).split(".")[0] ?? hostname;
 }
+
+/** The list of public suffixes takes megabytes and 70,000 steps to open: for processes that ask. */
+const getDomain: typeof import("tldts").getDomain = (url, options) => require("tldts").getDomain(url, options);
