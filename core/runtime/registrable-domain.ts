@@ -26,4 +26,5 @@ export function registrableLabel(origin: string): string {
 }
 
 /** The list of public suffixes takes megabytes and 70,000 steps to open: for processes that ask. */
-const getDomain: typeof import("tldts").getDomain = (url, options) => require("tldts").getDomain(url, options);
+const getDomain: typeof import("tldts").getDomain = (url, options) =>
+  require("tldts").getDomain(url, options);

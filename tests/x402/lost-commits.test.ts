@@ -1,8 +1,8 @@
 /** The API's connection breaks at commit: the payer never gets a failure for a payment that is stored, and pays once. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase } from "../../db/postgres/client.ts";
-import { roundsOf } from "../support/depth.ts";
 import { type CommitCutter, startCommitCutter } from "../support/commit-cutter.ts";
+import { roundsOf } from "../support/depth.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { type Lab, newOrders, pay, startLab, waitFor, waitForLink } from "../support/relay-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
