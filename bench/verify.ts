@@ -2,7 +2,7 @@
 import { bytesToHex, hashTypedData, recoverTypedDataAddress, verifyTypedData } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { authorizationDigest, tokenDomainOf } from "../core/chain/authorization-digest.ts";
-import { nativeSecp256k1, nobleSecp256k1, secp256k1 } from "../core/chain/secp256k1.ts";
+import { findNativeSecp256k1, nobleSecp256k1, secp256k1 } from "../core/chain/secp256k1.ts";
 import { signRelay } from "../core/chain/sign-relay.ts";
 import { recoverPayer } from "../core/chain/signature.ts";
 import type { Authorization } from "../core/domain/authorization.ts";
@@ -51,7 +51,7 @@ function contenders(): Contender[] {
   return [
     {
       what: `verify: ours (${secp256k1.name}, hash-wasm)`,
-      once: recoverWith(nativeSecp256k1 ?? nobleSecp256k1),
+      once: recoverWith(findNativeSecp256k1() ?? nobleSecp256k1),
     },
     { what: "verify: ours on noble (hash-wasm)", once: recoverWith(nobleSecp256k1) },
     {

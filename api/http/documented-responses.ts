@@ -9,6 +9,7 @@ import { toJsonSchema } from "./json-schema.ts";
 /** `json`: the same answer as JSON, beside the media types. */
 type Described = z.ZodType | { mediaTypes: readonly string[]; description: string; json?: z.ZodType };
 
+/** `schema`: or the function that makes it, which takes zod milliseconds, and few processes are asked for the document. */
 type Content = Record<string, { schema: object }>;
 type Responses = Record<string, { description: string; content: Content }>;
 
@@ -27,8 +28,21 @@ export function documentedResponses(responses: Record<number, Described>, name?:
 export function documentedBody(schema: z.ZodType): { required: boolean; content: Content } {
   return {
     required: !schema.safeParse(undefined).success,
-    content: { "application/json": { schema: toJsonSchema(schema) } },
+    content: jsonContent(schema),
   };
+}
+
+/** Makes the schemas of an operation, in place. */
+export function makeSchemas({ requestBody, responses = {} }: DocumentedOperation): void {
+  const documented = [requestBody ?? {}, ...Object.values(responses)] as Documented[];
+  for (const { content = {} } of documented)
+    for (const one of Object.values(content)) if (typeof one.schema === "function") one.schema = one.schema();
+}
+type Documented = { content?: Record<string, { schema?: unknown }> };
+type DocumentedOperation = { requestBody?: object; responses?: Record<string, unknown> };
+
+function jsonContent(schema: z.ZodType): Content {
+  return { "application/json": { schema: () => toJsonSchema(schema) } };
 }
 
 function toResponse(described: Described): Responses[string] {
@@ -37,12 +51,8 @@ function toResponse(described: Described): Responses[string] {
     const content: Content = Object.fromEntries(
       described.mediaTypes.map((mediaType) => [mediaType, { schema }]),
     );
-    if (described.json) content["application/json"] = { schema: toJsonSchema(described.json) };
-    return { description: described.description, content };
+    const json = described.json ? jsonContent(described.json) : {};
+    return { description: described.description, content: { ...content, ...json } };
   }
-  const schema = toJsonSchema(described);
-  return {
-    description: described.description ?? "A JSON answer",
-    content: { "application/json": { schema } },
-  };
+  return { description: described.description ?? "A JSON answer", content: jsonContent(described) };
 }

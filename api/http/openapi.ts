@@ -3,6 +3,7 @@ import { toOpenAPISchema } from "@elysiajs/openapi";
 import { type AnyElysia, Elysia } from "elysia";
 import { z } from "zod";
 import type { Need } from "../../core/domain/member.ts";
+import { makeSchemas } from "./documented-responses.ts";
 import { toJsonSchema } from "./json-schema.ts";
 import { type FullDocument, toClientDocument } from "./openapi-clients.ts";
 import { nameAnswers, nameComponents } from "./openapi-components.ts";
@@ -52,6 +53,7 @@ export function buildDocument(app: AnyElysia, baseUrl: string): object {
     VERSION,
   );
   const inline = generated.paths as Paths;
+  for (const operation of operationsOf(inline)) makeSchemas(operation);
   nameJsonBodies(app, inline);
   addRequestHeaders(app, inline);
   const schemas: Record<string, unknown> = {};

@@ -32,13 +32,30 @@ export const nobleSecp256k1: Secp256k1 = {
 };
 
 /** The native engine; undefined where no prebuilt binding fits the platform. */
-export const nativeSecp256k1: Secp256k1 | undefined = await loadNative();
+export function findNativeSecp256k1(): Secp256k1 | undefined {
+  if (native === NOT_LOADED) native = loadNative();
+  return native;
+}
+const NOT_LOADED = Symbol("not loaded");
+let native: Secp256k1 | undefined | typeof NOT_LOADED = NOT_LOADED;
 
-export const secp256k1: Secp256k1 = nativeSecp256k1 ?? nobleSecp256k1;
+/** Loads its engine when it is first needed: that takes 20 ms, and an indexer needs none. */
+export const secp256k1: Secp256k1 = {
+  get name() {
+    return engine().name;
+  },
+  recover: (hash, rs, parity) => engine().recover(hash, rs, parity),
+  sign: (hash, privateKey) => engine().sign(hash, privateKey),
+  publicKeyOf: (privateKey) => engine().publicKeyOf(privateKey),
+};
 
-async function loadNative(): Promise<Secp256k1 | undefined> {
+function engine(): Secp256k1 {
+  return findNativeSecp256k1() ?? nobleSecp256k1;
+}
+
+function loadNative(): Secp256k1 | undefined {
   try {
-    const { default: bindings } = await import("secp256k1/bindings.js");
+    const bindings: typeof import("secp256k1/bindings.js").default = require("secp256k1/bindings.js");
     return {
       name: "native",
       recover(hash, rs, parity) {

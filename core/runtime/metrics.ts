@@ -19,9 +19,9 @@ const DELAY_SAMPLE_MS = 100;
 export function openMetrics(processName: string, { port, host }: MetricsPlace): Metrics {
   const registry = new Registry();
   registry.setDefaultLabels({ process: processName });
+  if (port === undefined) return { registry, addPage: () => {}, close: () => {} };
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: DELAY_SAMPLE_MS });
   openDiskMetrics(registry);
-  if (port === undefined) return { registry, addPage: () => {}, close: () => {} };
   const pages = new Map<string, () => Promise<Response>>();
   const server = Bun.serve({
     port,

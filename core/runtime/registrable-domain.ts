@@ -1,5 +1,4 @@
-/** What counts as a registrable domain, by the public suffix list. The list takes megabytes, so only processes that need it load this file. */
-import { getDomain } from "tldts";
+/** What counts as a registrable domain, by the public suffix list. */
 
 /**
  * May a page of `host` use `rpId` as its relying party: the host itself, or a registrable parent domain of it
@@ -25,3 +24,7 @@ export function registrableLabel(origin: string): string {
   const { hostname } = new URL(origin);
   return (getDomain(hostname, { allowPrivateDomains: true }) ?? hostname).split(".")[0] ?? hostname;
 }
+
+/** The list takes megabytes and 70,000 steps to load: so it is loaded with the first question. */
+const getDomain: typeof import("tldts").getDomain = (url, options) =>
+  require("tldts").getDomain(url, options);

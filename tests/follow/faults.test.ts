@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { roundsOf } from "../support/depth.ts";
 import { type FaultProxy, type Faults, startFaultProxy } from "../support/fault-proxy.ts";
 import {
   type Lab,
@@ -15,7 +16,7 @@ setDefaultTimeout(300_000);
 const random = seededRandom("faults");
 /** A long chain is a command: `bun tests/follow/campaign.ts`. */
 const CAMPAIGN_BLOCKS = 200;
-const ROUNDS = 6;
+const ROUNDS = roundsOf({ few: 3, many: 6 });
 
 let lab: Lab;
 let traffic: Traffic;

@@ -9,6 +9,8 @@ import { signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 
 const READERS = 6;
+/** Of each reader: some request is under way at each moment, and the machine is not saturated. */
+const READ_EVERY_MS = 5;
 const NAMES = ["api", "api-2"] as const;
 
 let world: World;
@@ -37,7 +39,10 @@ const bothReady = () =>
 test("restarting two API processes one after the other under load fails no request and no payment", async () => {
   let isOver = false;
   const reader = async () => {
-    while (!isOver) await (await fetch(`${balancer.url}/v1/networks`)).arrayBuffer();
+    while (!isOver) {
+      await (await fetch(`${balancer.url}/v1/networks`)).arrayBuffer();
+      await Bun.sleep(READ_EVERY_MS);
+    }
   };
   const reading = Promise.all(Array.from({ length: READERS }, reader));
   const paying = payWhile(stage, () => !isOver);

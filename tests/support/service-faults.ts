@@ -12,7 +12,7 @@ const EXCERPT_CHARS = 1_500;
 export type Supervisor = {
   /** Why processes ended by themselves, one entry each. */
   deaths: readonly string[];
-  /** Kill -9 of one process, and its start after a short while. */
+  /** Kill -9 of one process, of each once before one twice, and its start after a short while. */
   killOne: (random: () => number) => Promise<ProcessName>;
   /** Starts what has ended by itself. */
   restartDead: () => Promise<void>;
@@ -20,6 +20,7 @@ export type Supervisor = {
 
 export function superviseService(service: Service, names: readonly ProcessName[]): Supervisor {
   const deaths: string[] = [];
+  const spared = new Set(names);
 
   /** Again when it ended at once: its database or node may not have been there. */
   async function start(name: ProcessName): Promise<void> {
@@ -43,7 +44,9 @@ export function superviseService(service: Service, names: readonly ProcessName[]
   }
 
   async function killOne(random: () => number): Promise<ProcessName> {
-    const name = names[Math.floor(random() * names.length)] ?? "worker";
+    const choice = spared.size > 0 ? [...spared] : names;
+    const name = choice[Math.floor(random() * choice.length)] ?? "worker";
+    spared.delete(name);
     await restartDead();
     await service.kill(name, "SIGKILL");
     await Bun.sleep(random() * 2 * PAUSE_MS);

@@ -36,7 +36,8 @@ const PROCESSES: readonly ProcessName[] = ["api", "api-2", "worker", "worker-2",
 /** Shares of blows; the rest are kills. */
 const NODE_SHARE = 0.3;
 const DATABASE_SHARE = 0.1;
-const FIRST_BLOWS = ["node", "kill", "database", "kill", "node", "kill"] as const;
+/** One of each kind, and as many kills as a small campaign has processes. */
+export const FIRST_BLOWS = ["node", "kill", "database", "kill", "node", "kill", "kill"] as const;
 const PAUSE_MS = 150;
 const OWNERS_MAX = 24;
 const OPERATIONS_AN_OWNER = 5;
@@ -65,6 +66,7 @@ export type CampaignReport = {
 export async function runCampaign(
   operations: number,
   processes: readonly ProcessName[] = PROCESSES,
+  blowsMax = Number.POSITIVE_INFINITY,
 ): Promise<CampaignReport> {
   const random = seededRandom(`campaign of ${operations} sends and refunds`);
   const startedMs = performance.now();
@@ -99,6 +101,8 @@ export async function runCampaign(
     const supervisor = superviseService(service, processes);
     while (!isOver) {
       await Bun.sleep(PAUSE_MS + random() * 2 * PAUSE_MS);
+      await supervisor.restartDead();
+      if (struck >= blowsMax) continue;
       const blow = FIRST_BLOWS[struck] ?? drawBlow(random);
       let name: string = blow;
       if (blow === "node") node.set(drawFaults(random));
@@ -106,7 +110,6 @@ export async function runCampaign(
       else name = await supervisor.killOne(random);
       struck += 1;
       blows[name] = (blows[name] ?? 0) + 1;
-      await supervisor.restartDead();
     }
     await moving;
     node.heal();

@@ -2,12 +2,14 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
+import { roundsOf } from "../support/depth.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts";
 import { type ProcessName, startWorld, type World } from "../support/world.ts";
 
-const PAYMENTS = 80;
-const CONCURRENCY = 10;
+const PAYMENTS = roundsOf({ few: 40, many: 80 });
+/** So that payments run for as long: processes are killed a few times meanwhile. */
+const CONCURRENCY = PAYMENTS / 8;
 const AMOUNT = 10_000n;
 const SETTLE_TIMEOUT_MS = 60_000;
 

@@ -2,11 +2,12 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { type CommitCutter, startCommitCutter } from "../support/commit-cutter.ts";
+import { roundsOf } from "../support/depth.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { type Lab, newOrders, pay, startLab, waitFor, waitForLink } from "../support/relay-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
-const PAYMENTS = 120;
+const PAYMENTS = roundsOf({ few: 60, many: 120 });
 const CONCURRENCY = 12;
 const CUT_SHARE = 0.3;
 let lab: Lab;

@@ -6,6 +6,7 @@ import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { type Fault, type FaultProxy, type ProxiedCall, startFaultProxy } from "../rpc/fault-proxy.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
+import { roundsOf } from "../support/depth.ts";
 import { startTestMailbox, type TestMailbox } from "../support/mailbox.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -13,7 +14,7 @@ import { type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts
 import { seededRandom } from "../support/seeded-random.ts";
 import { type Service, startService } from "../support/world.ts";
 
-const PAYMENTS = 100;
+const PAYMENTS = roundsOf({ few: 50, many: 100 });
 const CONCURRENCY = 25;
 const AMOUNT = 10_000n;
 const SETTLE_TIMEOUT_MS = 60_000;

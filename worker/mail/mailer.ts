@@ -3,9 +3,8 @@
  * server is really there. Every hand-over ends as one of three: accepted, refused, or unknown (the line broke after the
  * server had the message), because only the first two may be acted on. When one is tried again: db/jobs/queue.ts.
  */
-import MailComposer from "nodemailer/lib/mail-composer";
-import { parseConnectionUrl } from "nodemailer/lib/shared";
-import SMTPConnection from "nodemailer/lib/smtp-connection";
+import type MailComposer from "nodemailer/lib/mail-composer";
+import type SMTPConnection from "nodemailer/lib/smtp-connection";
 
 export type MailAttachment = {
   filename: string;
@@ -37,11 +36,12 @@ const PERMANENT_FROM = 500;
 
 /** `smtpUrl` as nodemailer writes them: smtp://user:pass@host:587, smtps://…, with options in the query. */
 export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: string }): Mailer {
-  const { auth, ...options } = parseConnectionUrl(smtpUrl);
   const open = new Set<SMTPConnection>();
   return {
     async connect() {
-      const connection = new SMTPConnection({
+      const { parseConnectionUrl, Connection, Composer } = await loadPackage();
+      const { auth, ...options } = parseConnectionUrl(smtpUrl);
+      const connection = new Connection({
         ...options,
         connectionTimeout: CONNECT_TIMEOUT_MS,
         greetingTimeout: CONNECT_TIMEOUT_MS,
@@ -51,12 +51,26 @@ export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: s
       open.add(connection.once("end", () => open.delete(connection)));
       await opened(connection);
       if (auth?.user) await loggedIn(connection, { user: auth.user, pass: auth.pass ?? "" });
-      return { deliver: (mail) => deliver(connection, mail, mailFrom), close: () => connection.quit() };
+      return {
+        deliver: (mail) => deliver(connection, new Composer({ from: mailFrom, ...mail })),
+        close: () => connection.quit(),
+      };
     },
     close() {
       for (const connection of open) connection.close();
     },
   };
+}
+
+/** With the first mail: a start needs none of it. */
+async function loadPackage() {
+  const [composer, shared, connection] = await Promise.all([
+    import("nodemailer/lib/mail-composer"),
+    import("nodemailer/lib/shared"),
+    import("nodemailer/lib/smtp-connection"),
+  ]);
+  const { parseConnectionUrl } = shared;
+  return { parseConnectionUrl, Composer: composer.default, Connection: connection.default };
 }
 
 function opened(connection: SMTPConnection): Promise<void> {
@@ -73,8 +87,8 @@ function loggedIn(connection: SMTPConnection, auth: { user: string; pass: string
   });
 }
 
-async function deliver(connection: SMTPConnection, mail: Mail, from: string): Promise<Delivery> {
-  const message = new MailComposer({ from, ...mail }).compile();
+async function deliver(connection: SMTPConnection, composer: MailComposer): Promise<Delivery> {
+  const message = composer.compile();
   const envelope = message.getEnvelope();
   const bytes = await message.build();
   return new Promise((resolve) => {
