@@ -1,4 +1,4 @@
-/** When a webhook is tried again, and when its endpoint is disabled; one that answers 410 is at once (worker/webhooks/deliver.ts). */
+/** When a webhook is retried, and when its endpoint is disabled. A 410 disables it at once (worker/webhooks/deliver.ts). */
 
 /** The published schedule: the delay before each attempt, in seconds. The first is immediate; after the last the delivery is FAILED. */
 export const RETRY_AFTER_S = [
