@@ -99,39 +99,6 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("two payers at once: one pays and is thanked, the other keeps the money and reads why", async () => {
-    const { id, amountUnits } = await world.makeLink();
-    const gate = Promise.withResolvers<void>();
-    const wallets = [
-      await world.wallet({ holdUntil: gate.promise }),
-      await world.wallet({ holdUntil: gate.promise }),
-    ];
-    const options = { allowedErrors: /409 \(Conflict\)/ };
-    const visits = [
-      await world.open(id, wallets.slice(0, 1), options),
-      await world.open(id, wallets.slice(1), options),
-    ];
-    for (const { page } of visits) {
-      await payButton(page).click();
-      await page.getByText("Confirm in Test Wallet").waitFor();
-    }
-    gate.resolve();
-    for (const { page } of visits)
-      await page.getByRole("heading", { name: "Paid" }).waitFor({ timeout: PAID_MS });
-    const readThanked = () => Promise.all(visits.map(async ({ page }) => (await thanks(page).count()) > 0));
-    await waitFor("one to be thanked", async () => (await readThanked()).some(Boolean));
-    const thanked = await readThanked();
-    expect(thanked.filter(Boolean)).toHaveLength(1);
-    const [paying] = await world.world
-      .sql`select from_address, amount_units from transfers where link_id = ${id}`;
-    expect(paying).toEqual({ fromAddress: wallets[thanked.indexOf(true)]?.address, amountUnits });
-    expect(await countTransfers(id)).toBe(1);
-    for (const visit of visits) {
-      visit.expectClean();
-      await visit.close();
-    }
-  });
-
   test("a second tab of the same browser does not pay while the first one does", async () => {
     const { id } = await world.makeLink();
     const gate = Promise.withResolvers<void>();
