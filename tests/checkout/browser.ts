@@ -13,6 +13,15 @@ import {
 /** The shell without a window takes a third of the CPU; without it, the whole browser does the same. */
 const PROGRAMS = ["/usr/bin/chromium-headless-shell", "/usr/bin/chromium"];
 const program = PROGRAMS.find((path) => existsSync(path));
+/** The last list of a command line counts, so Playwright's own is in it. */
+const DISABLED_FEATURES = [
+  // every page of ours is in a context of its own, which never takes the process that waits for the next site
+  "SpareRendererForSitePerProcess",
+  ...["AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades"],
+  ...["HttpsFirstBalancedModeAutoEnable", "LensOverlay", "MediaRouter", "PaintHolding"],
+  ...["ThirdPartyStoragePartitioning", "AvoidCorsURLLoaderRestartOnRedirect", "OptimizationHints"],
+  ...["NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch"],
+];
 const ARGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -21,6 +30,9 @@ const ARGS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  // a page lives for seconds: code compiled for speed pays too late, as in the service's own processes
+  "--js-flags=--no-opt --no-maglev",
+  `--disable-features=${DISABLED_FEATURES.join(",")}`,
 ];
 const PAGE_TIMEOUT_MS = 90_000;
 /** Half the text of the package's main file: every page reads it anew. */
@@ -84,9 +96,47 @@ export async function visit(
   return { page, context, expectClean, close: () => context.close() };
 }
 
+/**
+ * Marks a few elements with text of each look, and has axe judge the contrast of those alone: a page of code has thousands that differ in
+ * nothing the contrast depends on, and each costs milliseconds. A look is what an element and all around it are drawn with. Every control
+ * and every label is judged, since axe leaves out those that are disabled.
+ */
+const MARK_LOOKS = `{
+  const DRAWN = [
+    ...["color", "backgroundColor", "backgroundImage", "backgroundClip", "opacity", "filter", "mixBlendMode"],
+    ...["fontSize", "fontWeight", "textShadow", "textIndent", "webkitTextStrokeWidth", "display", "visibility"],
+    ...["position", "zIndex", "overflow", "clip", "clipPath"],
+  ];
+  const JUDGED_EACH = 3;
+  const ids = new Map();
+  const looks = new Map([[null, 0]]);
+  const lookOf = (element) => {
+    if (looks.has(element)) return looks.get(element);
+    const style = getComputedStyle(element);
+    const text = [lookOf(element.parentElement), ...DRAWN.map((property) => style[property])].join(";");
+    if (!ids.has(text)) ids.set(text, ids.size + 1);
+    looks.set(element, ids.get(text));
+    return ids.get(text);
+  };
+  const judged = new Map();
+  const isJudged = (element) => {
+    if (element.closest("input, select, textarea, button, label, [aria-disabled]")) return true;
+    const own = [...element.childNodes].filter(({ nodeType }) => nodeType === Node.TEXT_NODE);
+    const text = own.map(({ data }) => data.trim()).join("");
+    if (text === "" || element.getClientRects().length === 0) return false;
+    // a symbol or a single character may be no text to axe
+    const look = lookOf(element) + (/[\\p{L}\\p{N}]{2}/u.test(text) ? "text" : "symbol");
+    judged.set(look, (judged.get(look) ?? 0) + 1);
+    return judged.get(look) <= JUDGED_EACH;
+  };
+  for (const element of document.body.querySelectorAll("*")) element.toggleAttribute("data-judged", isJudged(element));
+  axe.configure({ rules: [{ id: "color-contrast", selector: "[data-judged]" }] });
+}`;
+
 /** What axe finds at WCAG 2.2 AA and its best practices, as short texts. `without` names rules that another page's check covers. */
 export async function findBarriers(page: Page, without: readonly string[] = []): Promise<string[]> {
   if (!(await page.evaluate<boolean>("'axe' in globalThis"))) await page.evaluate(AXE);
+  if (!without.includes("color-contrast")) await page.evaluate(MARK_LOOKS);
   const rules = Object.fromEntries(without.map((rule) => [rule, { enabled: false }]));
   // of the thousands of elements without a violation nothing is reported
   const options = { rules, resultTypes: ["violations"], selectors: false };

@@ -56,7 +56,7 @@ async function playRound(world: CheckoutWorld, round: number, apartMs: number): 
     );
     const winner = thanked.indexOf(true);
     const transfers = await world.world.sql`
-      select from_address, amount_units, pays
+      select from_address, amount_units, pays, link_id
       from transfers
       where from_address = any(${wallets.map(({ address }) => address)}::bytea[])`;
     const isRight =
@@ -65,6 +65,8 @@ async function playRound(world: CheckoutWorld, round: number, apartMs: number): 
       spent[1 - winner] === 0n &&
       transfers.length === 1 &&
       transfers[0]?.pays === true &&
+      transfers[0].linkId === id &&
+      transfers[0].amountUnits === amountUnits &&
       transfers[0].fromAddress === wallets[winner]?.address;
     if (!isRight)
       throw new Error(`round ${round}, ${apartMs} ms apart: ${String(thanked)}, spent ${String(spent)}`);

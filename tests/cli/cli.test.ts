@@ -35,15 +35,22 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => {
   await world?.stop();
+  callers?.stdin.end();
+  await callers?.exited;
   rmSync(folder, { recursive: true });
 });
 
 type Run = { code: number; out: string; err: string };
 
-async function run(args: readonly string[], env: Record<string, string> = {}): Promise<Run> {
-  const own = { PATH: process.env.PATH ?? "", SERVICE_URL: world.baseUrl, API_KEY: apiKey };
+const environment = (env: Record<string, string>) => ({
+  ...{ PATH: process.env.PATH ?? "", SERVICE_URL: world.baseUrl, API_KEY: apiKey },
+  ...env,
+});
+
+/** A process of its own, as a shell starts it: where the end of the process, its output or what it holds open matters. */
+async function runAlone(args: readonly string[], env: Record<string, string> = {}): Promise<Run> {
   const child = Bun.spawn([node, file, ...args], {
-    ...{ cwd: folder, env: { ...own, ...env }, stdin: "ignore", stdout: "pipe", stderr: "pipe" },
+    ...{ cwd: folder, env: environment(env), stdin: "ignore", stdout: "pipe", stderr: "pipe" },
   });
   const [out, err, code] = await Promise.all([
     new Response(child.stdout).text(),
@@ -51,6 +58,43 @@ async function run(args: readonly string[], env: Record<string, string> = {}): P
     child.exited,
   ]);
   return { code, out, err };
+}
+
+type Callers = Bun.Subprocess<"pipe", "pipe", "inherit">;
+let callers: Callers | undefined;
+const open = new Map<number, (run: Run) => void>();
+let calls = 0;
+
+/** The same file under the same Node, whose start all these calls share. */
+function run(args: readonly string[], env: Record<string, string> = {}): Promise<Run> {
+  callers ??= startCallers();
+  const id = ++calls;
+  const ended = Promise.withResolvers<Run>();
+  open.set(id, ended.resolve);
+  callers.stdin.write(`${JSON.stringify({ id, args, env: environment(env) })}\n`);
+  callers.stdin.flush();
+  return ended.promise;
+}
+
+function startCallers(): Callers {
+  const child = Bun.spawn([node, join(import.meta.dir, "many-calls.mjs"), file], {
+    ...{ cwd: folder, stdin: "pipe", stdout: "pipe", stderr: "inherit" },
+  });
+  void (async () => {
+    let rest = "";
+    const decoder = new TextDecoder();
+    for await (const chunk of child.stdout) {
+      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) {
+        const { id, ...ended } = JSON.parse(line);
+        open.get(id)?.(ended);
+        open.delete(id);
+      }
+    }
+    for (const end of open.values()) end({ code: -1, out: "", err: "the process of the calls ended" });
+  })();
+  return child;
 }
 
 /** What a program reads. */
@@ -76,7 +120,7 @@ describe("links", () => {
       status: "ACTIVE",
     });
     const other = await newLink("0.000001");
-    const { out, code } = await run(["links", "list"]);
+    const { out, code } = await runAlone(["links", "list"]);
     expect(code).toBe(0);
     expect(out).toContain(made.id);
     expect(out).toContain(other.id);
@@ -120,7 +164,7 @@ describe("links", () => {
 describe("pay", () => {
   test("--test pays with the local chain's test wallet", async () => {
     const { id, aiUrl } = await newLink();
-    const { out, err } = await run(["pay", aiUrl, "--test"]);
+    const { out, err } = await runAlone(["pay", aiUrl, "--test"]);
     expect(`${err}${out}`).toContain("0.50 USDC");
     const [row] = await world.sql<{ state: string; payer: string }[]>`
       select state, payer from payments where link_id = ${id}`;
@@ -166,7 +210,7 @@ describe("listen", () => {
         return last?.subjectId === earlier.id ? body.pagination.nextCursor : undefined;
       });
       const cursor = ["--cursor", nextCursor];
-      const listening = run([
+      const listening = runAlone([
         ...["listen", "--forward", receiver.url, "--secret", secret, ...cursor],
         ...["--events", "payment_link.created", "--count", "1"],
       ]);
@@ -190,7 +234,7 @@ describe("listen", () => {
 
   test("error: a key without the scope ends it with the reason", async () => {
     const { body } = await ann.client.post("/v1/api-keys", { name: "less", scopes: ["links:read"] });
-    const { code, err } = await run(["listen"], { API_KEY: body.data.key });
+    const { code, err } = await runAlone(["listen"], { API_KEY: body.data.key });
     expect(code).toBe(1);
     expect(err).toContain("FORBIDDEN: ");
     expect(err).toContain("webhooks");
@@ -198,12 +242,12 @@ describe("listen", () => {
 });
 
 test("export writes text to standard output and files to --out, where the caller stands", async () => {
-  const { out } = await run(["export", "--format", "csv"]);
+  const { out } = await runAlone(["export", "--format", "csv"]);
   expect(out).toStartWith("Date,");
   const made = await runJson(["export", "--format", "pdf", "--out", "report.pdf"]);
   expect(made.file).toEndWith("report.pdf");
   expect(readFileSync(join(folder, "report.pdf")).subarray(0, 5).toString()).toBe("%PDF-");
-  expect(await run(["export", "--format", "pdf"])).toMatchObject({ code: 2, out: "" });
+  expect(await runAlone(["export", "--format", "pdf"])).toMatchObject({ code: 2, out: "" });
 });
 
 test("npx runs the same from the sources, and relative paths are those of the caller", async () => {

@@ -167,7 +167,8 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
       expect(await reader.page.evaluate("document.documentElement.lang")).toBe(
         locale === "de-AT" ? "de" : "en",
       );
-      expect(await findBarriers(reader.page)).toEqual([]);
+      // in English it is the screen of the first test
+      if (locale === "de-AT") expect(await findBarriers(reader.page)).toEqual([]);
       reader.expectClean();
       await reader.close();
     }
@@ -223,7 +224,6 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     const grace = await visitWithGoogle();
     await chooseAccount(grace, wrong.email);
     await grace.page.getByText(wrong.email).waitFor();
-    expect(await findBarriers(grace.page)).toEqual([]);
     const sessionsOf = async ({ email: address }: GoogleAccount) => {
       const rows = await world.sql<{ status: string }[]>`
         select users.status from users join sessions on sessions.user_id = users.id where users.email = ${address}`;
@@ -306,14 +306,14 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await choose(shown, "Cancel");
     await methods.getByRole("alert").getByText("nothing was linked").waitFor();
 
-    const unlink = async () => {
+    const unlink = async (beforeIt?: () => Promise<void>) => {
       await methods.getByRole("button", { name: `Unlink ${owner.email}` }).click();
       await shown.getByRole("dialog").getByText("It signs in no more").waitFor();
       await shown.getByRole("dialog").getByText(owner.email).waitFor();
-      expect(await findBarriers(shown)).toEqual([]);
+      await beforeIt?.();
       await shown.getByRole("dialog").getByRole("button", { name: "Unlink" }).click();
     };
-    await unlink();
+    await unlink(async () => expect(await findBarriers(shown)).toEqual([]));
     await methods.getByText("No account is linked").waitFor();
     const identities = () => world.sql`select from identities where subject = ${owner.sub}`;
     expect(await identities()).toHaveLength(0);

@@ -209,6 +209,24 @@ describe.if(isBrowserThere)("in a browser", () => {
       await close();
     }, 240_000);
 
+  test("a text of too little contrast is found among hundreds that are drawn like each other", async () => {
+    const page = await browser.newPage();
+    const many = "<code><span>const</span> <i>a</i> <b>,</b></code> ".repeat(200);
+    const pale = [
+      '<p><span id="own" style="color: #aaa">too pale</span></p>',
+      '<p style="background: #555"><span id="around">on grey</span></p>',
+      '<p style="opacity: 0.4"><span id="through">see-through</span></p>',
+      '<label>Name <input id="field" value="typed" style="color: #bbb"></label>',
+      '<p><b style="color: #ccc">;</b> <b id="second" style="color: #ccc">after a symbol</b></p>',
+    ];
+    const unseen = '<button disabled style="color: #bbb">disabled</button>';
+    await page.setContent(`<!doctype html><title>Texts</title><main>${many}${pale.join("")}${unseen}</main>`);
+    const found = (await findBarriers(page)).filter((text) => text.startsWith("color-contrast"));
+    const ids = found.map((text) => / id="(\w+)"/.exec(text)?.[1]).sort();
+    expect(ids).toEqual(["around", "field", "own", "second", "through"]);
+    await page.close();
+  });
+
   test("a sample is copied as it is shown", async () => {
     const { page, context, close } = await visit(browser, `${world.baseUrl}/docs/quick-start`);
     await context.grantPermissions(["clipboard-read", "clipboard-write"]);

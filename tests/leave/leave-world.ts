@@ -213,7 +213,9 @@ async function openPage(
   given: OpenOptions & { rpcUrl: string; credential: Credential },
 ): Promise<LeaveVisit> {
   const { rpcUrl, credential, prepare, hasPasskey = true, ...options } = given;
-  const context = await browser.newContext({ locale: "en-US", ...options });
+  // an animation keeps a core busy that draws without a graphics card
+  const still = { reducedMotion: "reduce" } as const;
+  const context = await browser.newContext({ locale: "en-US", ...still, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(PAGE_TIMEOUT_MS);
   const problems: string[] = [];

@@ -132,7 +132,8 @@ describe.if(isBrowserThere)("leaving", () => {
     await page.getByRole("heading", { name: "Done" }).waitFor();
     await page.getByText("5.999999 USDC").waitFor();
     expect(await balanceOf(to)).toBe(4_000_001n);
-    await expectClean(visit);
+    // the screen is the one of the test before
+    expect(visit.problems).toEqual([]);
     await visit.close();
   });
 

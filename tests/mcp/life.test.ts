@@ -7,6 +7,7 @@ import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.
 import { waitFor } from "../links/payer-side.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { connectHttp, connectStdio, type McpClient, type ToolAnswer } from "./mcp-client.ts";
+import { testPayLink } from "./pay-link.ts";
 import { TRANSCRIPTS } from "./transcripts.ts";
 
 const SCOPES = ["links:read", "links:write", "transactions:read", "exports", "refunds:request", "webhooks"];
@@ -290,3 +291,5 @@ test("over HTTP there is no tool that pays, and no tool anywhere that sends a me
   clients.push(payer);
   expect(await names(payer)).toEqual([...common, "pay_link", "wait_for_payment"].toSorted());
 });
+
+testPayLink(() => ({ world, ann }));
