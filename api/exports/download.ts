@@ -31,7 +31,11 @@ export function serveExport({ sql }: Pick<ApiDeps, "sql">, set: ResponseSet, fil
  * The next chunk is read while the current one is sent, where there are cores for both (`isAhead`). Elsewhere it is read when it is asked
  * for, and not before the rest that follows the one before.
  */
-export function readFile(sql: Sql, file: ExportTry, { isAhead }: { isAhead: boolean }): ReadableStream<Uint8Array> {
+export function readFile(
+  sql: Sql,
+  file: ExportTry,
+  { isAhead }: { isAhead: boolean },
+): ReadableStream<Uint8Array> {
   let position = 0;
   const readNext = () => {
     const piece = readChunk(sql, file, position++);

@@ -39,7 +39,7 @@ async function writtenSizes(sizes: readonly number[]): Promise<number[]> {
   const attempt = { file, signal: new AbortController().signal, keepLock: async () => {} };
   const bytes = await writeChunks(sql, attempt, piecesOf(sizes));
   expect(bytes).toBe(sizes.reduce((sum, size) => sum + size, 0));
-  const read = await new Response(readFile(sql, file, { isAhead: false })).bytes();
+  const read = new Uint8Array(await new Response(readFile(sql, file, { isAhead: false })).arrayBuffer());
   expect(Buffer.from(read)).toEqual(Buffer.concat(sizes.map((size, n) => Buffer.alloc(size, n))));
   const chunks = await sql<{ size: number }[]>`
     select length(bytes) as size from export_chunks where export_id = ${file.id} order by position`;
@@ -61,7 +61,7 @@ test("a file is sent whole and in order, whether a chunk is read ahead or not", 
   for (let position = 0; position < 5; position++)
     await insertChunk(sql, file, { position, bytes: new Uint8Array([position, 255 - position]) });
   for (const isAhead of [false, true]) {
-    const bytes = await new Response(readFile(sql, file, { isAhead })).bytes();
+    const bytes = new Uint8Array(await new Response(readFile(sql, file, { isAhead })).arrayBuffer());
     expect([...bytes]).toEqual([0, 255, 1, 254, 2, 253, 3, 252, 4, 251]);
   }
 });

@@ -71,6 +71,8 @@ test("a row is read again after the interval that its waiter chose", async () =>
   };
   expect(await Promise.race([settle(TIMEOUT_MS / 2, "seldom"), settle(10, "often")])).toBe("often");
   const stored = openRow(1);
-  const settled = outcomes.watch("stored").settle(stored.read, TIMEOUT_MS, { isJustStored: true, rereadMs: 10 });
+  const settled = outcomes
+    .watch("stored")
+    .settle(stored.read, TIMEOUT_MS, { isJustStored: true, rereadMs: 10 });
   expect(await Promise.race([settled, settle(TIMEOUT_MS / 2, "seldom, too")])).toBe("over");
 });
