@@ -38,9 +38,9 @@ import { invitationRoutes } from "./members/invitation-routes.ts";
 import { memberRoutes } from "./members/routes.ts";
 import { networkRoutes } from "./networks/routes.ts";
 import { ownerRoutes } from "./owners/routes.ts";
+import { brandingAssetRoutes } from "./pages/branding-asset-routes.ts";
 import { dashboardRoutes, unknownPageRoutes } from "./pages/dashboard-routes.ts";
 import { leaveRoutes } from "./pages/leave-routes.ts";
-import { looksRoutes } from "./pages/looks-routes.ts";
 import { pageRoutes } from "./pages/routes.ts";
 import { useFormRoutes } from "./pages/use-form.ts";
 import { receiptRoutes } from "./receipts/routes.ts";
@@ -116,7 +116,7 @@ export function createApp(deps: ApiDeps) {
       .use(receiptRoutes(deps))
       .use(documentRoutes(deps))
       .use(pageRoutes(deps))
-      .use(looksRoutes(deps))
+      .use(brandingAssetRoutes(deps))
       .use(leaveRoutes(deps))
       .use(dashboardRoutes(deps))
       .use(exportRoutes(deps))

@@ -219,7 +219,7 @@ function sendFeeFaults({ SEND_FEE_USDC = 0n, FEE_ADDRESS }: Partial<ApiEnv>): st
   return unpayable ? [`FEE_ADDRESS: ${FEE_ADDRESS} cannot receive USDC`] : [];
 }
 
-/** Whoever opens a payment page can spend what it holds. */
+/** Everyone who opens a payment page can spend what this wallet holds. */
 function testWalletFaults(env: Partial<ApiEnv>): string[] {
   if (env.TEST_WALLET === undefined) return [];
   if (env.NODE_ENV === "production") return ["TEST_WALLET: must not be set in production"];

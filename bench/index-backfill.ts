@@ -2,7 +2,7 @@
 
 import { decodeTransferLog, TRANSFER_TOPIC } from "../core/chain/usdc.ts";
 import type { Hex } from "../core/domain/networks.ts";
-import { toQuantity } from "../core/rpc/answers.ts";
+import { toQuantity } from "../core/rpc/parse-answers.ts";
 import { openDatabase, type Sql } from "../db/postgres/client.ts";
 import { callRpc } from "../local/chain/rpc.ts";
 import { createTestDatabase } from "../tests/support/postgres.ts";

@@ -2,7 +2,7 @@
 import { topicOfAddress } from "../core/chain/bloom.ts";
 import { TRANSFER_TOPIC } from "../core/chain/usdc.ts";
 import type { Hex } from "../core/domain/networks.ts";
-import { fieldOf } from "../core/rpc/answers.ts";
+import { fieldOf } from "../core/rpc/parse-answers.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";

@@ -1,4 +1,4 @@
-/** The service as a caller meets it, each finding with its fix. */
+/** Checks the service as a caller sees it; each finding has its fix. */
 import type { Settings } from "./settings.ts";
 
 export type Finding = {
@@ -134,7 +134,9 @@ function examinePayer(key: string | undefined): Finding[] {
     return [{ level: "good", subject: "payer", text: "PAYER_PRIVATE_KEY is set" }];
   return [
     {
-      ...{ level: "fault", subject: "payer", text: "PAYER_PRIVATE_KEY is not 0x and 64 hex digits" },
+      level: "fault",
+      subject: "payer",
+      text: "PAYER_PRIVATE_KEY is not 0x and 64 hex digits",
       fix: "Correct it; it is never printed",
     },
   ];

@@ -26,8 +26,11 @@ export const pay: Command = async (given, settings, output) => {
   const aiUrl = `${settings.url}/v1/x402/${id}`;
   const paid = await payLink(aiUrl, account, { ...options, chainIds });
   const value = {
-    ...{ linkId: id, amount: formatUsdc(Number(paid.amountUnits) / 1e6), payer: account.address },
-    ...{ transactionHash: paid.txHash, paymentId: paid.paymentId },
+    linkId: id,
+    amount: formatUsdc(Number(paid.amountUnits) / 1e6),
+    payer: account.address,
+    transactionHash: paid.txHash,
+    paymentId: paid.paymentId,
   };
   output.value(value, () =>
     printFacts([

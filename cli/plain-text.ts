@@ -1,4 +1,4 @@
-/** Texts of other people, made fit for a terminal. */
+/** Makes other people's texts safe for a terminal. */
 
 /** Without control characters and without those that turn the direction of writing. */
 export function plain(text: string): string {

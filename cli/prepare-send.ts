@@ -18,7 +18,8 @@ export const prepareSend: Command = async (given, { url }, output) => {
     throw new UsageError(`--network must be one of ${NETWORKS.join(", ")}`);
   const note = given.text("note");
   const query = new URLSearchParams({
-    ...{ to, amount },
+    to,
+    amount,
     ...(note === undefined ? {} : { note }),
     ...(network === undefined ? {} : { network }),
   });

@@ -1,4 +1,4 @@
-/** Where the service is, and with which key it is called. Keys come from the environment: arguments are visible to others on a machine. */
+/** The service's address and API key. Keys come from the environment: arguments are visible to others on a machine. */
 import { type Client, createClient } from "../sdk/client.ts";
 import { type Given, UsageError } from "./arguments.ts";
 import type { Output } from "./output.ts";
@@ -26,7 +26,9 @@ export function openSettings(given: Given, env: Environment): Settings {
     throw new UsageError(`The service's address must begin with http:// or https://, and is ${url}`);
   const apiKey = env.API_KEY || undefined;
   return {
-    ...{ url, apiKey, payerKey: env.PAYER_PRIVATE_KEY || undefined },
+    url,
+    apiKey,
+    payerKey: env.PAYER_PRIVATE_KEY || undefined,
     folder: env.CALLER_FOLDER ?? process.cwd(),
     service: createClient({ baseUrl: url, ...(apiKey === undefined ? {} : { apiKey }) }),
   };

@@ -1,4 +1,4 @@
-/** The tables as drizzle sees them: row types for everybody, columns for queries that are put together at run time. The SQL in db/schema and db/migrations decides; a test compares. */
+/** The tables as drizzle sees them: row types, and columns for queries that are built at run time. The SQL in db/schema and db/migrations is authoritative; a test compares them. */
 import {
   bigint,
   boolean,
@@ -12,7 +12,7 @@ import {
   timestamp,
   uuid,
 } from "drizzle-orm/pg-core";
-import type { ApiKeyScope } from "../core/domain/api-key.ts";
+import type { ApiKeyScope } from "../core/domain/api-key-scopes.ts";
 import type { ClaimPolicy, ClaimState } from "../core/domain/claim.ts";
 import type { Language } from "../core/domain/language.ts";
 import type { LinkException, LinkStatus } from "../core/domain/link.ts";

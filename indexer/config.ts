@@ -1,4 +1,4 @@
-/** The indexer's environment, read once at the door. */
+/** The indexer's environment, read once at start. */
 import type { z } from "zod";
 import { chainFaults, chainShape, enabledChains, enabledNetworks } from "../core/runtime/chain-env.ts";
 import { processShape, readEnv, tracesPlace, wholeNumber } from "../core/runtime/env.ts";

@@ -5,7 +5,7 @@
  */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Log } from "../core/runtime/log.ts";
-import { type LeaderSeat, openLeaderSeat } from "../db/ledger/leader-lock.ts";
+import { type LeaderLock, openLeaderLock } from "../db/ledger/leader-lock.ts";
 
 const TRY_EVERY_MS = 250;
 /** How often a standby looks for a frozen leader. */
@@ -27,7 +27,7 @@ export async function waitForLeadership(
 ): Promise<Leadership | undefined> {
   const lost = new AbortController();
   let isLeading = false;
-  const seat = openLeaderSeat(databaseUrl, network, {
+  const lock = openLeaderLock(databaseUrl, network, {
     name,
     onBroken: () => {
       if (isLeading) lost.abort();
@@ -36,11 +36,11 @@ export async function waitForLeadership(
   let checkedMs = performance.now();
   while (!stop.aborted) {
     try {
-      isLeading = await seat.tryToTake();
-      if (isLeading) return keepLeading(seat, lost, { network, log });
+      isLeading = await lock.tryToTake();
+      if (isLeading) return keepLeading(lock, lost, { network, log });
       if (performance.now() - checkedMs >= CHECK_LEADER_MS) {
         checkedMs = performance.now();
-        if (await seat.endFrozenLeader())
+        if (await lock.endFrozenLeader())
           log.warn({ network }, "the leader is frozen: its lock was ended, the next one takes over");
       }
     } catch (error) {
@@ -48,18 +48,18 @@ export async function waitForLeadership(
     }
     await sleep(TRY_EVERY_MS, stop);
   }
-  await seat.close();
+  await lock.close();
   return undefined;
 }
 
 function keepLeading(
-  seat: LeaderSeat,
+  lock: LeaderLock,
   lost: AbortController,
   { network, log }: { network: NetworkId; log: Log },
 ): Leadership {
   const timer = setInterval(async () => {
     const timeout = Bun.sleep(HEARTBEAT_TIMEOUT_MS).then(() => false);
-    const isHeld = await Promise.race([seat.keepAlive().catch(() => false), timeout]);
+    const isHeld = await Promise.race([lock.keepAlive().catch(() => false), timeout]);
     if (!isHeld) lost.abort();
   }, HEARTBEAT_MS);
   const warn = () => log.warn({ network }, "the leader's lock is lost");
@@ -67,9 +67,9 @@ function keepLeading(
   const release = async () => {
     clearInterval(timer);
     lost.signal.removeEventListener("abort", warn);
-    await seat.release().catch(() => undefined);
+    await lock.release().catch(() => undefined);
     // whatever is left of it: the lock ends with its connection
-    await seat.close().catch(() => undefined);
+    await lock.close().catch(() => undefined);
   };
   return { lost: lost.signal, release };
 }

@@ -3,10 +3,10 @@ import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
-import { inspectMachine } from "../core/runtime/machine.ts";
+import { inspectMachine } from "../core/runtime/machine-limits.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
-import { statusPage } from "../core/status-page/answer.ts";
+import { statusPage } from "../core/status-page/serve-status-page.ts";
 import { openTracing } from "../core/tracing/open-tracing.ts";
 import { reportProcess } from "../db/health/processes.ts";
 import { readServiceStatus } from "../db/health/service-status.ts";
@@ -71,17 +71,15 @@ function open({ id, rpcUrls }: ChainSettings): Chain {
 function run({ id, confirmations }: ChainSettings, chain: Chain): Promise<void> {
   const { databaseUrl, mismatchMinUnits, accountLogsEveryMs } = config;
   return runNetwork({
-    ...{
-      network: id,
-      confirmations,
-      mismatchMinUnits,
-      accountLogsEveryMs,
-      chain,
-      sql,
-      databaseUrl,
-      log,
-      metrics,
-    },
+    network: id,
+    confirmations,
+    mismatchMinUnits,
+    accountLogsEveryMs,
+    chain,
+    sql,
+    databaseUrl,
+    log,
+    metrics,
     stop: stop.signal,
   });
 }

@@ -1,4 +1,4 @@
-/** What an operator watches of the indexer. */
+/** Prometheus metrics of the indexer. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { NetworkId } from "../core/domain/networks.ts";
 

@@ -36,7 +36,13 @@ async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<n
   });
   try {
     const term = await beginTerm({
-      ...{ network: id, chain, sql, log, metrics, confirmations, signal },
+      network: id,
+      chain,
+      sql,
+      log,
+      metrics,
+      confirmations,
+      signal,
       mismatchMinUnits: config.mismatchMinUnits,
     });
     const report = await rebuildNetwork(term);

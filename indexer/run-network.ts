@@ -1,10 +1,10 @@
-/** Stand by, lead, follow, step down, stand by again: the life of an indexer on one network. */
+/** Runs the indexer of one network: waits as a standby, leads, follows the chain, steps down, and starts again. */
 
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Chain } from "../core/rpc/chain-client.ts";
 import type { Log } from "../core/runtime/log.ts";
 import type { Sql } from "../db/postgres/client.ts";
-import { keepUp } from "./audit/maintenance.ts";
+import { runMaintenance } from "./audit/maintenance.ts";
 import { followChain } from "./follow/follow.ts";
 import { beginTerm } from "./follow/start-term.ts";
 import { type Leadership, sleep, waitForLeadership } from "./leadership.ts";
@@ -63,11 +63,11 @@ async function leadOnce(
     { network, epoch: Number(term.epoch), cursor: cursor.number, wallets: watched.size },
     "leading",
   );
-  const upkeep = keepUp(term, { accountLogsEveryMs });
+  const maintenance = runMaintenance(term, { accountLogsEveryMs });
   try {
     await followChain(term);
   } finally {
     ended.abort();
-    await upkeep;
+    await maintenance;
   }
 }

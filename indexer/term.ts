@@ -1,4 +1,4 @@
-/** One leader's term on one network: what it knows, shared by everything it does. */
+/** One leader's term on one network: the state that everything it does shares. */
 
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Chain } from "../core/rpc/chain-client.ts";

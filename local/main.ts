@@ -11,7 +11,7 @@ import { lockFolder } from "./processes/folder-lock.ts";
 import { buildPages, runMigrations } from "./processes/service-process.ts";
 import { endLeftovers } from "./processes/stale-processes.ts";
 import { supervise } from "./processes/supervise.ts";
-import { keepSecret } from "./secrets.ts";
+import { ensureSecret } from "./secrets.ts";
 import {
   type Environment,
   localDefaults,
@@ -73,9 +73,9 @@ async function startService(
   const common = {
     ...environment,
     dataDir,
-    jwtSecret: keepSecret(dataDir, "jwt-secret"),
-    otpPepper: keepSecret(dataDir, "otp-pepper"),
-    offerSigningKey: keepSecret(dataDir, "offer-signing"),
+    jwtSecret: ensureSecret(dataDir, "jwt-secret"),
+    otpPepper: ensureSecret(dataDir, "otp-pepper"),
+    offerSigningKey: ensureSecret(dataDir, "offer-signing"),
     relayerKeys: localRelayerKeys().join(","),
   };
   const given = {

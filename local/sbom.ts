@@ -58,12 +58,18 @@ export function makeSbom(root = ROOT): Sbom {
   if (!manifest) throw new Error(`${root} has no package.json`);
   const reached = reachFromProduction(lock);
   const application: SbomComponent = {
-    ...{ type: "application", "bom-ref": "application", name: manifest.name, version: manifest.version },
+    type: "application",
+    "bom-ref": "application",
+    name: manifest.name,
+    version: manifest.version,
     licenses: [toLicense(manifest.license)],
   };
   const runtime: SbomComponent = {
-    ...{ type: "platform", "bom-ref": "bun", name: "bun" },
-    ...{ version: manifest.devDependencies?.["bun-types"] ?? "", licenses: [toLicense("MIT")] },
+    type: "platform",
+    "bom-ref": "bun",
+    name: "bun",
+    version: manifest.devDependencies?.["bun-types"] ?? "",
+    licenses: [toLicense("MIT")],
   };
   const components = new Map<string, SbomComponent>();
   const needs = new Map<string, Set<string>>([["application", new Set(["bun"])]]);
@@ -79,7 +85,10 @@ export function makeSbom(root = ROOT): Sbom {
     if (!needs.has(ref)) needs.set(ref, new Set());
   }
   return {
-    ...{ bomFormat: "CycloneDX", specVersion: "1.6", serialNumber: serialOf(lockText), version: 1 },
+    bomFormat: "CycloneDX",
+    specVersion: "1.6",
+    serialNumber: serialOf(lockText),
+    version: 1,
     metadata: { lifecycles: [{ phase: "build" }], component: application },
     components: [runtime, ...[...components.values()].sort(byRef)],
     dependencies: [...needs]
@@ -123,7 +132,9 @@ function listNeeds(needs: Needs): { name: string; isRequired: boolean; isPeer: b
     ...names(needs.dependencies).map((name) => ({ name, isRequired: true, isPeer: false })),
     ...names(needs.optionalDependencies).map((name) => ({ name, isRequired: false, isPeer: false })),
     ...names(needs.peerDependencies).map((name) => ({
-      ...{ name, isRequired: !needs.optionalPeers?.includes(name), isPeer: true },
+      name,
+      isRequired: !needs.optionalPeers?.includes(name),
+      isPeer: true,
     })),
   ];
 }

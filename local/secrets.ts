@@ -6,7 +6,7 @@ import { join } from "node:path";
 const SECRET_BYTES = 32;
 
 /** The secret of this name (64 hex characters), the same at every start, also for concurrent callers. */
-export function keepSecret(dataDir: string, name: string): string {
+export function ensureSecret(dataDir: string, name: string): string {
   const folder = join(dataDir, "secrets");
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const file = join(folder, name);

@@ -4,7 +4,7 @@
  * execute it, so no answer of the service gives it back.
  */
 import { type Signer, USDC } from "../sdk/pay-link.ts";
-import { ToolRefusal } from "./answer.ts";
+import { ToolRefusal } from "./tool-result.ts";
 
 type SigningLimits = {
   chainId: number;

@@ -1,9 +1,9 @@
 /** Tools about payment links: create, read, wait, and request a refund. */
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { z } from "zod";
-import { answering, answerWith, ToolRefusal } from "./answer.ts";
 import { compactLink, compactPayment, linkId } from "./compact.ts";
 import type { McpOptions } from "./options.ts";
+import { answering, answerWith, ToolRefusal } from "./tool-result.ts";
 import { waitForPayment } from "./wait-for-payment.ts";
 
 const WAIT_DEFAULT_S = 60;
@@ -144,7 +144,13 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
           refundable,
         } = await refunds.request(linkId, body, once);
         return answerWith({
-          ...{ refundId, linkId, status, to, amount: asked, network, refundable },
+          refundId,
+          linkId,
+          status,
+          to,
+          amount: asked,
+          network,
+          refundable,
           signAt: `${options.baseUrl}/links/${linkId}`,
         });
       }),

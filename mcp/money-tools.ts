@@ -1,9 +1,9 @@
 /** Tools about the history: list, sum up, export. All read only. */
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { z } from "zod";
-import { answering, answerWith } from "./answer.ts";
 import { compactTransaction } from "./compact.ts";
 import type { McpOptions } from "./options.ts";
+import { answering, answerWith } from "./tool-result.ts";
 
 const LISTED_DEFAULT = 20;
 const LISTED_MAX = 100;

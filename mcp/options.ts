@@ -1,4 +1,4 @@
-/** What the tools of a server need. */
+/** What the tools of a server depend on. */
 import type { Client } from "../sdk/client.ts";
 
 export type McpOptions = {

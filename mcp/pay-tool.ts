@@ -17,10 +17,10 @@ import {
   signPayment,
   UnknownOutcomeError,
 } from "../sdk/pay-link.ts";
-import { answering, answerWith, ToolRefusal } from "./answer.ts";
 import { limitSigner } from "./limit-signer.ts";
 import type { McpOptions } from "./options.ts";
 import type { Spending } from "./spending.ts";
+import { answering, answerWith, ToolRefusal } from "./tool-result.ts";
 
 export type Payer = {
   account: Signer;
@@ -99,7 +99,10 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     const allowedUnits = spending.allowed(wanted);
     const signer = limitSigner(account, { chainId, allowedUnits, spend: spending.spend });
     const attempt = await signPayment(`${baseUrl}/v1/x402/${id}`, signer, {
-      ...{ maxAmount: Number(allowedUnits) / 1e6, amount, chainIds: [chainId], fetch: payer.fetch },
+      maxAmount: Number(allowedUnits) / 1e6,
+      amount,
+      chainIds: [chainId],
+      fetch: payer.fetch,
     }).catch((error: unknown) => {
       if (error instanceof PaymentError && error.code === "OVER_LIMIT" && allowedUnits < wanted)
         throw new ToolRefusal(

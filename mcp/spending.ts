@@ -1,4 +1,4 @@
-/** What may still be spent, in micro-USDC. Whatever was signed counts as spent: the service cannot take back that it holds the signature. */
+/** How much the caller's key may still spend, in micro-USDC. Whatever was signed counts as spent: the service cannot give a signature back. */
 export type Limits = { perCallUnits: bigint; perSessionUnits: bigint };
 
 export type Spending = {

@@ -35,7 +35,10 @@ async function backUp(): Promise<boolean> {
   const sql = openDatabase(databaseUrl, { name: "backup", maxConnections: 1, silenceTimeoutS: 0 });
   try {
     const { file, bytes, tables } = await writeBackup(sql, {
-      ...{ folder: values.folder ?? "backups", keys, keep, now: new Date() },
+      folder: values.folder ?? "backups",
+      keys,
+      keep,
+      now: new Date(),
     });
     console.log(`${file}: ${tables} tables, ${(bytes / 1e6).toFixed(1)} MB, read back and whole`);
     return true;

@@ -87,7 +87,10 @@ export async function send(
   } = refusal?.error ?? ({} as Partial<ErrorEnvelope["error"]>);
   const seconds = Number.parseFloat(answer.headers.get("retry-after") ?? "");
   throw new ApiError({
-    ...{ status: answer.status, code, message, details },
+    status: answer.status,
+    code,
+    message,
+    details,
     requestId: answer.headers.get("x-request-id") ?? undefined,
     retryAfterS: Number.isFinite(seconds) ? seconds : undefined,
   });

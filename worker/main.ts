@@ -2,10 +2,10 @@
 import { openChain } from "../core/rpc/chain-client.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
-import { inspectMachine } from "../core/runtime/machine.ts";
+import { inspectMachine } from "../core/runtime/machine-limits.ts";
 import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
-import { statusPage } from "../core/status-page/answer.ts";
+import { statusPage } from "../core/status-page/serve-status-page.ts";
 import { openTracing } from "../core/tracing/open-tracing.ts";
 import { reportProcess } from "../db/health/processes.ts";
 import { readServiceStatus, type WorkerDetails } from "../db/health/service-status.ts";
@@ -18,7 +18,7 @@ import { readWorkerConfig } from "./config.ts";
 import { runQueue } from "./jobs/job-queue.ts";
 import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
 import { openMailer } from "./mail/mailer.ts";
-import { openBatchPace } from "./payments/batch-pace.ts";
+import { openBatchTiming } from "./payments/batch-timing.ts";
 import { openLedgerProgress } from "./payments/ledger-progress.ts";
 import { openPaymentMetrics } from "./payments/metrics.ts";
 import { paymentBudgets } from "./payments/payment-budgets.ts";
@@ -110,7 +110,8 @@ const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetr
 openWaitingMetrics(metrics.registry, sql);
 openBudgetMetrics(metrics.registry, {
   ...{ sql, networks: [...chains.keys()], budgets: { ...paymentBudgets(config), ...sendBudgets(config) } },
-  ...{ maxFeeWei: config.relayMaxFeeWei, dailyFeeMaxWei: config.relayDailyFeeMaxWei },
+  maxFeeWei: config.relayMaxFeeWei,
+  dailyFeeMaxWei: config.relayDailyFeeMaxWei,
 });
 const kinds = { PAYMENTS: openPaymentRelays({ log }), DEPLOY: {}, NOOP: {}, OPERATIONS: {} };
 const networks = new Map(
@@ -123,7 +124,11 @@ const networks = new Map(
       headMaxAgeS: config.relayHeadMaxAgeS[id],
     });
     const memory = { usedSeenAt: new Map(), firstHeads: new Map() };
-    const ledger = { ledger: openLedgerProgress(), held: new Set<Promise<void>>(), pace: openBatchPace() };
+    const ledger = {
+      ledger: openLedgerProgress(),
+      held: new Set<Promise<void>>(),
+      timing: openBatchTiming(),
+    };
     const shared = { deps: senderDeps, chain, lanes, confirmations, metrics: relayMetrics, kinds };
     return [id, { ...shared, ...memory, ...ledger }];
   }),
@@ -133,12 +138,12 @@ const operationDrains = new Map(
   [...networks].map(([id, network]) => [id, coalesce(() => sendOperations(network))]),
 );
 for (const [id, network] of networks) {
-  const { ledger, held, pace } = network;
+  const { ledger, held, timing } = network;
   const payments: RelayQueue = {
     name: "relaying payments",
     drain: async () => drains.get(id)?.(),
     noteBlock: (number) => ledger.noteRead(number),
-    isDrainedElsewhere: () => pace.isDrainedElsewhere(),
+    isDrainedElsewhere: () => timing.isDrainedElsewhere(),
     async close() {
       ledger.close();
       await Promise.all(held);
@@ -156,7 +161,8 @@ for (const [id, network] of networks) {
 }
 
 const stopReporting = reportProcess(sql, {
-  ...{ kind: "worker", version: packageJson.version },
+  kind: "worker",
+  version: packageJson.version,
   readDetails: () => ({ balances: readBalances([...networks.values()]) }) satisfies WorkerDetails,
 });
 stop.onStop("report", stopReporting, CLOSE_TIMEOUT_MS);

@@ -1,4 +1,7 @@
-/** Which keys pay the gas: the relayer's own, by network, and those that a signer holds. Read by the worker alone. */
+/**
+ * The keys that pay the gas, from the environment: the relayer's own for each network, and those that a remote signer holds. Read by the
+ * worker alone.
+ */
 import { z } from "zod";
 import { relayerAddress } from "../core/chain/sign-relay.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
@@ -77,7 +80,7 @@ function signerFaults(env: KeysEnv & NetworksEnv): string[] {
   return [];
 }
 
-/** Whoever reads the URL's credentials on the way has the relayer's ETH signed away. */
+/** Production requires https: whoever intercepts the URL's credentials can have transactions signed that spend the relayer's ETH. */
 export function openSignerFaults(env: KeysEnv): string[] {
   return SIGNER_URLS.flatMap((name) => {
     const url = env[name];

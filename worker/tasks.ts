@@ -4,7 +4,7 @@ import type { NetworkId } from "../core/domain/networks.ts";
 import { traced } from "../core/tracing/spans.ts";
 import { type JobName, type JobPayload, parsePayload, traceparentOf } from "../db/jobs/queue.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { issueDocuments } from "./documents/issue-documents.ts";
+import { issueDocuments } from "./documents/issue-documents-job.ts";
 import { buildExport } from "./exports/build-export.ts";
 import { fetchRates } from "./exports/rates/fetch-rates.ts";
 import { runSchedules } from "./exports/run-due-schedules.ts";

@@ -3,7 +3,8 @@
  * same nonces, and wait for the wallet's first operation.
  */
 import { withOwnerIndex } from "../../core/chain/passkey-signature.ts";
-import { type UserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
+import type { UserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { anotherOwnerChangeId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { withAdded } from "../../core/domain/owner.ts";
@@ -23,16 +24,24 @@ export async function copyOwnerChanges(tx: Tx, from: Wallet, to: Wallet): Promis
     const ownerIndex = withAdded(to.owners, added).indexOf(addition.signer);
     if (ownerIndex < 0) return;
     const operation: UserOperation = {
-      ...{ sender: to.address, nonce: addition.nonce, callData: addition.callData },
-      ...{ callGasLimit: addition.callGas, verificationGasLimit: addition.verificationGas },
-      ...{ preVerificationGas: 0n, maxFeePerGas: 0n, maxPriorityFeePerGas: 0n },
+      sender: to.address,
+      nonce: addition.nonce,
+      callData: addition.callData,
+      callGasLimit: addition.callGas,
+      verificationGasLimit: addition.verificationGas,
+      preVerificationGas: 0n,
+      maxFeePerGas: 0n,
+      maxPriorityFeePerGas: 0n,
       initCode: "0x",
       paymasterAndData: "0x",
       signature: "0x",
     };
     await copySignedAddition(tx, {
-      ...{ id: addition.id, copyId: anotherOwnerChangeId(addition.id, new Date(Date.now() + place)) },
-      ...{ walletId: to.id, network: to.network, ownerIndex },
+      id: addition.id,
+      copyId: anotherOwnerChangeId(addition.id, new Date(Date.now() + place)),
+      walletId: to.id,
+      network: to.network,
+      ownerIndex,
       userOpHash: userOperationHash(operation, NETWORKS[to.network].chainId),
       signature: withOwnerIndex(addition.signature, ownerIndex),
     });

@@ -4,8 +4,8 @@ import { newUserId } from "../../core/domain/ids.ts";
 import { insertUser, lockUserByEmail } from "../../db/accounts/users.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import type { User } from "../../db/schema.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { sendCode } from "./send-code.ts";
 
 export type Registration = { user: User; isNew: boolean; emailVerificationSent: boolean };

@@ -3,10 +3,10 @@ import { createHash } from "node:crypto";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { OTP_CODES_PER_HOUR, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
 import { lockUser, lockUserByEmail } from "../../db/accounts/users.ts";
-import { countRequest } from "../../db/http/count-requests.ts";
+import { countRequest } from "../../db/http/rate-limit-counters.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { type SentCode, sendCode } from "./send-code.ts";
 
 /** Minimum response time, longer than the work of any case. */

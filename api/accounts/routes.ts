@@ -10,7 +10,7 @@ import { errorResponses } from "../http/envelope.ts";
 import { setSessionCookie } from "../http/session-cookie.ts";
 import { browserOf } from "../sessions/start-session.ts";
 import { emailSchema, userIdSchema } from "./email-address.ts";
-import { presentUser, userSchema } from "./present.ts";
+import { presentUser, userSchema } from "./present-user.ts";
 import { register } from "./register.ts";
 import { type ResendTarget, resendCode } from "./resend-code.ts";
 import { verifyEmail } from "./verify-email.ts";

@@ -5,8 +5,8 @@ import { replaceOtp, secondsUntilNextOtp } from "../../db/accounts/otps.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Tx } from "../../db/postgres/client.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 
 export type SentCode = { sent: true } | { sent: false; retryAfterS: number };
 

@@ -12,8 +12,8 @@ import { recordEvents } from "../../db/events/events.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Session, User } from "../../db/schema.ts";
 import { deleteSessionsOf } from "../../db/sessions/sessions.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { type Browser, startSession } from "../sessions/start-session.ts";
 import type { ResendTarget } from "./resend-code.ts";
 

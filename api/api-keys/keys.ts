@@ -1,16 +1,16 @@
 /** Creates and revokes API keys. The key is shown once; only its SHA-256 is stored, which suffices for 256 random bits. */
 
 import { createHash, randomBytes } from "node:crypto";
-import type { ApiKeyScope } from "../../core/domain/api-key.ts";
-import { LIVE_KEYS_MAX } from "../../core/domain/api-key.ts";
+import type { ApiKeyScope } from "../../core/domain/api-key-scopes.ts";
+import { LIVE_KEYS_MAX } from "../../core/domain/api-key-scopes.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newApiKeyId } from "../../core/domain/ids.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { lockUser } from "../../db/accounts/users.ts";
 import { countLiveApiKeys, insertApiKey, revokeApiKey } from "../../db/api-keys/api-keys.ts";
 import type { ApiKey } from "../../db/schema.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 
 const KEY_BYTES = 32;
 const PREFIX_CHARS = 10;
@@ -46,7 +46,7 @@ export async function createApiKey(
 }
 
 /** Throws NOT_FOUND for another user's key and for a revoked one. */
-export async function takeBackApiKey(
+export async function revokeKey(
   { sql }: Pick<ApiDeps, "sql">,
   { id, userId, trace }: { id: string; userId: string; trace: Trace },
 ): Promise<ApiKey> {

@@ -1,13 +1,13 @@
 /** API keys for a merchant's programs. Managed with a session only: a key cannot create keys. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { API_KEY_SCOPES, LIVE_KEYS_MAX } from "../../core/domain/api-key.ts";
+import { API_KEY_SCOPES, LIVE_KEYS_MAX } from "../../core/domain/api-key-scopes.ts";
 import { listApiKeys } from "../../db/api-keys/api-keys.ts";
 import type { ApiKey } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, withMeta } from "../http/envelope.ts";
-import { createApiKey, takeBackApiKey } from "./keys.ts";
+import { createApiKey, revokeKey } from "./keys.ts";
 
 const apiKeySchema = z
   .object({
@@ -75,7 +75,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
     .delete(
       "/v1/api-keys/:id",
       async ({ params, user, trace, requestId }) => {
-        const apiKey = await takeBackApiKey(deps, { id: params.id, userId: user.id, trace });
+        const apiKey = await revokeKey(deps, { id: params.id, userId: user.id, trace });
         return { data: presentApiKey(apiKey), meta: metaOf(requestId) };
       },
       {

@@ -3,9 +3,9 @@
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { setDisplayName } from "../../db/accounts/users.ts";
 import type { User } from "../../db/schema.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import { unauthorized } from "../http/authenticate.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 
 export async function changeDisplayName(
   { sql }: Pick<ApiDeps, "sql">,

@@ -1,5 +1,5 @@
 /** What a browser needs to make a passkey of this service: an ES256 key that verifies its user and can be found without an e-mail address. */
-import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-life.ts";
+import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import type { ApiConfig } from "../config.ts";
 import { presentCredential } from "./sign-in-options.ts";

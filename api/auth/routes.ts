@@ -9,7 +9,7 @@ import type { User } from "../../db/schema.ts";
 import { deleteSession } from "../../db/sessions/sessions.ts";
 import { listWallets } from "../../db/wallets/wallets.ts";
 import { emailSchema } from "../accounts/email-address.ts";
-import { presentUser, userSchema } from "../accounts/present.ts";
+import { presentUser, userSchema } from "../accounts/present-user.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
@@ -62,7 +62,7 @@ const me = userSchema
   })
   .meta({ id: "CurrentUser" });
 
-/** Who signs in: the user of an address, or whoever's passkey answers. */
+/** Who signs in: the user of an e-mail address, or the owner of the passkey that answers. */
 const named = {
   email: emailSchema.optional().describe("Required unless `discoverable`"),
   discoverable: z

@@ -1,12 +1,12 @@
 /** First step of a sign-in: a challenge for the user's passkeys, or the missing setup step. */
-import { CHALLENGE_LIFE_MS, DISCOVERABLE_CHALLENGE_LIFE_MS } from "../../core/domain/challenge-life.ts";
+import { CHALLENGE_LIFE_MS, DISCOVERABLE_CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { notFound } from "../../core/domain/errors.ts";
 import { lockUserByEmail } from "../../db/accounts/users.ts";
 import { listSignInPasskeys } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import { sendCode } from "../accounts/send-code.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { newChallenge } from "./challenge.ts";
 
 export type SignInOptions =

@@ -7,8 +7,8 @@ import { findPasskeyOfAnyone, findSignInPasskey, noteUse } from "../../db/auth/p
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Session, User } from "../../db/schema.ts";
 import { activate } from "../accounts/activate-user.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { type Browser, startSession } from "../sessions/start-session.ts";
 import type { Assertion } from "./passkey-wire.ts";
 import { type Use, verifyAssertion } from "./verify-passkey.ts";
@@ -30,7 +30,8 @@ export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<Sig
   if (!user) return { ok: false };
   const meantFor = request.email === undefined ? null : user.id;
   const challenge = await takeChallenge(deps.sql, request.challengeId, {
-    ...{ userId: meantFor, purpose: "login" },
+    userId: meantFor,
+    purpose: "login",
   });
   if (!challenge) return refuse(deps, user, request.trace, "the challenge is unknown, used or expired");
   const passkey = await findSignInPasskey(deps.sql, request.response.id, user.id);

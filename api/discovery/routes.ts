@@ -1,4 +1,4 @@
-/** Where agents find links that their merchants list. Of other links nothing is shown, and no other listing exists. */
+/** Lists for agents the links that their merchants chose to list, and nothing of any other link. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";

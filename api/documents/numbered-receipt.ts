@@ -1,4 +1,4 @@
-/** The numbered receipt of a transfer that pays a link. Numbered here when the worker has not done it yet. */
+/** Finds the numbered receipt of a transfer that pays a link, and issues it when the worker has not yet done so. */
 
 import { findReceiptOf, type PayingTransfer, type ShownDocument } from "../../db/documents/documents.ts";
 import { refreshDocuments } from "../../db/documents/issue-documents.ts";

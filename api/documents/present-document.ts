@@ -1,10 +1,10 @@
 /** A numbered document as JSON, and as PDF. */
 import { getAddress } from "viem";
 import { z } from "zod";
-import { DOCUMENT_KINDS, documentNumber, VOID_REASONS } from "../../core/domain/document.ts";
 import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
 import { toAmountNumber } from "../../core/domain/money.ts";
 import { NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
+import { DOCUMENT_KINDS, documentNumber, VOID_REASONS } from "../../core/domain/numbered-document.ts";
 import { receiptNumberOf, type ShownDocument } from "../../db/documents/documents.ts";
 import { isoTime } from "../http/envelope.ts";
 

@@ -1,12 +1,12 @@
-/** Numbered receipts and credit notes: the merchant's list, each as JSON or PDF, and the same for whoever was given its id. */
+/** Numbered receipts and credit notes: the merchant's list, each as JSON or PDF, and the same for everyone who has its id. */
 
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { isMonth, periodOfMonth } from "../../core/domain/calendar.ts";
-import { ARCHIVE_DOCUMENTS_MAX, DOCUMENT_KINDS } from "../../core/domain/document.ts";
 import { invalid, notFound } from "../../core/domain/errors.ts";
 import { DOCUMENT_ID } from "../../core/domain/ids.ts";
 import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
+import { ARCHIVE_DOCUMENTS_MAX, DOCUMENT_KINDS } from "../../core/domain/numbered-document.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { findDocument, listDocuments, type ShownDocument } from "../../db/documents/documents.ts";
 import { countDocuments } from "../../db/documents/month-documents.ts";
@@ -86,9 +86,14 @@ export const documentRoutes = (deps: ApiDeps) =>
             `has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the most an archive holds`,
           );
         return makeFile(deps, set, {
-          ...{ userId: user.id, requestId, format: "zip", prefer: headers.prefer },
+          userId: user.id,
+          requestId,
+          format: "zip",
+          prefer: headers.prefer,
           request: {
-            ...{ filter: NO_FILTER, profile: "accounting", timeZone },
+            filter: NO_FILTER,
+            profile: "accounting",
+            timeZone,
             archive: { ...period, language: body.language },
           },
         });
@@ -128,7 +133,10 @@ export const documentRoutes = (deps: ApiDeps) =>
         params,
         query: oneQuery,
         detail: {
-          ...{ operationId: "getDocument", summary: "A receipt or credit note", description, tags },
+          operationId: "getDocument",
+          summary: "A receipt or credit note",
+          description,
+          tags,
           responses: documentedResponses({
             200: one,
             ...errorResponses(400, 401, 403, 404, 429),
@@ -147,7 +155,8 @@ export const documentRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "getPublicDocument",
           summary: "A receipt or credit note, for whoever was given its id",
-          ...{ description, tags },
+          description,
+          tags,
           responses: documentedResponses({ 200: one, ...errorResponses(400, 404, 429) }),
         },
       },

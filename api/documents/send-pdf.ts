@@ -1,6 +1,7 @@
 /** Answers with a numbered document as PDF: in the language that is asked for by `?lang=`, else in its own. */
-import { documentNumber } from "../../core/domain/document.ts";
+
 import { acceptedLanguage, DEFAULT_LANGUAGE, findLanguage } from "../../core/domain/language.ts";
+import { documentNumber } from "../../core/domain/numbered-document.ts";
 import { type ShownDocument, toPrinted } from "../../db/documents/documents.ts";
 import { findLogo, findMerchantPage } from "../../db/links/merchant-pages.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -19,8 +20,8 @@ export async function sendPdf(
     document.language ??
     acceptedLanguage(request.headers.get("accept-language")) ??
     DEFAULT_LANGUAGE;
-  const looks = { accent: page?.accent ?? null, logo, language };
-  const bytes = Buffer.from(await renderDocumentPdf(toPrinted(document), looks));
+  const branding = { accent: page?.accent ?? null, logo, language };
+  const bytes = Buffer.from(await renderDocumentPdf(toPrinted(document), branding));
   return new Response(bytes, {
     headers: {
       "content-type": "application/pdf",

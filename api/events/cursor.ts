@@ -1,6 +1,6 @@
-/** A position of the event log as text. Whether the history before it is still there: db/events/known-history.ts. */
+/** A position of the event log as opaque text. Whether the history before it still exists: db/events/cursor-history.ts. */
 import { invalid } from "../../core/domain/errors.ts";
-import type { EventPosition } from "../../db/events/known-history.ts";
+import type { EventPosition } from "../../db/events/cursor-history.ts";
 
 /** Epoch, transaction, event, digest. Cursors of version 0.1 have neither epoch nor digest; later ones of that version no digest. */
 const CURSOR = /^(?:([0-9a-f]{32})\.)?(\d{1,20})\.(\d{1,19})(?:\.([0-9a-f]{16}))?$/;

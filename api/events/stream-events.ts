@@ -3,9 +3,10 @@
  * with `Last-Event-ID` misses nothing; one without it gets what is new. Each event's transaction notifies the id of a user whose events are
  * being read, which wakes the stream. While an older transaction is open the event is not given out yet: the log is read again soon, then every second.
  */
+
+import type { EventPosition } from "../../db/events/cursor-history.ts";
 import { findNewestPosition, listEvents } from "../../db/events/event-log.ts";
 import type { EventReaders } from "../../db/events/event-readers.ts";
-import type { EventPosition } from "../../db/events/known-history.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import {
   KEEP_ALIVE,

@@ -1,4 +1,7 @@
-/** What a merchant's documents say about him, where his months begin, and whether they are closed by themselves. */
+/**
+ * A merchant's bookkeeping settings: what documents print about the merchant, the time zone of months, and whether months are closed
+ * automatically.
+ */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { isDay } from "../../core/domain/calendar.ts";

@@ -66,7 +66,9 @@ export const exchangeRateRoutes = (deps: ApiDeps) =>
           {
             sources: (await listRateSources(deps.sql)).map(
               ({ source, newestDay, fetchedAt, attemptedAt, error }) => ({
-                ...{ name: source, newestDate: newestDay, error },
+                name: source,
+                newestDate: newestDay,
+                error,
                 fetchedAt: fetchedAt?.toISOString() ?? null,
                 attemptedAt: attemptedAt.toISOString(),
               }),

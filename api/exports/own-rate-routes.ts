@@ -80,7 +80,9 @@ export const ownRateRoutes = (deps: ApiDeps) =>
         return success(
           {
             periods: shown.map(({ firstDay, lastDay, rateE10, enteredAt }) => ({
-              ...{ dateFrom: firstDay, dateTo: lastDay, rate: formatRate(rateE10) },
+              dateFrom: firstDay,
+              dateTo: lastDay,
+              rate: formatRate(rateE10),
               enteredAt: enteredAt.toISOString(),
             })),
             nextBefore: found.length > shown.length ? (shown.at(-1)?.firstDay ?? null) : null,
@@ -124,7 +126,9 @@ export const ownRateRoutes = (deps: ApiDeps) =>
         response: {
           200: successSchema(
             z.object({
-              ...{ currency: z.string(), dateFrom: z.string(), dateTo: z.string() },
+              currency: z.string(),
+              dateFrom: z.string(),
+              dateTo: z.string(),
               rate: z.string().nullable(),
             }),
           ),
@@ -163,7 +167,10 @@ export const ownRateRoutes = (deps: ApiDeps) =>
         response: {
           200: successSchema(
             z.object({
-              ...{ currency: z.string(), dateFrom: z.string(), dateTo: z.string(), days: z.int() },
+              currency: z.string(),
+              dateFrom: z.string(),
+              dateTo: z.string(),
+              days: z.int(),
             }),
           ),
           ...errorResponses(400, 401, 403, 409, 413, 429),

@@ -1,7 +1,7 @@
-/** Exports with a name: create, list, change, delete, and run one for a period. */
+/** Saved exports: create, list, change, delete, and run one for a period. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { BOOKS_COLUMNS } from "../../core/domain/books.ts";
+import { BOOKS_COLUMNS } from "../../core/domain/bookkeeping-rows.ts";
 import { isDay, startOfDay } from "../../core/domain/calendar.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { addDays } from "../../core/domain/exchange-rate.ts";
@@ -33,7 +33,7 @@ import { errorResponses, isoTime, success, successSchema } from "../http/envelop
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { timeZoneSchema } from "./books-settings-routes.ts";
-import { refuseUnset } from "./check-request.ts";
+import { refuseUnset } from "./check-export-request.ts";
 import { currencySchema } from "./fiat-choice.ts";
 import { madeFile, makeFile } from "./wire.ts";
 
@@ -218,7 +218,10 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
         const request = profileRequest(definition, books, { from, before });
         refuseUnset(definition.format, { fiat: request.fiat, books });
         return makeFile(deps, set, {
-          ...{ userId: user.id, requestId, format: definition.format, request },
+          userId: user.id,
+          requestId,
+          format: definition.format,
+          request,
           prefer: headers.prefer,
         });
       },

@@ -13,7 +13,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, success } from "../http/envelope.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
-import { exportBody, filterOf, profileOf, refuseUnproven, refuseUnset } from "./check-request.ts";
+import { exportBody, filterOf, profileOf, refuseUnproven, refuseUnset } from "./check-export-request.ts";
 import { serveExport } from "./download.ts";
 import {
   answerOne,

@@ -1,4 +1,4 @@
-/** Exports that are made by themselves, weekly or monthly. */
+/** Scheduled exports: saved exports that are made weekly or monthly. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound } from "../../core/domain/errors.ts";
@@ -171,7 +171,12 @@ function present({ config }: Pick<ApiDeps, "config">, row: ListedSchedule): z.in
     row;
   const downloadUrl = exportId && `${config.baseUrl}/v1/transactions/exports/${exportId}/download`;
   return {
-    ...{ id, profileId, profileName, frequency, delivery, createdAt: createdAt.toISOString() },
+    id,
+    profileId,
+    profileName,
+    frequency,
+    delivery,
+    createdAt: createdAt.toISOString(),
     pausedAt: row.pausedAt?.toISOString() ?? null,
     lastRun:
       firstDay && lastDay

@@ -65,9 +65,15 @@ export const statementRoutes = (deps: ApiDeps) =>
         if (!(await findWallet(deps.sql, user.id, network))) throw notFound(`Wallet on ${network}`);
         await refuseTooMany(deps, { userId: user.id, network, from, before });
         return makeFile(deps, set, {
-          ...{ userId: user.id, requestId, format, prefer: headers.prefer },
+          userId: user.id,
+          requestId,
+          format,
+          prefer: headers.prefer,
           request: {
-            ...{ filter: NO_FILTER, profile: "accounting", timeZone, fiat },
+            filter: NO_FILTER,
+            profile: "accounting",
+            timeZone,
+            fiat,
             statement: { network, from, before },
           },
         });
@@ -91,7 +97,9 @@ export const statementRoutes = (deps: ApiDeps) =>
         return success(
           {
             statements: found.map(({ month, network, isReady, createdAt, pdfExportId, csvExportId }) => ({
-              ...{ month, network, status: isReady ? ("READY" as const) : ("IN_PROGRESS" as const) },
+              month,
+              network,
+              status: isReady ? ("READY" as const) : ("IN_PROGRESS" as const),
               createdAt: createdAt.toISOString(),
               pdfUrl: urlOf(deps, pdfExportId),
               csvUrl: urlOf(deps, csvExportId),

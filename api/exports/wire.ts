@@ -1,4 +1,4 @@
-/** The wire form of exports, and of requests for one: the file at once, or where it will be. */
+/** Exports on the wire, and the answers to requests for one: the file itself, or where it will be. */
 import { z } from "zod";
 import { contentTypeOf, EXPORT_FORMATS } from "../../core/domain/export.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";

@@ -2,9 +2,9 @@
 
 import { AUTHORIZATION_USED_TOPIC } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
-import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
+import { parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
 
 /** An hour of Base. An authorization that a payer shows now was signed minutes ago; nodes refuse much longer ranges. */
 const BLOCKS_MAX = 1_800n;

@@ -22,7 +22,11 @@ import { openChainTimeReader, verifyPayment } from "./verify.ts";
 
 const SCOPE = "facilitator";
 const maySettle = {
-  ...{ allow: ["apiKey"], needs: "self", scope: SCOPE, limit: "facilitatorSettle", missingScope: 401 },
+  allow: ["apiKey"],
+  needs: "self",
+  scope: SCOPE,
+  limit: "facilitatorSettle",
+  missingScope: 401,
 } as const satisfies AuthRule;
 
 export const facilitatorRoutes = (deps: ApiDeps) => {

@@ -126,7 +126,7 @@ export const OPERATIONS: Readonly<Record<OperationFailure, Entry>> = {
   REVERTED: ["Its calls failed on the chain; no money moved", "Read `failureReason`, then prepare again"],
 };
 
-/** Values of `details.issue`: what stands in the way, and what removes it. */
+/** Values of `details.issue`: the cause, and its remedy. */
 export const ISSUES: Readonly<Record<string, Entry>> = {
   already_active: ["The account is set up already", "Sign in"],
   already_confirmed: ["This was signed before, with another signature", "Read its state; do not sign again"],

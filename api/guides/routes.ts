@@ -1,4 +1,4 @@
-/** The documentation at /docs, as pages and as markdown, and /llms.txt. Public, the same for everybody, and without a request to another origin. */
+/** The documentation at /docs, as pages and as markdown, and /llms.txt. Public, the same for every reader, and without a request to another origin. */
 import { createHash } from "node:crypto";
 import { Elysia, NotFoundError } from "elysia";
 import type { ApiDeps } from "../http/deps.ts";

@@ -1,14 +1,15 @@
 /**
- * One function per component: returns its public details, throws or returns `unhealthy` when it does not work. Which of them make the whole
- * service unhealthy: report.ts.
+ * The health checks, one function for each component: returns its public details, throws or returns `unhealthy` when it does not work. The
+ * indexer is unhealthy when a block is unread for 10 s or it has not reported for 60 s; it is reported, but /health/ready does not depend
+ * on it. Which components it depends on: report.ts.
  */
 
 import { AUDITED_CONTRACTS, isAuditedCode } from "../../core/chain/contract-code.ts";
 import { CONTRACTS, type NetworkId } from "../../core/domain/networks.ts";
-import { parseData, parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { parseHeader } from "../../core/rpc/head.ts";
-import { type DiskSpace, describeSpace, isNearlyFull } from "../../core/runtime/machine.ts";
+import { parseData, parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
+import { type DiskSpace, describeSpace, isNearlyFull } from "../../core/runtime/machine-limits.ts";
 import {
   countLiveWorkers,
   findIndexerPosition,

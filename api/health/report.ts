@@ -1,7 +1,11 @@
-/** Checks all components concurrently, each for at most two seconds, and caches the result for one. */
+/**
+ * Builds the health report. The service is unhealthy, and not ready, when a critical component is: the database, the chain of an enabled
+ * network or its contracts, or when no relayer key is configured. All components are checked concurrently, each for at most two seconds,
+ * and the report is cached for one.
+ */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { Log } from "../../core/runtime/log.ts";
-import { readDiskSpace } from "../../core/runtime/machine.ts";
+import { readDiskSpace } from "../../core/runtime/machine-limits.ts";
 import { isOnThisMachine } from "../../core/runtime/public-url.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import type { ApiDeps } from "../http/deps.ts";

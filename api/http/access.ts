@@ -10,14 +10,16 @@
  *
  * `auth` gives the handler `user` (the row of the account acted for), `person` (who acts, and whose passkey signs), `caller` and `trace`. It runs before the body is validated, so that
  * validation reveals nothing to callers without access. 401 without a valid credential, 403 when the user or key may not, 429 beyond a limit.
+ * What no API key may do, whatever its scopes: core/domain/api-key-scopes.ts. Roles of members: core/domain/member.ts.
  */
 import { Elysia } from "elysia";
-import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import { type ApiKeyScope, SESSION_ONLY } from "../../core/domain/api-key-scopes.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { Need } from "../../core/domain/member.ts";
-import { SESSION_RENEWED_BELOW_S } from "../../core/domain/session-life.ts";
+import { SESSION_RENEWED_BELOW_S } from "../../core/domain/session-lifetime.ts";
 import { type LiveSession, noteSessionSeen, renewSession } from "../../db/sessions/sessions.ts";
 import { actForMerchant } from "./act-for-merchant.ts";
+import type { Trace } from "./audit-trace.ts";
 import { authenticate, type CredentialKind } from "./authenticate.ts";
 import type { Caller, KeyCaller, PersonCaller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
@@ -26,7 +28,6 @@ import { oncePer } from "./memoize-per-key.ts";
 import { type LimitName, takeFromCallersLimit } from "./rate-limits.ts";
 import { requestContext } from "./request-context.ts";
 import { type ResponseSet, setSessionCookie } from "./session-cookie.ts";
-import type { Trace } from "./trace.ts";
 import { userAgentOf } from "./user-agent.ts";
 
 export type AuthRule = {
@@ -61,7 +62,7 @@ export const access = oncePer((deps: ApiDeps) =>
         const trace: Trace = { requestId, clientAddress, actorId: caller.actorId };
         return { caller, user: caller.user, person, authKind: caller.kind, trace };
       },
-      detail: { security: rule.allow.map((kind) => ({ [kind]: [] })), "x-needs": rule.needs },
+      detail: { security: checked(rule).allow.map((kind) => ({ [kind]: [] })), "x-needs": rule.needs },
     }),
     limit: (limitName: LimitName) => ({
       async transform({ set, clientAddress, route }) {
@@ -71,19 +72,26 @@ export const access = oncePer((deps: ApiDeps) =>
   }),
 );
 
-type Door = { request: Request; set: ResponseSet; clientAddress: string; route: string };
+/** A route that lets API keys in where only a session may be is a fault of the program, found when the app is built. */
+function checked(rule: AuthRule): AuthRule {
+  if (rule.allow.includes("apiKey") && SESSION_ONLY.includes(rule.needs))
+    throw new Error(`a route that needs ${rule.needs} lets API keys in`);
+  return rule;
+}
 
-async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller> {
+type Incoming = { request: Request; set: ResponseSet; clientAddress: string; route: string };
+
+async function admit(deps: ApiDeps, incoming: Incoming, rule: AuthRule): Promise<Caller> {
   const limitName = rule.limit ?? "general";
-  const caller = await authenticate(deps, door.request, rule.allow).catch(async (error: unknown) => {
+  const caller = await authenticate(deps, incoming.request, rule.allow).catch(async (error: unknown) => {
     if (!(error instanceof ServiceError) || error.errorCode !== "UNAUTHORIZED") throw error;
-    await takeFromCallersLimit(deps, door.set, "general", door);
+    await takeFromCallersLimit(deps, incoming.set, "general", incoming);
     throw rule.missingScope && isScope(rule.scope)
       ? scopeNeeded(rule.scope, "Authentication is required")
       : error;
   });
   const { id: userId } = caller.kind === "apiKey" ? caller.user : caller.person;
-  await takeFromCallersLimit(deps, door.set, limitName, { ...door, userId });
+  await takeFromCallersLimit(deps, incoming.set, limitName, { ...incoming, userId });
   if (caller.kind === "apiKey" && !hasScope(caller, rule))
     throw rule.missingScope && isScope(rule.scope)
       ? scopeNeeded(rule.scope, "This API key lacks a scope")
@@ -91,10 +99,10 @@ async function admit(deps: ApiDeps, door: Door, rule: AuthRule): Promise<Caller>
   refuseRecovery(caller, rule);
   if (rule.requireActive !== false && caller.user.status !== "ACTIVE")
     throw forbidden("Finish your wallet setup first", "status");
-  const acting = await actForMerchant(deps, door.request, { caller, need: rule.needs });
+  const acting = await actForMerchant(deps, incoming.request, { caller, need: rule.needs });
   if (rule.freshPasskey) requireFreshPasskey(caller, new Date());
-  if (caller.kind !== "apiKey") await noteSeen(deps, door, caller.session);
-  if (caller.kind === "session") await renew(deps, door.set, caller);
+  if (caller.kind !== "apiKey") await noteSeen(deps, incoming, caller.session);
+  if (caller.kind === "session") await renew(deps, incoming.set, caller);
   return acting;
 }
 
@@ -138,9 +146,9 @@ function refuseRecovery(caller: Caller, { session }: AuthRule): void {
 }
 
 /** Records where the session is used from, at most once a minute. */
-async function noteSeen(deps: ApiDeps, door: Door, { id, lastSeenAt }: LiveSession): Promise<void> {
+async function noteSeen(deps: ApiDeps, incoming: Incoming, { id, lastSeenAt }: LiveSession): Promise<void> {
   if (Date.now() - lastSeenAt.getTime() < SEEN_EVERY_S * 1_000) return;
-  const { request, clientAddress } = door;
+  const { request, clientAddress } = incoming;
   const userAgent = userAgentOf(request);
   await noteSessionSeen(deps.sql, id, { userAgent, clientAddress, everyS: SEEN_EVERY_S });
 }

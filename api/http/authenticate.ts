@@ -1,4 +1,4 @@
-/** From a request's credential to a caller. A database that cannot be asked is an error, never a signed-in caller. */
+/** Verifies a request's credential and returns its caller. An unavailable database is an error, never a signed-in caller. */
 import { createHash } from "node:crypto";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { findLiveApiKey } from "../../db/api-keys/api-keys.ts";

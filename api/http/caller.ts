@@ -1,5 +1,5 @@
-/** Who makes a request, and for which account, once its credential was verified. */
-import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+/** The verified caller of a request, and the account it acts for. */
+import type { ApiKeyScope } from "../../core/domain/api-key-scopes.ts";
 import type { MemberRole } from "../../core/domain/member.ts";
 import type { User } from "../../db/schema.ts";
 import type { LiveSession } from "../../db/sessions/sessions.ts";

@@ -1,4 +1,4 @@
-/** What every feature's routes receive. A feature takes this as its one parameter and never imports app.ts. */
+/** The dependencies of every feature's routes. A feature takes this as its one parameter and never imports app.ts. */
 
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";

@@ -6,7 +6,7 @@ export const KEEP_ALIVE_MS = 15_000;
 export const KEEP_ALIVE = ": still here\n\n";
 /** The browser reconnects by itself after this pause. */
 export const RETRY_MS = 2_000;
-/** Maximum duration of a stream: whoever reconnects is authenticated and counted again. */
+/** Maximum duration of a stream: a client that reconnects is authenticated and counted again. */
 const LIFE_MS = 10 * 60_000;
 
 export type StreamSlots = {
@@ -54,7 +54,7 @@ type EventStream = {
   onEnd: () => void;
 };
 
-/** Ends with its client, its life, its messages, or when the process stops listening, whichever is first. */
+/** Ends when its client, its maximum duration or its messages end, or when the process stops listening, whichever is first. */
 export function openEventStream({ drain, signal, messages, onEnd }: EventStream): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   const untilMs = Date.now() + LIFE_MS;

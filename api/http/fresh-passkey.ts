@@ -1,6 +1,6 @@
 /**
- * For what outlives a session: API keys, webhook endpoints and their secrets, assignments of money. A stolen cookie or mailbox
- * must not gain anything that stays, so the passkey itself must have been used a moment ago.
+ * A session must have used or registered its passkey within the last 15 minutes for what outlives the session: API keys, webhook endpoints
+ * and their secrets, assignments of transfers. A stolen cookie or mailbox must not gain anything permanent.
  */
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { Caller } from "./caller.ts";

@@ -1,6 +1,6 @@
 /**
- * How much of a request's headers is accepted. The server refuses heads above its own limit with a 431 that has no body, so that
- * limit is raised to what a body may have, and ours below it answer with a reason. A payment header belongs to x402, which has its own limit.
+ * Limits the size of a request's headers. The server refuses larger ones with a 431 without a body, so its limit is raised to that of a
+ * body, and ours below it answers with a reason. A payment header has x402's own limit.
  */
 import http from "node:http";
 import { ServiceError } from "../../core/domain/errors.ts";

@@ -1,4 +1,4 @@
-/** One value for one key object, however often it is asked for: plugins every feature uses are built once an app. */
+/** Memoises a value for each key object: plugins that every feature uses are built once for each app. */
 export function oncePer<Key extends object, Value>(build: (key: Key) => Value): (key: Key) => Value {
   const made = new WeakMap<Key, { value: Value }>();
   return (key) => {

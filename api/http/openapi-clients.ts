@@ -2,7 +2,7 @@
  * The document that clients are generated from: what programs call. Operations for a signed-in person's browser alone (members, owners,
  * signing) are left to the full document, since a generated client cannot hold a passkey. What is refused is one `default` answer.
  */
-import { extendSchemas, shareAnswers, shareParameters } from "./openapi-share.ts";
+import { extendSchemas, shareAnswers, shareParameters } from "./openapi-deduplicate.ts";
 
 type Json = Record<string, unknown>;
 type Reference = { $ref?: string };
@@ -23,7 +23,7 @@ export type FullDocument = {
   components: Record<string, Json>;
 } & Json;
 
-/** How a user signs up and gets a wallet: a person's, too, but the way into everything else. */
+/** How a user signs up and gets a wallet: for persons, too, but everything else requires it. */
 const WAY_IN = /^\/v1\/(auth\/(me|status|logout)|wallets\/(setup\/\w+|balance|recovery))$/;
 /** Public, but only a browser holds what it takes: a new passkey. */
 const RECOVERY = /^\/v1\/auth\/recover/;

@@ -3,7 +3,7 @@
  * that many schemas share, and the error answers. Two different schemas of one name are a fault of ours, and stop the generation.
  */
 import { isDeepStrictEqual } from "node:util";
-import { API_KEY_SCOPES } from "../../core/domain/api-key.ts";
+import { API_KEY_SCOPES } from "../../core/domain/api-key-scopes.ts";
 import { ERROR_STATUS } from "../../core/domain/errors.ts";
 import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 import { LINK_EXCEPTIONS, LINK_STATUSES } from "../../core/domain/link.ts";

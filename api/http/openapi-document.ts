@@ -1,4 +1,4 @@
-/** The OpenAPI document's parts as we write them, for whoever reads it: the reference under /docs, and tests. */
+/** Types of the OpenAPI document as we write it, for its readers: the reference under /docs, and tests. */
 
 export type Schema = {
   $ref?: string;

@@ -1,4 +1,4 @@
-/** The program a request comes from, as it names itself: shown so that a person recognises a session, never used to decide. */
+/** The program that made a request, by its User-Agent: shown so that a person recognises a session, never used for a decision. */
 
 const USER_AGENT_MAX_CHARS = 300;
 

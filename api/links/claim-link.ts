@@ -3,8 +3,8 @@
  * transaction becomes a claim with a lease.
  */
 import { verifyClaimProof } from "../../core/chain/claim-proof.ts";
-import { type ClaimLook, lookAtClaim } from "../../core/chain/inspect-claim.ts";
-import { CLAIM_LEASE_S, nextLookInS } from "../../core/domain/claim.ts";
+import { type ClaimCheck, inspectClaim } from "../../core/chain/inspect-claim.ts";
+import { CLAIM_LEASE_S, nextCheckInS } from "../../core/domain/claim.ts";
 import { type ClaimTerms, claimTypedData } from "../../core/domain/claim-statement.ts";
 import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { newClaimId, newTransactionId } from "../../core/domain/ids.ts";
@@ -82,7 +82,7 @@ export async function claimLink(
     const now = (await findPublicLink(tx, link.id)) ?? link;
     if (!opened) throw closed(now.status, terms);
     if (opened.isNew) {
-      const runAt = new Date(Date.now() + nextLookInS(0) * 1000);
+      const runAt = new Date(Date.now() + nextCheckInS(0) * 1000);
       await enqueue(tx, "check_claim", { claimId: opened.claim.id, requestId }, { runAt });
     }
     return { status: now.status, ...(opened.proofRequired ? { typedData: claimTypedData(terms) } : {}) };
@@ -141,7 +141,7 @@ function closed(status: LinkStatus, terms: ClaimTerms): ServiceError {
 async function refuseWrong(
   { sql }: ClaimDeps,
   { linkId, txHash, clientAddress }: Claimed,
-  { look, terms, isProven }: { look: ClaimLook | undefined; terms: ClaimTerms; isProven: boolean },
+  { look, terms, isProven }: { look: ClaimCheck | undefined; terms: ClaimTerms; isProven: boolean },
 ): Promise<void> {
   switch (look?.kind) {
     case undefined:
@@ -179,14 +179,14 @@ async function lookWithinBounds(
   link: PublicLink,
   claimed: Claimed,
   isProven: boolean,
-): Promise<ClaimLook | undefined> {
+): Promise<ClaimCheck | undefined> {
   const chain = chains.get(link.network);
   if (!chain) return undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const timeout = new Promise<undefined>((resolve) => {
     timer = setTimeout(resolve, LOOK_TIMEOUT_MS, undefined);
   });
-  const learnt = lookAtClaim(chain, { ...link, ...claimed, isProven }).catch((error: unknown) => {
+  const learnt = inspectClaim(chain, { ...link, ...claimed, isProven }).catch((error: unknown) => {
     if (error instanceof RpcTransportError) return undefined;
     throw error;
   });

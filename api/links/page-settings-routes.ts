@@ -1,4 +1,4 @@
-/** How a merchant's payment pages look and work: colour, logo, and which shops may show them. */
+/** Settings of a merchant's payment pages: colour, logo, and which shops may embed them. */
 import { createHash } from "node:crypto";
 import { Elysia } from "elysia";
 import { z } from "zod";
@@ -8,10 +8,10 @@ import { findMerchantPage, replaceLogo, updatePageSettings } from "../../db/link
 import type { MerchantPage } from "../../db/links/schema.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { access } from "../http/access.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import type { Trace } from "../http/trace.ts";
 import { encodeLogo, UPLOAD_MAX_BYTES } from "./encode-logo.ts";
 
 const ORIGINS_MAX = 20;

@@ -5,14 +5,14 @@
 import { topicOfAddress } from "../../core/chain/bloom.ts";
 import { decodeTransferLog, TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { fieldOf } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { noteLinkWatch } from "../../db/links/link-watches.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
 /** While the node is known to have pending logs. */
 const POLL_MS = 250;
-/** Until it has shown one of anybody's: most nodes answer an empty list for a block they do not know. */
+/** Until the node has shown a transfer, of any address: most nodes answer an empty list for a block they do not know. */
 const PROBE_MS = 2_000;
 const RETRY_MAX_MS = 60_000;
 /** A timer may end this much early: the poll that is due then must not wait for the next one. */
@@ -36,10 +36,10 @@ type OnSeen = (block: number) => void;
 type Watcher = { readonly link: WatchedLink; readonly onSeen: OnSeen };
 type NetworkWatch = { readonly watchers: Set<Watcher>; shownMs: number; failures: number };
 
-/** One poll a network, whoever watches. */
+/** One poll for each network, however many watch. */
 const watches = new WeakMap<Chain, NetworkWatch>();
 
-/** Calls `onSeen` whenever a pending transfer fits the link. Returns the way to stop. */
+/** Calls `onSeen` whenever a pending transfer fits the link. Returns a function that stops it. */
 export function watchPending(
   { chain, sql }: { chain: Chain; sql: Sql },
   link: WatchedLink,

@@ -18,9 +18,9 @@ import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { takeFromLimit } from "../http/rate-limits.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
-import { readAmountUnits } from "./amount.ts";
 import { claimLink } from "./claim-link.ts";
 import { openUseFor } from "./open-use.ts";
+import { readAmountUnits } from "./parse-amount.ts";
 import { streamLink } from "./stream-link-status.ts";
 import { presentPublicLink, publicLinkSchema } from "./wire.ts";
 

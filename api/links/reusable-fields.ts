@@ -8,7 +8,7 @@ import {
   PAID_ONCE,
   type ReuseTerms,
 } from "../../core/domain/reusable-link.ts";
-import { readAmountUnits } from "./amount.ts";
+import { readAmountUnits } from "./parse-amount.ts";
 
 const amount = z.number();
 

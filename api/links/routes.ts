@@ -10,7 +10,6 @@ import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { endClaimsOfLink } from "../../db/links/claims.ts";
 import { setDiscoverable } from "../../db/links/discoverable-links.ts";
-import { countExceptions, listExceptions } from "../../db/links/link-exceptions.ts";
 import {
   cancelLink,
   countByOrder,
@@ -20,6 +19,7 @@ import {
   type LinkPosition,
   listLinks,
 } from "../../db/links/links.ts";
+import { countExceptions, listExceptions } from "../../db/links/list-link-exceptions.ts";
 import { cancelUses, listLinkPayments } from "../../db/links/uses.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { PaymentLink } from "../../db/schema.ts";

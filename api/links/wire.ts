@@ -22,7 +22,7 @@ import { emailSchema } from "../accounts/email-address.ts";
 import { isoTime } from "../http/envelope.ts";
 import { pageLimit } from "../http/list-pages.ts";
 import { queryNumber } from "../http/query.ts";
-import { settledBy } from "../http/settled-by.ts";
+import { settledBy } from "../http/settled-by-schema.ts";
 import { orderFields, orderSchema } from "./order-fields.ts";
 import { openReturnSecret } from "./return-secret.ts";
 import { reuseFields, reuseSchema } from "./reusable-fields.ts";

@@ -42,8 +42,11 @@ export const mcpRoutes = (deps: ApiDeps, app: () => AnyElysia) =>
         return app().handle(requestOnBehalfOf(new Request(String(url), { ...init, headers }), clientAddress));
       };
       const answer = await serveMcp(request, {
-        ...{ body, baseUrl: deps.config.baseUrl, fetch: inner as typeof fetch },
-        ...{ closing: deps.drain.closing, onEnd: release },
+        body,
+        baseUrl: deps.config.baseUrl,
+        fetch: inner as typeof fetch,
+        closing: deps.drain.closing,
+        onEnd: release,
       });
       const headers = new Headers(set.headers as Record<string, string>);
       for (const [name, value] of answer.headers) if (name !== "connection") headers.set(name, value);

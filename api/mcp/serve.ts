@@ -1,6 +1,6 @@
 /** One MCP request. The protocol's library is loaded with the first one: most processes never need it. */
 import { createClient } from "../../sdk/client.ts";
-import { withEnd } from "./body-with-end.ts";
+import { onBodyEnd } from "./on-body-end.ts";
 
 export const MCP_KEEP_ALIVE_MS = 15_000;
 
@@ -28,7 +28,7 @@ export async function serveMcp(request: Request, served: Served): Promise<Respon
       import("@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js"),
       import("../../mcp/server.ts"),
     ]);
-    // a refusal by a limit is the model's to know, at once
+    // a refusal by a limit is passed on to the model, without a retry
     const service = createClient({ baseUrl, fetch: served.fetch, retries: 0 });
     const server = createMcpServer({ service, baseUrl, signal });
     const transport = new WebStandardStreamableHTTPServerTransport({ keepAliveMs: MCP_KEEP_ALIVE_MS });
@@ -47,7 +47,7 @@ export async function serveMcp(request: Request, served: Served): Promise<Respon
     }
     const isStream = answer.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
     return new Response(
-      withEnd(answer.body, { onEnd: finish, opening: isStream ? OPENING : undefined }),
+      onBodyEnd(answer.body, { onEnd: finish, opening: isStream ? OPENING : undefined }),
       answer,
     );
   } catch (error) {

@@ -14,8 +14,8 @@ import type { Member } from "../../db/members/schema.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { deleteSessionsActingFor } from "../../db/sessions/sessions.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { recordEnd } from "./invite.ts";
 
 type Named = { merchantId: string; userId: string; trace: Trace };
@@ -37,7 +37,9 @@ export async function changeRole(
     await record(tx, key, { type: "member_role_changed", trace, details });
     await recordEvents(tx, [
       {
-        ...{ userId: key.merchantId, type: "member.role_changed", subjectId: key.userId },
+        userId: key.merchantId,
+        type: "member.role_changed",
+        subjectId: key.userId,
         data: { from: member.role, to: role },
       },
     ]);

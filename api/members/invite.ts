@@ -18,8 +18,8 @@ import type { Invitation } from "../../db/members/schema.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { User } from "../../db/schema.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 
 type Deps = Pick<ApiDeps, "sql">;
 type By = { trace: Trace; actorId: string };

@@ -64,7 +64,12 @@ export const merchantSchema = z
 export function presentMember(member: MemberView): z.infer<typeof memberSchema> {
   const { userId, email, displayName, role, createdAt } = member;
   return {
-    ...{ userId, email, displayName, role, effectiveRole: effectiveRole(role, member), isAccount: false },
+    userId,
+    email,
+    displayName,
+    role,
+    effectiveRole: effectiveRole(role, member),
+    isAccount: false,
     createdAt: createdAt.toISOString(),
   };
 }
@@ -74,7 +79,12 @@ export function presentAccount(user: User): z.infer<typeof memberSchema> {
   const { id: userId, email, displayName, createdAt } = user;
   const role = "owner" as const;
   return {
-    ...{ userId, email, displayName, role, effectiveRole: role, isAccount: true },
+    userId,
+    email,
+    displayName,
+    role,
+    effectiveRole: role,
+    isAccount: true,
     createdAt: createdAt.toISOString(),
   };
 }

@@ -1,8 +1,8 @@
-/** Who is to become an owner: a new passkey, or an address that proves itself by a signature. Begun by a challenge, used up by one answer. */
+/** Proves a new owner before it is added: a new passkey by a registration, an address by a signature. Each answers one challenge, once. */
 import { hashTypedData } from "viem";
 import { isSignedByAddress } from "../../core/chain/address-proof.ts";
 import { toAddressOwner } from "../../core/chain/passkey-account.ts";
-import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-life.ts";
+import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { ownerProofTypedData } from "../../core/domain/owner-proof.ts";
@@ -24,8 +24,8 @@ import { newChallenge } from "../auth/challenge.ts";
 import { presentCreationOptions } from "../auth/creation-options.ts";
 import type { Attestation } from "../auth/passkey-wire.ts";
 import { verifyNewPasskey } from "../auth/verify-passkey.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { ownerOf } from "./wallet-owners.ts";
 
 export type NewOwner = {
@@ -55,7 +55,10 @@ export async function startAddress(
 ) {
   const address = readAddress(text, wallet);
   const { challengeId } = await newChallenge(deps.sql, {
-    ...{ userId: user.id, purpose: "owner", network: null, lifeMs: OWNER_PROOF_LIFE_MS },
+    userId: user.id,
+    purpose: "owner",
+    network: null,
+    lifeMs: OWNER_PROOF_LIFE_MS,
   });
   const terms = { wallet: wallet.address, owner: address, challengeId, host: hostOf(deps) };
   return { challengeId, typedData: ownerProofTypedData(terms), timeout: OWNER_PROOF_LIFE_MS };
@@ -107,7 +110,7 @@ export async function verifyAddressOwner(
   throw invalid("add.proof", "not_verified", "The proof is not a signature of this address; start again");
 }
 
-/** A passkey that the member signs in with; it was verified when it was registered. Throws NOT_FOUND for whoever is no member with the role owner. */
+/** A passkey that the member signs in with; it was verified when it was registered. Throws NOT_FOUND for a user who is not a member with the role owner. */
 export async function findMemberOwner(
   { sql, config }: Pick<ApiDeps, "sql" | "config">,
   { user, memberId }: { user: User; memberId: string },

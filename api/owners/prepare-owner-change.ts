@@ -9,7 +9,7 @@ import {
   buildOwnerOperation,
 } from "../../core/chain/owner-operation.ts";
 import { encodeAddOwner, encodeRemoveOwner } from "../../core/chain/passkey-account.ts";
-import { userOperationHash } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newChallengeId, newOwnerChangeIds } from "../../core/domain/ids.ts";
 import { canRemove } from "../../core/domain/last-owner.ts";
@@ -21,11 +21,11 @@ import { listPasskeys, listPasskeysOfAccount, renamePasskey } from "../../db/aut
 import type { Passkey, User } from "../../db/schema.ts";
 import { expireOperations, findLiveOperation, insertOperation } from "../../db/wallet-ops/operations.ts";
 import { insertOwnerChange } from "../../db/wallet-ops/owner-changes.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import type { Trace } from "../http/trace.ts";
 import { refuseOverGasBudget } from "../wallet-ops/send-gas-budget.ts";
-import { type ChangeView, findChangeByKey, getChange } from "./changes.ts";
 import { type NewOwner, storePasskey } from "./new-owner.ts";
+import { type ChangeView, findChangeByKey, getChange } from "./owner-changes.ts";
 import { ownerOf, readWalletOwners, type WalletOwners } from "./wallet-owners.ts";
 
 export type ChangePreparation = {
@@ -47,7 +47,7 @@ export type ChangePreparation = {
   trace: Trace;
 };
 
-/** Operations of this user that are expired at once: their Idempotency-Key is free again. */
+/** How many of the user's unsigned operations whose time is over are marked EXPIRED first, which frees their Idempotency-Keys. */
 const EXPIRED_AT_ONCE = 100;
 
 type Planned = NewOwner & { action: OwnerAction; name: string | undefined };
@@ -210,28 +210,31 @@ async function store(
     if (passkey && name)
       await renamePasskey(tx, { id: passkey.id, userId: user.id, rpId: passkey.rpId }, name);
     await insertOwnerChange(tx, {
-      ...{
-        id: changeId,
-        userId: user.id,
-        action,
-        owner,
-        passkeyId: passkey?.id,
-        memberId,
-        name: passkey ? undefined : name,
-      },
+      id: changeId,
+      userId: user.id,
+      action,
+      owner,
+      passkeyId: passkey?.id,
+      memberId,
+      name: passkey ? undefined : name,
     });
     const challengeId = newChallengeId();
     for (const [index, { id, wallet, chain, state, operation }] of built.entries()) {
       const row = await insertOperation(tx, {
-        ...{ id, userId: user.id, walletId: wallet.id, network: wallet.network, kind: "OWNERS", items: [] },
-        ...{ userOpHash: userOperationHash(operation, chain.network.chainId), accountNonce: operation.nonce },
-        ...{ callData: operation.callData, callGas: operation.callGasLimit },
-        ...{
-          verificationGas: operation.verificationGasLimit,
-          challengeId,
-          ownerChangeId: changeId,
-          isAnyChain,
-        },
+        id,
+        userId: user.id,
+        walletId: wallet.id,
+        network: wallet.network,
+        kind: "OWNERS",
+        items: [],
+        userOpHash: userOperationHash(operation, chain.network.chainId),
+        accountNonce: operation.nonce,
+        callData: operation.callData,
+        callGas: operation.callGasLimit,
+        verificationGas: operation.verificationGasLimit,
+        challengeId,
+        ownerChangeId: changeId,
+        isAnyChain,
         terms: {
           owners: signers.get(wallet.id) ?? [],
           warnings,
@@ -240,7 +243,9 @@ async function store(
         },
         // the first stands for the change
         idempotencyKey: index === 0 ? idempotencyKey : undefined,
-        ...{ request, requestId: trace.requestId, lifeMs: OPERATION_LIFE_MS },
+        request,
+        requestId: trace.requestId,
+        lifeMs: OPERATION_LIFE_MS,
       });
       if (!row)
         throw conflict("A request with this Idempotency-Key is still running.", {
@@ -254,13 +259,12 @@ async function store(
       ? anyChainHash(first.operation)
       : userOperationHash(first.operation, first.chain.network.chainId);
     await insertChallenge(tx, {
-      ...{
-        id: challengeId,
-        userId: signer.id,
-        purpose: "send",
-        network: isAnyChain ? null : first.wallet.network,
-      },
-      ...{ challenge: Buffer.from(hash.slice(2), "hex"), lifeMs: OPERATION_LIFE_MS },
+      id: challengeId,
+      userId: signer.id,
+      purpose: "send",
+      network: isAnyChain ? null : first.wallet.network,
+      challenge: Buffer.from(hash.slice(2), "hex"),
+      lifeMs: OPERATION_LIFE_MS,
     });
   });
   return changeId;

@@ -1,4 +1,4 @@
-/** The owners of a wallet as the chain says, with the names that rows have for them, and what their owner should do about them. */
+/** Reads the owners of a wallet from the chain, with the names that our rows have for them and advice for their owner. */
 import type { z } from "zod";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationTerms } from "../../core/domain/wallet-operation.ts";

@@ -8,15 +8,14 @@ import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import type { User } from "../../db/schema.ts";
 import { findWallet, listWallets } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { requireFreshPasskey } from "../http/fresh-passkey.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
-import type { Trace } from "../http/trace.ts";
 import { transportsOf } from "../wallet-ops/operations.ts";
-import { cancelChange, getChange } from "./changes.ts";
-import { confirmOwnerChange } from "./confirm.ts";
+import { confirmOwnerChange } from "./confirm-owner-change.ts";
 import {
   findMemberOwner,
   startAddress,
@@ -24,6 +23,7 @@ import {
   verifyAddressOwner,
   verifyPasskeyOwner,
 } from "./new-owner.ts";
+import { cancelChange, getChange } from "./owner-changes.ts";
 import { type ChangePreparation, prepareOwnerChange } from "./prepare-owner-change.ts";
 import { readNames, readOwners } from "./read-owners.ts";
 import {
@@ -45,7 +45,7 @@ import {
 const tags = ["Owners"];
 const reading = { allow: ["session"], needs: "wallet:read" } as const;
 const changing = { allow: ["session"], needs: "owners:manage" } as const;
-/** Whoever is added by it signs in as the account: its members add each other instead. */
+/** An owner added here can sign in as the account; members are added as members instead. */
 const own = { allow: ["session"], needs: "account", freshPasskey: true } as const;
 
 export const ownerRoutes = (deps: ApiDeps) =>
@@ -97,7 +97,11 @@ export const ownerRoutes = (deps: ApiDeps) =>
         if (body.add) requireFreshPasskey(caller, new Date());
         if (body.add && body.add.type !== "member" && person.id !== user.id) throw membersOnly();
         const { change, isReplay } = await prepareOwnerChange(deps, {
-          ...{ user, signer: person, network: body.network, request: body, trace },
+          user,
+          signer: person,
+          network: body.network,
+          request: body,
+          trace,
           change: toChange(deps, body, { user, trace }),
           idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
         });
@@ -121,8 +125,12 @@ export const ownerRoutes = (deps: ApiDeps) =>
       "/v1/wallets/owners/confirm",
       async ({ body, user, person, trace, status }) => {
         const change = await confirmOwnerChange(deps, {
-          ...{ user, signer: person, id: body.ownerChangeId, challengeId: body.challengeId },
-          ...{ response: body.passkeyResponse, trace },
+          user,
+          signer: person,
+          id: body.ownerChangeId,
+          challengeId: body.challengeId,
+          response: body.passkeyResponse,
+          trace,
         });
         return status(202, {
           success: true as const,

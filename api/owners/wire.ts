@@ -23,7 +23,7 @@ import {
   type Transports,
   warnings,
 } from "../wallet-ops/wire.ts";
-import { type ChangeView, signedHashOf, statusOfChange, waitsForDeployment } from "./changes.ts";
+import { type ChangeView, signedHashOf, statusOfChange, waitsForDeployment } from "./owner-changes.ts";
 
 const NAME_MAX_CHARS = 100;
 /** A contract's signature may be long. */

@@ -1,14 +1,14 @@
 /**
- * The dashboard: one shell for all of its screens, whose script calls the API. The shell is the same for everybody, since a navigation from
+ * The dashboard: one shell for all of its screens, whose script calls the API. The shell is the same for every visitor, since a navigation from
  * a mail or a chat carries no cookie (SameSite=Strict). `/` answers programs with JSON.
  */
 import { Elysia, NotFoundError } from "elysia";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { requestContext } from "../http/request-context.ts";
-import { sendPage } from "./document.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
-import { chooseLanguage, dashboardMessagesOf } from "./words.ts";
+import { sendPage } from "./html-document.ts";
+import { chooseLanguage, dashboardMessagesOf } from "./page-texts.ts";
 
 /** Screens by their paths; the script routes within them. */
 const SCREENS = [

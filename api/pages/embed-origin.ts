@@ -12,7 +12,7 @@ export function findShop(
   return asked;
 }
 
-/** What keeps the shop known on the way from one page to the next. */
+/** The query that carries the shop's origin from one page to the next. */
 export function embedQuery(shopOrigin: string | undefined): string {
   return shopOrigin === undefined ? "" : `&embed=${encodeURIComponent(shopOrigin)}`;
 }

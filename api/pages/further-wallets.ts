@@ -1,4 +1,7 @@
-/** Ways to pay with wallets outside the browser: their files, what the page's script is told, and the origins that its policy must name. */
+/**
+ * Wallets outside the browser (WalletConnect, Base Account) on the payment page: their files, the settings for the page's script, and the
+ * origins that its content security policy must allow.
+ */
 import type { ApiConfig } from "../config.ts";
 import type { Assets } from "../http/assets.ts";
 

@@ -1,6 +1,6 @@
 /**
- * The page for leaving, from us while we are there: it is one file that people keep, and that any computer can serve. What it may run and
- * load stands in the file itself, as hashes; a header can only add what a file cannot say.
+ * Serves the page for leaving while this service runs. It is one file that people keep and can serve from any computer: what it may run
+ * and load is listed in the file itself, as hashes, and headers only add what a file cannot say.
  */
 import { Elysia } from "elysia";
 import type { ApiDeps } from "../http/deps.ts";

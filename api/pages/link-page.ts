@@ -1,41 +1,47 @@
 /** The page of a payment link: everything that can be read and done without a script, and what the script starts from. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
-import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
 import { type ForeignOrigins, type FurtherWallets, originsOf } from "./further-wallets.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
+import {
+  amountHeading,
+  type Branding,
+  merchantMark,
+  type PageFiles,
+  renderDocument,
+} from "./html-document.ts";
 import { ICONS } from "./icons.ts";
-import { byHandPart, phonePart } from "./pay-by-hand.ts";
-import type { Messages, Words } from "./words.ts";
+import { byHandPart, phonePart } from "./manual-payment.ts";
+import type { Messages, PageTexts } from "./page-texts.ts";
 
 /** A page without script shows a payment's progress this often. */
 const REFRESH_S = 10;
 
 export function linkPage(
   link: FixedLinkData,
-  words: Words,
+  texts: PageTexts,
   files: PageFiles,
-  { url, shopOrigin, looks }: { url: string; shopOrigin?: string | undefined; looks: Looks },
+  { url, shopOrigin, branding }: { url: string; shopOrigin?: string | undefined; branding: Branding },
 ): Html {
   const { merchantName: merchant, status } = link;
-  const amount = words.formatAmount(link.amount);
+  const amount = texts.formatAmount(link.amount);
   const isOpen = link.payable;
   const { displayName } = NETWORKS[link.network];
   const furtherWallets = offeredWallets(link, files);
   const body = html`<main class="card">
-${heading(link, words, { amount, looks })}
-<section id="pay" aria-live="polite">${isOpen ? waysToPay(link, words) : stateOf(link, words)}</section>
-${isOpen && html`<div id="ways">${phonePart(url, words)}${byHandPart(link, words)}</div>`}
-${returnPart(link, words)}
+${heading(link, texts, { amount, branding })}
+<section id="pay" aria-live="polite">${isOpen ? waysToPay(link, texts) : stateOf(link, texts)}</section>
+${isOpen && html`<div id="ways">${phonePart(url, texts)}${byHandPart(link, texts)}</div>`}
+${returnPart(link, texts)}
 </main>
-<footer><p>USDC · ${displayName}</p><p>${words.say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
-  return renderDocument(words, files, {
+<footer><p>USDC · ${displayName}</p><p>${texts.say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
+  return renderDocument(texts, files, {
     title: `${amount} USDC · ${merchant}`,
-    description: words.say("summary", { amount, merchant }),
+    description: texts.say("summary", { amount, merchant }),
     url,
     body,
-    looks,
-    data: jsonBlock("page", { ...pageData(link, words), shopOrigin: shopOrigin ?? null, furtherWallets }),
+    branding,
+    data: jsonBlock("page", { ...pageData(link, texts), shopOrigin: shopOrigin ?? null, furtherWallets }),
     hasFurtherWallets: furtherWallets !== undefined,
     refreshS: isOpen || status === "PENDING" ? REFRESH_S * (isOpen ? 6 : 1) : undefined,
   });
@@ -56,7 +62,7 @@ export function foreignOriginsOf(link: FixedLinkData, files: PageFiles): Foreign
 }
 
 /** What the script needs beside the page: the link, the words of one language, and how the network is added to a wallet. */
-function pageData(link: FixedLinkData, { language, messages }: Words) {
+function pageData(link: FixedLinkData, { language, messages }: PageTexts) {
   const { displayName, explorerUrl, publicRpcUrl } = NETWORKS[link.network];
   const network = {
     name: displayName,
@@ -69,26 +75,26 @@ function pageData(link: FixedLinkData, { language, messages }: Words) {
 
 function heading(
   link: FixedLinkData,
-  { say }: Words,
-  { amount, looks }: { amount: string; looks: Looks },
+  { say }: PageTexts,
+  { amount, branding }: { amount: string; branding: Branding },
 ): Html {
   const { merchantName: merchant, description } = link;
   return html`<header>
 ${NETWORKS[link.network].isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
-<p class="merchant">${merchantMark(looks, merchant)}<bdi>${merchant}</bdi></p>
+<p class="merchant">${merchantMark(branding, merchant)}<bdi>${merchant}</bdi></p>
 ${amountHeading(amount, say("summary", { amount, merchant }))}
 <p class="what"><bdi>${description}</bdi></p>
 </header>`;
 }
 
 /** Back to the shop, once the payment is settled or while there is none; the script keeps it up to date. */
-function returnPart(link: FixedLinkData, { say }: Words): Html | false {
+function returnPart(link: FixedLinkData, { say }: PageTexts): Html | false {
   const { returnUrl, successUrl, cancelUrl, merchantName } = link;
   if (successUrl === null && cancelUrl === null) return false;
   return html`<p id="return"${returnUrl === null && { html: " hidden" }}><a class="plain"${returnUrl !== null && html` href="${returnUrl}"`} target="_top">${say("returnTo", { merchant: merchantName })}</a></p>`;
 }
 
-function waysToPay(link: FixedLinkData, { say, formatTime }: Words): Html {
+function waysToPay(link: FixedLinkData, { say, formatTime }: PageTexts): Html {
   return html`${link.paymentUncertain && html`<p class="note warn">${say("uncertain")}</p>`}
 ${isMisfit(link) && html`<p class="note warn">${say("otherAmount", { merchant: link.merchantName })}</p>`}
 <div class="placeholder" aria-hidden="true"></div>
@@ -106,12 +112,12 @@ function isMisfit({ exception }: FixedLinkData): boolean {
   return exception === "UNDERPAID" || exception === "OVERPAID";
 }
 
-function stateOf(link: FixedLinkData, words: Words): Html {
-  const { say } = words;
+function stateOf(link: FixedLinkData, texts: PageTexts): Html {
+  const { say } = texts;
   const values = { merchant: link.merchantName };
   switch (link.status) {
     case "PAID":
-      return link.refundedAmount > 0 ? refunded(link, words) : paid(link, words);
+      return link.refundedAmount > 0 ? refunded(link, texts) : paid(link, texts);
     case "EXPIRED":
       return state("wait", say("expired"), say("expiredText", values), say("alreadySent", values));
     case "CANCELLED":
@@ -122,20 +128,20 @@ function stateOf(link: FixedLinkData, words: Words): Html {
   }
 }
 
-function paid(link: FixedLinkData, words: Words): Html {
-  return html`${state("ok", words.say("paid"), words.say("paidByOther"))}${receiptOf(link, words)}`;
+function paid(link: FixedLinkData, texts: PageTexts): Html {
+  return html`${state("ok", texts.say("paid"), texts.say("paidByOther"))}${receiptOf(link, texts)}`;
 }
 
-function refunded(link: FixedLinkData, words: Words): Html {
+function refunded(link: FixedLinkData, texts: PageTexts): Html {
   const title: keyof Messages = link.refundedAmount < link.amount ? "partlyRefunded" : "refunded";
-  const amount = words.formatAmount(link.refundedAmount);
-  const text = words.say("refundedText", { merchant: link.merchantName, amount });
-  return html`${state("back", words.say(title), text)}${receiptOf(link, words)}`;
+  const amount = texts.formatAmount(link.refundedAmount);
+  const text = texts.say("refundedText", { merchant: link.merchantName, amount });
+  return html`${state("back", texts.say(title), text)}${receiptOf(link, texts)}`;
 }
 
 function receiptOf(
   { linkId, status, paidAt, transactionHash, explorerUrl }: FixedLinkData,
-  { say, formatTime }: Words,
+  { say, formatTime }: PageTexts,
 ): Html {
   return html`<dl class="facts">
 ${paidAt && html`<div><dt>${say("paidOn")}</dt><dd><time datetime="${paidAt}">${formatTime(paidAt)}</time></dd></div>`}
@@ -158,13 +164,13 @@ function state(icon: keyof typeof ICONS, title: string, ...texts: string[]): Htm
 /** The page of a link that does not exist, or that cannot be shown now. */
 export function messagePage(
   kind: "unknown" | "unavailable",
-  words: Words,
+  texts: PageTexts,
   files: PageFiles,
   url: string,
 ): Html {
-  const title = words.say(kind);
-  const text = words.say(`${kind}Text`);
+  const title = texts.say(kind);
+  const text = texts.say(`${kind}Text`);
   const icon = kind === "unknown" ? ICONS.ask : ICONS.wait;
   const body = html`<main class="card"><div class="state">${icon}<h1>${title}</h1><p>${text}</p></div></main>`;
-  return renderDocument(words, files, { title, description: text, url, body });
+  return renderDocument(texts, files, { title, description: text, url, body });
 }

@@ -1,7 +1,7 @@
-/** The built files that pages name. */
+/** The built scripts and styles that pages refer to. */
 import type { ApiDeps } from "../http/deps.ts";
-import type { PageFiles } from "./document.ts";
 import { furtherWalletsOf } from "./further-wallets.ts";
+import type { PageFiles } from "./html-document.ts";
 
 export function filesOf({ assets, config }: Pick<ApiDeps, "assets" | "config">): PageFiles {
   return {

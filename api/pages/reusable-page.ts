@@ -1,11 +1,17 @@
 /** The page of a reusable link: who is paid for what, and a form that opens this payer's own payment. It needs no script. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { PublicLinkData } from "../links/wire.ts";
-import { amountHeading, type Looks, merchantMark, type PageFiles, renderDocument } from "./document.ts";
 import { embedQuery } from "./embed-origin.ts";
 import { type Html, html } from "./html.ts";
+import {
+  amountHeading,
+  type Branding,
+  merchantMark,
+  type PageFiles,
+  renderDocument,
+} from "./html-document.ts";
 import { ICONS } from "./icons.ts";
-import type { Words } from "./words.ts";
+import type { PageTexts } from "./page-texts.ts";
 
 /** `problem`: what was wrong with the amount that was sent. */
 export type ReusableView = {
@@ -14,18 +20,23 @@ export type ReusableView = {
   /** What was typed. */
   given?: string | undefined;
   shopOrigin?: string | undefined;
-  looks: Looks;
+  branding: Branding;
 };
 
-export function reusablePage(link: PublicLinkData, words: Words, files: PageFiles, view: ReusableView): Html {
-  const { say, formatAmount } = words;
+export function reusablePage(
+  link: PublicLinkData,
+  texts: PageTexts,
+  files: PageFiles,
+  view: ReusableView,
+): Html {
+  const { say, formatAmount } = texts;
   const { merchantName: merchant, description, amount } = link;
   const { displayName, isTestnet } = NETWORKS[link.network];
   const shown = amount === null ? null : formatAmount(amount);
   const body = html`<main class="card">
 <header>
 ${isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
-<p class="merchant">${merchantMark(view.looks, merchant)}<bdi>${merchant}</bdi></p>
+<p class="merchant">${merchantMark(view.branding, merchant)}<bdi>${merchant}</bdi></p>
 ${
   shown === null
     ? html`<h1 class="open"><bdi>${description}</bdi></h1>`
@@ -33,16 +44,16 @@ ${
 <p class="what"><bdi>${description}</bdi></p>`
 }
 </header>
-<section id="pay">${link.payable ? form(link, words, view) : ended(link, words)}</section>
+<section id="pay">${link.payable ? form(link, texts, view) : ended(link, texts)}</section>
 </main>
 <footer><p>USDC · ${displayName}</p><p>${say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
   const title = shown === null ? merchant : `${shown} USDC · ${merchant}`;
-  return renderDocument(words, files, { title, description, url: view.url, body, looks: view.looks });
+  return renderDocument(texts, files, { title, description, url: view.url, body, branding: view.branding });
 }
 
 function form(
   link: PublicLinkData,
-  { say, formatAmount, language }: Words,
+  { say, formatAmount, language }: PageTexts,
   { problem, given, shopOrigin }: ReusableView,
 ): Html {
   const { minAmount, maxAmount } = link;
@@ -62,7 +73,7 @@ ${field}
 </form>`;
 }
 
-function ended(link: PublicLinkData, { say }: Words): Html {
+function ended(link: PublicLinkData, { say }: PageTexts): Html {
   const merchant = link.merchantName;
   const [title, text] =
     link.status === "EXPIRED"

@@ -9,12 +9,12 @@ import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { presentPublicLink } from "../links/wire.ts";
-import { type PageFiles, sendPage } from "./document.ts";
 import { findShop } from "./embed-origin.ts";
+import { type PageFiles, sendPage } from "./html-document.ts";
 import { foreignOriginsOf, linkPage, messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
+import { chooseLanguage, textsOf } from "./page-texts.ts";
 import { reusablePage } from "./reusable-page.ts";
-import { chooseLanguage, wordsOf } from "./words.ts";
 
 const EMBED_KEPT_S = 300;
 
@@ -64,28 +64,28 @@ type PageRequest = {
 async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Promise<Response> {
   const { linkId, request, set, countRequest, fail } = page;
   const asked = new URL(request.url).searchParams.get("lang");
-  const words = wordsOf(chooseLanguage(asked, request.headers.get("accept-language")));
+  const texts = textsOf(chooseLanguage(asked, request.headers.get("accept-language")));
   const url = `${deps.config.baseUrl}/pay/${encodeURIComponent(linkId)}`;
   try {
     await countRequest();
     const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
-    if (!link) return sendPage(messagePage("unknown", words, files, url), request, 404);
+    if (!link) return sendPage(messagePage("unknown", texts, files, url), request, 404);
     const data = presentPublicLink(link, deps.config);
     const shopOrigin = findShop({ request, set }, link.frameOrigins);
     if (data.reusable)
-      return sendPage(reusablePage(data, words, files, { url, shopOrigin, looks: link }), request, 200, {
+      return sendPage(reusablePage(data, texts, files, { url, shopOrigin, branding: link }), request, 200, {
         hasForm: true,
         shopOrigin,
       });
     const fixed = { ...data, amount: data.amount ?? 0 };
     const foreignOrigins = foreignOriginsOf(fixed, files);
-    return sendPage(linkPage(fixed, words, files, { url, shopOrigin, looks: link }), request, 200, {
+    return sendPage(linkPage(fixed, texts, files, { url, shopOrigin, branding: link }), request, 200, {
       shopOrigin,
       foreignOrigins,
     });
   } catch (error) {
     const isRefusal = error instanceof ServiceError && error.status < 500;
     if (!isRefusal) fail(error);
-    return sendPage(messagePage("unavailable", words, files, url), request, isRefusal ? error.status : 503);
+    return sendPage(messagePage("unavailable", texts, files, url), request, isRefusal ? error.status : 503);
   }
 }

@@ -1,4 +1,7 @@
-/** The form of a reusable link's page: opens this payer's own payment and leads to its page. Forms are not JSON, so it reads its body itself. */
+/**
+ * The form of a reusable link's page: opens a use for this payer and redirects to its page. Forms are not JSON, so the route reads its
+ * body itself.
+ */
 
 import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
@@ -11,12 +14,12 @@ import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import { openUseFor } from "../links/open-use.ts";
 import { presentPublicLink } from "../links/wire.ts";
-import { sendPage } from "./document.ts";
 import { embedQuery, findShop } from "./embed-origin.ts";
+import { sendPage } from "./html-document.ts";
 import { messagePage } from "./link-page.ts";
 import { filesOf } from "./page-files.ts";
+import { chooseLanguage, textsOf } from "./page-texts.ts";
 import { reusablePage } from "./reusable-page.ts";
-import { chooseLanguage, wordsOf } from "./words.ts";
 
 const BODY_MAX_CHARS = 1_000;
 const AMOUNT_MAX_CHARS = 40;
@@ -26,13 +29,13 @@ export const useFormRoutes = (deps: ApiDeps) =>
     "/pay/:linkId",
     async ({ params: { linkId }, body, request, set, clientAddress, log, route }) => {
       const asked = new URL(request.url).searchParams.get("lang");
-      const words = wordsOf(chooseLanguage(asked, request.headers.get("accept-language")));
+      const texts = textsOf(chooseLanguage(asked, request.headers.get("accept-language")));
       const files = filesOf(deps);
       const url = `${deps.config.baseUrl}/pay/${encodeURIComponent(linkId)}`;
       try {
         await takeFromCallersLimit(deps, set, "claims", { clientAddress, route });
         const link = LINK_ID.test(linkId) ? await findPublicLink(deps.sql, linkId) : undefined;
-        if (!link?.isReusable) return sendPage(messagePage("unknown", words, files, url), request, 404);
+        if (!link?.isReusable) return sendPage(messagePage("unknown", texts, files, url), request, 404);
         const shopOrigin = findShop({ request, set }, link.frameOrigins);
         const given = readAmount(body);
         const use = await openUseFor(deps.sql, {
@@ -46,7 +49,7 @@ export const useFormRoutes = (deps: ApiDeps) =>
           return new Response(null, {
             status: 303,
             headers: {
-              location: `/pay/${use.id}?lang=${words.language}${embedQuery(shopOrigin)}`,
+              location: `/pay/${use.id}?lang=${texts.language}${embedQuery(shopOrigin)}`,
               "cache-control": "no-store",
             },
           });
@@ -54,16 +57,16 @@ export const useFormRoutes = (deps: ApiDeps) =>
         const view = {
           url,
           shopOrigin,
-          looks: current,
+          branding: current,
           given,
           problem: use.status === 400 ? ("amountRange" as const) : undefined,
         };
-        const page = reusablePage(presentPublicLink(current, deps.config), words, files, view);
+        const page = reusablePage(presentPublicLink(current, deps.config), texts, files, view);
         return sendPage(page, request, use.status, { hasForm: true, shopOrigin });
       } catch (error) {
         const isRefusal = error instanceof ServiceError && error.status < 500;
         if (!isRefusal) log.error({ err: error }, "opening a payment of a reusable link failed");
-        const page = messagePage("unavailable", words, files, url);
+        const page = messagePage("unavailable", texts, files, url);
         return sendPage(page, request, isRefusal ? error.status : 503);
       }
     },

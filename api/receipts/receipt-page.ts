@@ -3,10 +3,10 @@ import { getAddress } from "viem";
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
-import { type Looks, merchantMark, type PageFiles, renderDocument } from "../pages/document.ts";
 import { type Html, html } from "../pages/html.ts";
+import { type Branding, merchantMark, type PageFiles, renderDocument } from "../pages/html-document.ts";
 import { ICONS } from "../pages/icons.ts";
-import type { Words } from "../pages/words.ts";
+import type { PageTexts } from "../pages/page-texts.ts";
 
 export type ReceiptView = {
   receipt: Receipt;
@@ -15,12 +15,12 @@ export type ReceiptView = {
   pdfUrl: string;
   /** The merchant reads what his customer and the public do not. */
   isMerchant: boolean;
-  looks: Looks;
+  branding: Branding;
 };
 
-export function receiptPage(view: ReceiptView, words: Words, files: PageFiles): Html {
-  const { receipt, url, pdfUrl, isMerchant, looks } = view;
-  const { say, formatAmount, formatTime } = words;
+export function receiptPage(view: ReceiptView, texts: PageTexts, files: PageFiles): Html {
+  const { receipt, url, pdfUrl, isMerchant, branding } = view;
+  const { say, formatAmount, formatTime } = texts;
   const { displayName, explorerUrl, isTestnet } = NETWORKS[receipt.network];
   const amount = formatAmount(Number(formatUnits(receipt.amountUnits)));
   const refunded = formatAmount(Number(formatUnits(receipt.refundedUnits)));
@@ -31,7 +31,7 @@ export function receiptPage(view: ReceiptView, words: Words, files: PageFiles): 
   const body = html`<main class="card">
 <header>
 ${isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
-<p class="merchant">${merchantMark(looks, merchant)}<bdi>${merchant}</bdi></p>
+<p class="merchant">${merchantMark(branding, merchant)}<bdi>${merchant}</bdi></p>
 </header>
 <div class="state">${ICONS.ok}<h1>${say("receipt")}</h1><p class="sum"><bdi>${amount} USDC</bdi></p></div>
 <dl class="facts">
@@ -51,5 +51,5 @@ ${isMerchant && fact("E-mail", bdi(receipt.customerEmail))}
 </main>
 <footer><p>USDC · ${displayName}</p><p><bdi>${receipt.linkId}</bdi></p></footer>`;
   const title = `${say("receipt")} · ${amount} USDC · ${merchant}`;
-  return renderDocument(words, files, { title, description: title, url, body, looks });
+  return renderDocument(texts, files, { title, description: title, url, body, branding });
 }

@@ -1,10 +1,10 @@
-/** Receipts of paid links, for the merchant and for whoever has the link: JSON, a page, or a PDF. */
+/** Receipts of paid links, for the merchant and for everyone who has the link: JSON, a page, or a PDF. */
 
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { documentNumber } from "../../core/domain/document.ts";
 import { conflict, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
+import { documentNumber } from "../../core/domain/numbered-document.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { listCreditNotes } from "../../db/documents/documents.ts";
@@ -18,15 +18,15 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { takeFromCallersLimit } from "../http/rate-limits.ts";
-import { type Looks, sendPage } from "../pages/document.ts";
+import { type Branding, sendPage } from "../pages/html-document.ts";
 import { messagePage } from "../pages/link-page.ts";
 import { filesOf } from "../pages/page-files.ts";
-import { chooseLanguage, wordsOf } from "../pages/words.ts";
+import { chooseLanguage, textsOf } from "../pages/page-texts.ts";
 import { chooseFormat, RECEIPT_FORMATS } from "./receipt-format.ts";
 import { receiptPage } from "./receipt-page.ts";
 import { presentPublicReceipt, presentReceipt, publicReceiptSchema, receiptSchema } from "./wire.ts";
 
-type ShownReceipt = Receipt & Looks;
+type ShownReceipt = Receipt & Branding;
 
 const params = z.object({ id: z.string().max(100) });
 const publicParams = z.object({ linkId: z.string().max(100) });
@@ -64,7 +64,10 @@ export const receiptRoutes = (deps: ApiDeps) =>
         params,
         query,
         detail: {
-          ...{ operationId: "getReceipt", summary: "The receipt of a paid link", description, tags },
+          operationId: "getReceipt",
+          summary: "The receipt of a paid link",
+          description,
+          tags,
           responses: documentedResponses({ ...answers(receiptSchema), ...errorResponses(401, 403) }),
         },
       },
@@ -80,12 +83,10 @@ export const receiptRoutes = (deps: ApiDeps) =>
         params: publicParams,
         query,
         detail: {
-          ...{
-            operationId: "getPublicReceipt",
-            summary: "The receipt of a paid link, as its payer reads it",
-            description,
-            tags,
-          },
+          operationId: "getPublicReceipt",
+          summary: "The receipt of a paid link, as its payer reads it",
+          description,
+          tags,
           responses: documentedResponses(answers(publicReceiptSchema)),
         },
       },
@@ -93,7 +94,7 @@ export const receiptRoutes = (deps: ApiDeps) =>
     .get(
       "/pay/:linkId/receipt",
       async ({ params: { linkId }, query, request, set, clientAddress, log, route }) => {
-        const words = wordsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
+        const texts = textsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
         const files = filesOf(deps);
         try {
           await takeFromCallersLimit(deps, set, "publicLinkData", { clientAddress, route });
@@ -110,7 +111,7 @@ export const receiptRoutes = (deps: ApiDeps) =>
           const isUnknown = status === 404 || status === 409;
           const page = messagePage(
             isUnknown ? "unknown" : "unavailable",
-            words,
+            texts,
             files,
             pageUrl(deps, linkId),
           );
@@ -165,12 +166,12 @@ async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: An
       return sendPdf(deps, document, { asked: query.lang, request });
     }
     case "html": {
-      const words = wordsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
+      const texts = textsOf(chooseLanguage(query.lang ?? null, request.headers.get("accept-language")));
       const url = pageUrl(deps, receipt.linkId);
       const which = receipt.transactionId === null ? "" : `&transactionId=${receipt.transactionId}`;
       const pdfUrl = `/api/v1/public/payment-links/${receipt.linkId}/receipt?format=pdf${which}`;
-      const view = { receipt, url, pdfUrl, isMerchant, looks: receipt };
-      return sendPage(receiptPage(view, words, filesOf(deps)), request);
+      const view = { receipt, url, pdfUrl, isMerchant, branding: receipt };
+      return sendPage(receiptPage(view, texts, filesOf(deps)), request);
     }
   }
 }

@@ -6,7 +6,7 @@ import { NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
 import { creditNoteSchema } from "../documents/present-document.ts";
 import { isoTime } from "../http/envelope.ts";
-import { settledBy } from "../http/settled-by.ts";
+import { settledBy } from "../http/settled-by-schema.ts";
 
 export const publicReceiptSchema = z
   .object({

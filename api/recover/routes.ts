@@ -1,7 +1,7 @@
 /** Sign-in after a lost phone: an address owner's signature and the mailbox open a session that may only register a passkey. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-life.ts";
+import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { invalid } from "../../core/domain/errors.ts";
 import { type Hex, NETWORK_IDS } from "../../core/domain/networks.ts";
 import { renamePasskey } from "../../db/auth/passkeys.ts";
@@ -14,8 +14,8 @@ import { setSessionCookie } from "../http/session-cookie.ts";
 import { startPasskey } from "../owners/new-owner.ts";
 import { ownerName, passkeyStartedSchema, typedDataSchema } from "../owners/wire.ts";
 import { browserOf } from "../sessions/start-session.ts";
-import { proveOwner, startRecovery } from "./prove.ts";
-import { recover, registerPasskey } from "./recover.ts";
+import { recover, registerPasskey } from "./complete-recovery.ts";
+import { proveOwner, startRecovery } from "./prove-owner.ts";
 
 const PROOF_MAX_CHARS = 20_000;
 
@@ -78,7 +78,10 @@ export const recoverRoutes = (deps: ApiDeps) =>
         const code = body.otp ?? body.code;
         if (code === undefined) throw invalid("otp", "is required");
         const done = await recover(deps, {
-          ...{ email: body.email, code, address: body.address, signature: body.signature },
+          email: body.email,
+          code,
+          address: body.address,
+          signature: body.signature,
           browser: await browserOf(request, deps.config),
           trace: { requestId, clientAddress },
         });

@@ -5,8 +5,8 @@ import type { Tx } from "../../db/postgres/client.ts";
 import type { Session, User } from "../../db/schema.ts";
 import { deleteSession, insertSession, type SessionMethod } from "../../db/sessions/sessions.ts";
 import type { ApiConfig } from "../config.ts";
+import type { Trace } from "../http/audit-trace.ts";
 import { readCookie, SESSION_COOKIE, verifySessionToken } from "../http/session-cookie.ts";
-import type { Trace } from "../http/trace.ts";
 import { userAgentOf } from "../http/user-agent.ts";
 
 export type Browser = { previousSessionId: string | undefined; userAgent: string | null };

@@ -12,19 +12,19 @@ import {
   type AssignableTransfer,
   findAssignableLink,
   findAssignableTransfer,
-  freeClaims,
   lockCursor,
   matchClaimsOf,
+  reopenClaims,
   saveAssignment,
 } from "../../db/ledger/assignments.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
-import { hasLiveRefunds } from "../../db/wallet-ops/refundable.ts";
-import type { Trace } from "../http/trace.ts";
+import { hasLiveRefunds } from "../../db/wallet-ops/list-refundable.ts";
+import type { Trace } from "../http/audit-trace.ts";
 
 /** `mismatchMinUnits`: a smaller transfer of a wrong amount sets no exception on a link. */
 export type Asked = {
@@ -88,7 +88,7 @@ export function unassignTransaction(sql: Sql, asked: Asked): Promise<HistoryRow>
     await saveAssignment(tx, { ...transfer, userId: asked.userId, linkId: undefined, accept: false });
     await book(tx, transfer, { linkId: undefined, pays: false, settledBy: undefined });
     const { txHash, network } = transfer;
-    const reopened = await freeClaims(tx, { linkId, txHash, network, leaseS: CLAIM_LEASE_S });
+    const reopened = await reopenClaims(tx, { linkId, txHash, network, leaseS: CLAIM_LEASE_S });
     for (const claimId of reopened) await enqueue(tx, "check_claim", { claimId });
     return finish(tx, asked, { linkId, type: "transaction.unassigned", data: { linkId } });
   });

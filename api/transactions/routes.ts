@@ -130,7 +130,10 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
     };
   });
   const pagination = {
-    ...{ total: page.total, limit, offset, hasMore },
+    total: page.total,
+    limit,
+    offset,
+    hasMore,
     ...(page.isLowerBound ? { totalIsLowerBound: true } : {}),
   };
   return success(

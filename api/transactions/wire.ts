@@ -3,7 +3,7 @@ import { z } from "zod";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import { isoTime } from "../http/envelope.ts";
-import { settledBy } from "../http/settled-by.ts";
+import { settledBy } from "../http/settled-by-schema.ts";
 
 export const transactionSchema = z
   .object({

@@ -1,4 +1,4 @@
-/** What sends and refunds share once they are prepared: finding, cancelling, and what a confirmation answers. */
+/** What sends and refunds have in common after preparation: finding, cancelling, and the answer to a confirmation. */
 
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { REFUND_ID, SEND_ID } from "../../core/domain/ids.ts";
@@ -28,7 +28,7 @@ export async function getOperation(
   throw notFound(NAMES[kind]);
 }
 
-/** Requests of a process that wait at a time; further ones are answered at once. */
+/** How many requests of a process may wait at a time; further ones are answered immediately. */
 const WAITS_MAX = 500;
 let waits = 0;
 

@@ -1,22 +1,22 @@
-/** Prepares a refund: its part of the link's money is reserved under the link's lock before anybody signs. */
+/** Prepares a refund: its part of the link's money is reserved under the link's lock before it is signed. */
 import { conflict } from "../../core/domain/errors.ts";
 import { newRefundId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { refundableUnits } from "../../core/domain/refund.ts";
 import type { PaymentLink, User } from "../../db/schema.ts";
+import { listRefundable } from "../../db/wallet-ops/list-refundable.ts";
 import { lockRefund } from "../../db/wallet-ops/refund-requests.ts";
-import { listRefundable } from "../../db/wallet-ops/refundable.ts";
 import { insertRefund, lockForRefunds, type RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
-import { findReplay, type Prepared, prepareOperation } from "./prepare.ts";
 import {
   type AskedRefund,
   getRefundedLink,
   readRefundChoice,
   refuseAboveRefundable,
   senderWarnings,
-} from "./read-refund.ts";
+} from "./choose-refund.ts";
+import { findReplay, type Prepared, prepareOperation } from "./prepare-operation.ts";
 
 /** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
 export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer: User }): Promise<Prepared> {
@@ -30,8 +30,16 @@ export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer
   const { transfer, to, toSource, amountUnits } = await readRefundChoice(deps.sql, { link, wallet }, asked);
   const id = newRefundId(new Date());
   const refund = {
-    ...{ id, userId: user.id, linkId, network: link.network, amountUnits, toAddress: to, toSource },
-    ...{ paidTxHash: transfer.txHash, paidLogIndex: transfer.logIndex, reason: body.reason ?? null },
+    id,
+    userId: user.id,
+    linkId,
+    network: link.network,
+    amountUnits,
+    toAddress: to,
+    toSource,
+    paidTxHash: transfer.txHash,
+    paidLogIndex: transfer.logIndex,
+    reason: body.reason ?? null,
   };
   return prepareOperation(deps, chain, {
     ...{ ...same, id, wallet, signer, requestId },
@@ -60,7 +68,13 @@ export async function prepareRequested(
   if (refund.requestedBy === null || !isOpen) throw notPreparable(status);
   const { link, wallet } = await getRefundedLink(deps, { user, linkId });
   return prepareOperation(deps, getEnabledChain(deps, link.network), {
-    ...{ id, kind: "REFUND", wallet, signer, requestId, renews: true, request: { refundId: id } },
+    id,
+    kind: "REFUND",
+    wallet,
+    signer,
+    requestId,
+    renews: true,
+    request: { refundId: id },
     idempotencyKey: undefined,
     items: [{ to, amountUnits, note: "", isFee: false }],
     refundedLink: { tag: linkTag(linkId) },

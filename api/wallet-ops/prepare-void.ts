@@ -8,7 +8,7 @@ import { findWallet } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { getOperation } from "./operations.ts";
-import { prepareOperation } from "./prepare.ts";
+import { prepareOperation } from "./prepare-operation.ts";
 import { statusOf } from "./wire.ts";
 
 type Asked = {
@@ -31,15 +31,14 @@ export async function prepareVoid(deps: ApiDeps, asked: Asked): Promise<Operatio
   const wallet = await findWallet(deps.sql, asked.user.id, ended.network);
   if (!wallet) throw notFound(`A wallet of yours on ${ended.network}`);
   const { operation } = await prepareOperation(deps, getEnabledChain(deps, ended.network), {
-    ...{
-      id: newSendId(new Date()),
-      kind: "SEND",
-      wallet,
-      signer: asked.signer,
-      items: [],
-      requestId: asked.requestId,
-    },
-    ...{ request: { voidOf: ended.id }, idempotencyKey: undefined },
+    id: newSendId(new Date()),
+    kind: "SEND",
+    wallet,
+    signer: asked.signer,
+    items: [],
+    requestId: asked.requestId,
+    request: { voidOf: ended.id },
+    idempotencyKey: undefined,
     voidOf: { id: ended.id, accountNonce: ended.accountNonce },
   });
   return operation;

@@ -10,7 +10,7 @@ import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { transportsOf } from "./operations.ts";
 import { prepareRequested, readRefundable } from "./prepare-refund.ts";
-import { answerRefund, getRefund } from "./refund-answers.ts";
+import { answerRefund, getRefund } from "./present-refunds.ts";
 import { preparedRefundSchema, presentShown, refundBody, requestedRefundSchema } from "./refund-wire.ts";
 import { requestRefund } from "./request-refund.ts";
 import { operationParams, presentSigning } from "./wire.ts";
@@ -25,11 +25,13 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
       "/v1/payment-links/:id/refund-requests",
       async ({ params, body, bodyText, user, caller, headers, requestId, set, status: answer }) => {
         const { id, isReplay } = await requestRefund(deps, {
-          ...{ user, linkId: params.id, body: body ?? {}, bodyText, requestId },
-          ...{
-            requestedBy: caller.actorId,
-            idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
-          },
+          user,
+          linkId: params.id,
+          body: body ?? {},
+          bodyText,
+          requestId,
+          requestedBy: caller.actorId,
+          idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
         });
         if (isReplay) set.headers["idempotent-replayed"] = "true";
         const refundable = await readRefundable(deps, { id: params.id });

@@ -11,11 +11,11 @@ import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { cancelRefund } from "./cancel-refund.ts";
-import { confirmOperation } from "./confirm.ts";
+import { confirmOperation } from "./confirm-operation.ts";
 import { awaitOperation, presentHistory, transportsOf } from "./operations.ts";
 import { prepareRefund, readRefundable } from "./prepare-refund.ts";
 import { prepareVoid } from "./prepare-void.ts";
-import { answerRefund, answerRefunds, answerRefundsOfLink, getRefund } from "./refund-answers.ts";
+import { answerRefund, answerRefunds, answerRefundsOfLink, getRefund } from "./present-refunds.ts";
 import {
   confirmedRefundSchema,
   linkRefundsSchema,
@@ -52,7 +52,12 @@ export const refundRoutes = (deps: ApiDeps) =>
       "/v1/payment-links/:id/refunds",
       async ({ params, body, bodyText, user, person, headers, requestId, set, status: answer }) => {
         const { operation, isReplay } = await prepareRefund(deps, {
-          ...{ user, signer: person, linkId: params.id, body: body ?? {}, bodyText, requestId },
+          user,
+          signer: person,
+          linkId: params.id,
+          body: body ?? {},
+          bodyText,
+          requestId,
           idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
         });
         if (isReplay) set.headers["idempotent-replayed"] = "true";
@@ -119,8 +124,14 @@ export const refundRoutes = (deps: ApiDeps) =>
         const link = await findLink(deps.sql, { id: refund.linkId, userId: user.id });
         if (!link) throw notFound("Payment link");
         const operation = await confirmOperation(deps, {
-          ...{ user, signer: person, kind: "REFUND", id: refund.id, challengeId: body.challengeId },
-          ...{ response: body.passkeyResponse, trace, event: "refund.created" },
+          user,
+          signer: person,
+          kind: "REFUND",
+          id: refund.id,
+          challengeId: body.challengeId,
+          response: body.passkeyResponse,
+          trace,
+          event: "refund.created",
           history: { linkId: link.id, description: link.description, note: refund.reason },
         });
         const [transaction] = await presentHistory(deps, user, operation);

@@ -1,4 +1,7 @@
-/** Asks for a refund: whoever may not sign names it, and an owner of the wallet prepares and signs it later. Reserves nothing. */
+/**
+ * Stores a request for a refund, by an operator or an API key that may not sign: an owner of the wallet prepares and signs it later.
+ * Reserves nothing.
+ */
 import { conflict } from "../../core/domain/errors.ts";
 import { newRefundId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";
@@ -12,7 +15,7 @@ import {
 } from "../../db/wallet-ops/refund-requests.ts";
 import { lockForRefunds } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { type AskedRefund, getRefundedLink, readRefundChoice } from "./read-refund.ts";
+import { type AskedRefund, getRefundedLink, readRefundChoice } from "./choose-refund.ts";
 
 export type RequestedRefund = { id: string; isReplay: boolean };
 
@@ -35,9 +38,19 @@ export async function requestRefund(
         issue: "too_many_requests",
       });
     const refund: NewRefundRequest = {
-      ...{ id, userId: user.id, linkId, network: link.network, amountUnits, toAddress: to, toSource },
-      ...{ paidTxHash: transfer.txHash, paidLogIndex: transfer.logIndex, reason: body.reason ?? null },
-      ...{ requestedBy, idempotencyKey, request },
+      id,
+      userId: user.id,
+      linkId,
+      network: link.network,
+      amountUnits,
+      toAddress: to,
+      toSource,
+      paidTxHash: transfer.txHash,
+      paidLogIndex: transfer.logIndex,
+      reason: body.reason ?? null,
+      requestedBy,
+      idempotencyKey,
+      request,
     };
     if (!(await insertRefundRequest(tx, refund))) return false;
     const data = { network: link.network, amount: formatUnits(amountUnits), to, linkId, requestedBy };

@@ -1,13 +1,16 @@
-/** Limits what one user's operations, and all of a network, may cost the relayers per day; asked at preparation, never later. */
+/**
+ * Refuses a send or refund when the gas that the service pays in a day is used up, of its user or of all sends on the network, or when
+ * three of the user's operations failed within the hour. Asked at preparation, never later. The numbers: core/runtime/relay-limits-env.ts.
+ */
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { judgeBudget } from "../../core/domain/relay-budget.ts";
 import { SEND_FAILURES_MAX } from "../../core/domain/wallet-operation.ts";
 import { findBudget } from "../../db/relays/budgets.ts";
-import { readSendUse } from "../../db/wallet-ops/send-use.ts";
+import { readDailyGasUsage } from "../../db/wallet-ops/daily-gas-usage.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-/** While the budget is only reserved by what is on its way. */
+/** While the budget is only reserved by pending operations. */
 const HELD_RETRY_S = 10;
 const DAY_S = 86_400;
 
@@ -16,7 +19,7 @@ export async function refuseOverGasBudget(
   { sql, config }: Pick<ApiDeps, "sql" | "config">,
   userId: string,
 ): Promise<void> {
-  const use = await readSendUse(sql, userId);
+  const use = await readDailyGasUsage(sql, userId);
   if (use.failures >= SEND_FAILURES_MAX)
     throw overBudget(
       "Several of your sends failed on the chain within the last hour; try again later",

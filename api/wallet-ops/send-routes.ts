@@ -17,11 +17,11 @@ import { jsonBody } from "../http/json-body.ts";
 import { pageOf } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
-import { confirmOperation } from "./confirm.ts";
+import { confirmOperation } from "./confirm-operation.ts";
 import { awaitOperation, cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
-import { prepareOperation } from "./prepare.ts";
+import { parseRecipients } from "./parse-recipients.ts";
+import { prepareOperation } from "./prepare-operation.ts";
 import { prepareVoid } from "./prepare-void.ts";
-import { readPayments } from "./read-payments.ts";
 import {
   confirmBody,
   confirmedSchema,
@@ -51,9 +51,13 @@ export const sendRoutes = (deps: ApiDeps) =>
         const chain = getEnabledChain(deps, network);
         const wallet = await findWallet(deps.sql, user.id, network);
         if (!wallet) throw notFound(`A wallet of yours on ${network}`);
-        const items = readPayments({ body, bodyText, minUnits: deps.config.sendMinUnits }, wallet);
+        const items = parseRecipients({ body, bodyText, minUnits: deps.config.sendMinUnits }, wallet);
         const { operation, isReplay } = await prepareOperation(deps, chain, {
-          ...{ id: newSendId(new Date()), kind: "SEND", wallet, signer: person, requestId },
+          id: newSendId(new Date()),
+          kind: "SEND",
+          wallet,
+          signer: person,
+          requestId,
           items: [...items, ...feeItems(deps.config, wallet)],
           request: { network, items },
           idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
@@ -78,9 +82,15 @@ export const sendRoutes = (deps: ApiDeps) =>
       async ({ body, user, person, trace, status }) => {
         await getOperation(deps, { user, id: body.sendId, kind: "SEND" });
         const operation = await confirmOperation(deps, {
-          ...{ user, signer: person, kind: "SEND", id: body.sendId, challengeId: body.challengeId },
-          ...{ response: body.passkeyResponse, trace },
-          ...{ history: { linkId: null, description: null, note: null }, event: "wallet.send_queued" },
+          user,
+          signer: person,
+          kind: "SEND",
+          id: body.sendId,
+          challengeId: body.challengeId,
+          response: body.passkeyResponse,
+          trace,
+          history: { linkId: null, description: null, note: null },
+          event: "wallet.send_queued",
         });
         const transactions = await presentHistory(deps, user, operation);
         const [only, ...others] = transactions;

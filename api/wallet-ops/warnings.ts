@@ -1,4 +1,7 @@
-/** What an owner should look at twice before signing. Warnings never refuse. */
+/**
+ * Warnings that are shown to an owner before signing: a new recipient, one that resembles a known one, a contract, a wallet with a single
+ * owner. They never refuse.
+ */
 import type { AccountState } from "../../core/chain/account-state.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { OwnerSlots } from "../../core/domain/owner.ts";

@@ -19,7 +19,7 @@ import { documentedAs } from "../http/json-schema.ts";
 import { pageLimit } from "../http/list-pages.ts";
 import { queryNumber } from "../http/query.ts";
 import { transactionSchema } from "../transactions/wire.ts";
-import { toUserOperation } from "./user-operation.ts";
+import { toUserOperation } from "./to-user-operation.ts";
 
 const PROMPT_TIMEOUT_MS = 60_000;
 

@@ -4,7 +4,7 @@
  * So the creation options exclude it, and `passkeyRequest` lets it answer the same challenge.
  */
 
-import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-life.ts";
+import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { listSignInPasskeys } from "../../db/auth/passkeys.ts";

@@ -52,7 +52,7 @@ export async function changeEndpoint(
   return endpoint;
 }
 
-export async function giveNewSecret({ sql, config }: Deps, own: Own): Promise<WithSecret> {
+export async function rotateEndpointSecret({ sql, config }: Deps, own: Own): Promise<WithSecret> {
   const secret = newWebhookSecret();
   const sealedSecret = seal(config.webhookSealKeys, { purpose: "webhook secret", id: own.id }, secret);
   const endpoint = await rotateSecret(sql, own, { sealedSecret, oldLifeH: OLD_SECRET_LIFE_H });

@@ -20,7 +20,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
 import { pageLimit, pageOf } from "../http/list-pages.ts";
-import { changeEndpoint, createEndpoint, giveNewSecret, sendTestEvent } from "./endpoints.ts";
+import { changeEndpoint, createEndpoint, rotateEndpointSecret, sendTestEvent } from "./endpoints.ts";
 import {
   createBody,
   deliveryAnswerSchema,
@@ -132,7 +132,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
     .post(
       `${ENDPOINTS}/:id/rotate-secret`,
       async ({ params: { id }, user, requestId }) => {
-        const { endpoint, secret } = await giveNewSecret(deps, { id, userId: user.id });
+        const { endpoint, secret } = await rotateEndpointSecret(deps, { id, userId: user.id });
         return { data: { ...presentEndpoint(endpoint), secret }, meta: metaOf(requestId) };
       },
       {

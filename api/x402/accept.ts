@@ -11,7 +11,7 @@ import { isDrained } from "../../db/payments/drain-lease.ts";
 import { isNoneStored, lockPayments } from "../../db/payments/payments.ts";
 import { isWorthRetrying, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { storeTraces } from "../../db/traces/traces.ts";
-import { GROUP_LIMITS, isGathered } from "./group-pace.ts";
+import { GROUP_LIMITS, isGathered } from "./group-commit-timing.ts";
 
 const WAITING_MAX = 5_000;
 

@@ -1,4 +1,7 @@
-/** One x402 exchange: what a request on one of the four wires brings is paid or asked for, and presented. Knows nothing of the web framework. */
+/**
+ * Answers one x402 request: executes the payment it carries, or answers 402 with the terms. All four forms of request (routes.ts) use it;
+ * it knows nothing of the HTTP framework.
+ */
 
 import { findObstacle, type PayableLink } from "../../core/domain/decide-authorization.ts";
 import { ServiceError } from "../../core/domain/errors.ts";

@@ -1,4 +1,4 @@
-/** What an operator watches of paying, for Prometheus: how payments are answered, why they are refused, and how long payers wait. */
+/** Prometheus metrics of paying: how payments are answered, why they are refused, and how long payers wait. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";
 import type { PayResult } from "./pay.ts";

@@ -1,4 +1,4 @@
-/** What paying needs: the process' resources, and what is opened once and shared by all payments. */
+/** What paying depends on: the process's resources, and what all payments share. */
 
 import type { PayableLink } from "../../core/domain/decide-authorization.ts";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";

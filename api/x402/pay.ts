@@ -11,7 +11,7 @@ import { isSettled, type PaymentRefusal, refusalOf } from "../../core/domain/pay
 import { choiceOf, useIdOf } from "../../core/domain/reusable-link.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { annotateSpan } from "../../core/tracing/spans.ts";
-import { isFullOfDoubts } from "../../db/links/doubts.ts";
+import { isFullOfDoubts } from "../../db/links/payment-doubts.ts";
 import { openUse } from "../../db/links/uses.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { findPaymentByAuthorization, type PaymentView } from "../../db/payments/payments.ts";

@@ -1,4 +1,4 @@
-/** What a payer is answered: the documented JSON on the JSON way, x402's own headers and its 402 with the terms on the header way. */
+/** Presents the result of an x402 request: our documented JSON on the JSON routes, x402's headers and its 402 with the terms on the others. */
 import type { PayableLink } from "../../core/domain/decide-authorization.ts";
 import { effectiveStatus } from "../../core/domain/link-expiry.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -6,8 +6,8 @@ import { isSettled, PAYMENT_REFUSALS, type Refusal, standardReason } from "../..
 import { unreachable } from "../../core/domain/unreachable.ts";
 import type { PaymentView } from "../../db/payments/payments.ts";
 import type { PaymentRef } from "./await-payment.ts";
-import type { Outcome } from "./documents.ts";
 import type { OfferSigner } from "./offers.ts";
+import type { Outcome } from "./openapi-schemas.ts";
 import type { PayResult } from "./pay.ts";
 import type { Way } from "./payload.ts";
 import { encodeHeader, requirementsOf, type Shape, unpayable } from "./payment-required.ts";

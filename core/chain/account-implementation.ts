@@ -3,10 +3,10 @@
  * because addresses are free to create. A known implementation cannot revert after a successful simulation and has no budget.
  */
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
-import { parseData } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall } from "../rpc/node.ts";
+import { parseData } from "../rpc/parse-answers.ts";
 import { readContractSignature } from "./contract-signature.ts";
 import { keccak256Bytes } from "./keccak.ts";
 

@@ -1,11 +1,11 @@
-/** What a wallet's next operation depends on, asked of one node in one batch: nonce, balance, owners, and whether each transfer would pass. */
+/** Reads what a wallet's next operation depends on, from one node in one batch: nonce, balance, owners, and whether each transfer would succeed. */
 import { decodeAbiParameters } from "viem";
 import type { Hex } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";
-import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { parseData, parseQuantity } from "../rpc/parse-answers.ts";
 import type { InnerCall } from "./multicall.ts";
 import { NEXT_OWNER_INDEX_CALL, nonceCall, OWNER_INDEX_MAX, ownerAtIndexCall } from "./passkey-account.ts";
 import { explainRevert, type Refusal } from "./revert-reasons.ts";

@@ -1,9 +1,9 @@
 /** Which accounts have code: contracts, and accounts with a key that delegate (EIP-7702). */
 import type { Hex } from "../domain/networks.ts";
-import { parseData } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { parseData } from "../rpc/parse-answers.ts";
 import { hexWord } from "./abi-words.ts";
 
 const WORD_DIGITS = 64;

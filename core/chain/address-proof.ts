@@ -1,4 +1,4 @@
-/** Whether an address signed a digest: recovered on the CPU for an account with a key, asked on the chain for a contract (ERC-1271). */
+/** Verifies that an address signed a digest: by recovery on the CPU for an account with a key, by a call on the chain for a contract (ERC-1271). */
 import { recoverAddress } from "viem";
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";

@@ -1,4 +1,4 @@
-/** Which code stands at the wallets' public addresses: the audited contracts, or something else, as on a chain of this machine. */
+/** Whether the wallet contracts at their public addresses have the audited code; a local chain may have a stand-in. */
 import type { Hex } from "../domain/networks.ts";
 import { keccak256Bytes } from "./keccak.ts";
 

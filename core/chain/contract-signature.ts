@@ -2,9 +2,9 @@
 import { decodeAbiParameters } from "viem";
 import type { Authorization } from "../domain/authorization.ts";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
-import { parseData, toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError } from "../rpc/errors.ts";
+import { parseData, toQuantity } from "../rpc/parse-answers.ts";
 import { bytesTail, uintWord } from "./abi-words.ts";
 import { findContracts } from "./accounts-with-code.ts";
 import { authorizationDigest, tokenDomainOf } from "./authorization-digest.ts";

@@ -12,7 +12,7 @@ import type { OperationItem } from "../domain/wallet-operation.ts";
 import type { InnerCall } from "./multicall.ts";
 import { decodeAccountCalls } from "./passkey-account.ts";
 import { encodeTransfer } from "./usdc.ts";
-import { userOperationHash } from "./user-operation.ts";
+import { userOperationHash } from "./user-operation-hash.ts";
 import type { VerifiedTransaction } from "./verify-transaction.ts";
 
 export type ExecutedOperation = {

@@ -1,8 +1,8 @@
-/** What the chain says about a claimed transaction: only its USDC Transfer logs count, never its `to` or calldata. */
+/** Checks a claimed transaction on the chain: only its USDC Transfer logs count, never its `to` or calldata. */
 import type { Hex } from "../domain/networks.ts";
-import { fieldOf, parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
+import { fieldOf, parseData, parseQuantity } from "../rpc/parse-answers.ts";
 import { decodeAuthorizationLog, decodeTransferLog } from "./usdc.ts";
 
 export type ClaimedTransfer = {
@@ -23,7 +23,7 @@ export type ClaimedTransfer = {
 /** A log that fits the claim, with the nonce when it executed an authorization (EIP-3009). */
 export type FittingLog = { logIndex: number; authorizationNonce: Hex | undefined };
 
-export type ClaimLook =
+export type ClaimCheck =
   /** No node knows it. */
   | { kind: "unknown" }
   | { kind: "waiting" }
@@ -34,7 +34,7 @@ export type ClaimLook =
   | { kind: "pays"; logs: readonly [FittingLog, ...FittingLog[]] };
 
 /** Throws RpcTransportError when no node could answer. */
-export async function lookAtClaim(chain: Chain, claim: ClaimedTransfer): Promise<ClaimLook> {
+export async function inspectClaim(chain: Chain, claim: ClaimedTransfer): Promise<ClaimCheck> {
   const [receiptAnswer, transactionAnswer] = await chain.batch([
     { method: "eth_getTransactionReceipt", params: [claim.txHash] },
     { method: "eth_getTransactionByHash", params: [claim.txHash] },

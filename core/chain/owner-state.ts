@@ -1,9 +1,9 @@
-/** What an owner change depends on, asked of one node in one batch. */
+/** Reads what an owner change depends on, from one node in one batch. */
 import type { Hex } from "../domain/networks.ts";
-import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import type { RpcOutcome } from "../rpc/node.ts";
+import { parseData, parseQuantity } from "../rpc/parse-answers.ts";
 import { readOwners } from "./account-state.ts";
 import { ANY_CHAIN_NONCE_KEY } from "./owner-operation.ts";
 import { NEXT_OWNER_INDEX_CALL, nonceCall } from "./passkey-account.ts";

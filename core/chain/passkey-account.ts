@@ -3,9 +3,9 @@ import { decodeFunctionData } from "viem-modules/utils/abi/decodeFunctionData.js
 import { encodeAbiParameters } from "viem-modules/utils/abi/encodeAbiParameters.js";
 import { encodeFunctionData } from "viem-modules/utils/abi/encodeFunctionData.js";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
-import { parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import type { RpcCall } from "../rpc/node.ts";
+import { parseQuantity } from "../rpc/parse-answers.ts";
 import { hexWord, uintWord } from "./abi-words.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import type { InnerCall } from "./multicall.ts";

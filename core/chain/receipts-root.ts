@@ -4,7 +4,7 @@
  */
 
 import type { Hex } from "../domain/networks.ts";
-import { fieldOf } from "../rpc/answers.ts";
+import { fieldOf } from "../rpc/parse-answers.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import { bytesText, quantityText, rlpList, rlpText } from "./rlp.ts";
 
@@ -19,7 +19,7 @@ export function receiptsRootOf(receipts: readonly unknown[]): Hex {
   return `0x${keccakText(encodeNode(leaves, 0))}`;
 }
 
-/** The nodes of the trie from its root to the receipt of this index, which its last one holds: whoever knows the root can check them. */
+/** The nodes of the trie from its root to the receipt of this index, which its last one holds: they can be checked against the root alone. */
 export function receiptNodes(receipts: readonly unknown[], index: number): Hex[] {
   let leaves: readonly Leaf[] = leavesOf(receipts);
   const path = pathOf(index);

@@ -2,10 +2,10 @@
 import type { Authorization } from "../domain/authorization.ts";
 import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
 import { PAYMENT_GAS } from "../domain/relay-budget.ts";
-import { toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { toQuantity } from "../rpc/parse-answers.ts";
 import { readContractSignature } from "./contract-signature.ts";
 import { decodeAggregate3, encodeAggregate3, type InnerCall, type InnerResult } from "./multicall.ts";
 import { explainRevert, type Refusal } from "./revert-reasons.ts";

@@ -25,8 +25,15 @@ export async function signRemotely(
   const { chainId, nonce, to, data, gas, maxFeePerGas, maxPriorityFeePerGas } = transaction;
   const answer = await callSigner(signerUrl, "eth_signTransaction", [
     {
-      ...{ type: "0x2", from: address, to, data, value: "0x0", chainId: hexOf(chainId), nonce: hexOf(nonce) },
-      ...{ gas: hexOf(gas), maxFeePerGas: hexOf(maxFeePerGas) },
+      type: "0x2",
+      from: address,
+      to,
+      data,
+      value: "0x0",
+      chainId: hexOf(chainId),
+      nonce: hexOf(nonce),
+      gas: hexOf(gas),
+      maxFeePerGas: hexOf(maxFeePerGas),
       maxPriorityFeePerGas: hexOf(maxPriorityFeePerGas),
     },
   ]);

@@ -4,10 +4,10 @@
  */
 import type { Hex } from "../domain/networks.ts";
 import { CONTRACTS } from "../domain/networks.ts";
-import { fieldOf, parseQuantity, toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { fieldOf, parseQuantity, toQuantity } from "../rpc/parse-answers.ts";
 import { hexWord } from "./abi-words.ts";
 import { codeSizesCall, readHaveCode } from "./accounts-with-code.ts";
 import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";
@@ -122,8 +122,10 @@ function readStates(outcome: RpcOutcome | undefined, count: number): boolean[] {
 function transfersCall(chain: Chain, unread: NonNullable<Questions["unread"]>): RpcCall {
   const payees = [...new Set(unread.payees)].map((payee) => `0x${hexWord(payee)}`);
   const query = {
-    ...{ fromBlock: toQuantity(unread.afterNumber + 1n), toBlock: "latest" },
-    ...{ address: chain.network.usdc.address, topics: [TRANSFER_TOPIC, null, payees] },
+    fromBlock: toQuantity(unread.afterNumber + 1n),
+    toBlock: "latest",
+    address: chain.network.usdc.address,
+    topics: [TRANSFER_TOPIC, null, payees],
   };
   return { method: "eth_getLogs", params: [query] };
 }

@@ -1,13 +1,13 @@
 /**
- * What the chain says of signed operations before a relayer pays for them. `handleOps` succeeds although the calls inside fail, so
- * both are asked: the EntryPoint for the signature and the nonce, and the account's own calls for what they move.
+ * Simulates signed user operations before a relayer pays for them. `handleOps` succeeds although the calls inside fail, so both are
+ * simulated: the EntryPoint for signature and nonce, and the account's own calls for the transfers.
  */
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import type { OperationFailure, OperationItem } from "../domain/wallet-operation.ts";
-import { parseData, toQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
+import { parseData, toQuantity } from "../rpc/parse-answers.ts";
 import { implementationCall, isKnownAccount } from "./account-implementation.ts";
 import { decodeAggregate3, encodeAggregate3, type InnerCall } from "./multicall.ts";
 import { explainRevert } from "./revert-reasons.ts";
@@ -86,7 +86,9 @@ function callsOf(
   };
   const inner = bundleItem.deployment
     ? items.map(({ to, amountUnits }) => ({
-        ...{ from: sender, to: chain.network.usdc.address, data: encodeTransfer(to, amountUnits) },
+        from: sender,
+        to: chain.network.usdc.address,
+        data: encodeTransfer(to, amountUnits),
       }))
     : [{ from: CONTRACTS.entryPointV06, to: sender, data: callData }];
   return [bundle, ...inner].map((call) => ({ method: "eth_call", params: [call, "pending"] }));

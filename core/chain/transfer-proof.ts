@@ -3,8 +3,8 @@
  * the header's receipts root, and the receipt they end with holds the log (Yellow Paper appendix D, EIP-2718).
  */
 import type { Hex, Network } from "../domain/networks.ts";
-import { fieldOf } from "../rpc/answers.ts";
-import { headerBytes, readHeader } from "./header-bytes.ts";
+import { fieldOf } from "../rpc/parse-answers.ts";
+import { headerBytes, readHeader } from "./encode-header.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import { pathOf, receiptNodes, receiptsRootOf } from "./receipts-root.ts";
 import { type RlpItem, readRlp } from "./rlp.ts";
@@ -45,7 +45,11 @@ export function proveTransfer(
   if (logPosition < 0) return undefined;
   const { hash, number } = readHeader(header);
   return {
-    ...{ blockNumber: number, blockHash: hash, header, transactionIndex: index, logPosition },
+    blockNumber: number,
+    blockHash: hash,
+    header,
+    transactionIndex: index,
+    logPosition,
     nodes: receiptNodes(receipts, index),
   };
 }

@@ -1,10 +1,10 @@
 /** USDC (Circle's FiatTokenV2_2) over JSON-RPC: calls, reads and logs. Amounts are micro-USDC. */
 import type { Authorization } from "../domain/authorization.ts";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
-import { parseData, parseQuantity } from "../rpc/answers.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { isRefusal, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall } from "../rpc/node.ts";
+import { parseData, parseQuantity } from "../rpc/parse-answers.ts";
 import { bytesTail, hexWord, uintWord } from "./abi-words.ts";
 import { domainSeparator, tokenDomainOf } from "./authorization-digest.ts";
 import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";

@@ -1,11 +1,12 @@
-/** User operations (ERC-4337, EntryPoint v0.6) that our own relayer bundles: zero fees, no paymaster, no initCode. */
+/**
+ * User operations (ERC-4337, EntryPoint v0.6) that our own relayer bundles: zero fees, no paymaster, no initCode. What a passkey signs
+ * of one: user-operation-hash.ts.
+ */
 
 import { entryPoint06Abi } from "viem-modules/account-abstraction/constants/abis.js";
 import { decodeAbiParameters } from "viem-modules/utils/abi/decodeAbiParameters.js";
 import { decodeErrorResult } from "viem-modules/utils/abi/decodeErrorResult.js";
-import { encodeAbiParameters } from "viem-modules/utils/abi/encodeAbiParameters.js";
 import { encodeFunctionData } from "viem-modules/utils/abi/encodeFunctionData.js";
-import { keccak256 } from "viem-modules/utils/hash/keccak256.js";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { encodeAggregate3, type InnerCall } from "./multicall.ts";
 import { encodeAccountCalls } from "./passkey-account.ts";
@@ -26,12 +27,6 @@ export type UserOperation = {
   readonly signature: Hex;
 };
 
-/** What its hash is made of; also of an operation that others prepared. */
-type SignedFields = Omit<UserOperation, "signature" | "initCode" | "paymasterAndData"> & {
-  readonly initCode: Hex;
-  readonly paymasterAndData: Hex;
-};
-
 /** An operation's outcome; `success` false inside a successful transaction means that the payment did not happen. */
 export type UserOperationOutcome = {
   readonly userOpHash: Hex;
@@ -48,20 +43,6 @@ export const USER_OPERATION_EVENT_TOPIC =
 export const USER_OPERATION_REVERT_TOPIC =
   "0x1c4fada7374c0a9ee8841fc38afe82932dc0f8e69012e927f061a8bae611a201";
 
-/** EntryPoint v0.6, `getUserOpHash`. Not viem's, which loads everything that viem has. */
-const PACKED_FIELDS = [
-  { type: "address" },
-  { type: "uint256" },
-  { type: "bytes32" },
-  { type: "bytes32" },
-  { type: "uint256" },
-  { type: "uint256" },
-  { type: "uint256" },
-  { type: "uint256" },
-  { type: "uint256" },
-  { type: "bytes32" },
-] as const;
-const HASHED_FIELDS = [{ type: "bytes32" }, { type: "address" }, { type: "uint256" }] as const;
 const REVERT_FIELDS = [{ type: "uint256" }, { type: "bytes" }] as const;
 const FAILED_OP_ABI = [
   {
@@ -107,24 +88,6 @@ export function buildUserOperation(operation: {
     paymasterAndData: "0x",
     signature: "0x",
   };
-}
-
-/** The 32 bytes the passkey signs: the WebAuthn challenge of a send. Independent of the signature. */
-export function userOperationHash(operation: SignedFields, chainId: number): Hex {
-  const packed = encodeAbiParameters(PACKED_FIELDS, [
-    operation.sender,
-    operation.nonce,
-    keccak256(operation.initCode),
-    keccak256(operation.callData),
-    operation.callGasLimit,
-    operation.verificationGasLimit,
-    operation.preVerificationGas,
-    operation.maxFeePerGas,
-    operation.maxPriorityFeePerGas,
-    keccak256(operation.paymasterAndData),
-  ]);
-  const fields = [keccak256(packed), CONTRACTS.entryPointV06, BigInt(chainId)] as const;
-  return keccak256(encodeAbiParameters(HASHED_FIELDS, fields));
 }
 
 /** A signed operation and, for an account that does not exist yet, the factory call that makes it. */

@@ -6,7 +6,7 @@ import type { RpcTransaction } from "viem";
 import { serializeTransaction } from "viem-modules/op-stack/serializers.js";
 import { formatTransaction } from "viem-modules/utils/formatters/transaction.js";
 import type { Hex } from "../domain/networks.ts";
-import { fieldOf } from "../rpc/answers.ts";
+import { fieldOf } from "../rpc/parse-answers.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import { secp256k1 } from "./secp256k1.ts";
 import { toAddress } from "./signature.ts";

@@ -15,7 +15,7 @@
  * never to a relay of ours that names no link of this database. A use of a reusable link is no candidate by its plain amount.
  *
  * Of several authorizations for one link, db/payments/accept-payments.ts accepts one. What a wrong amount makes of the link (UNDERPAID,
- * OVERPAID): db/links/recompute-status.ts.
+ * OVERPAID): db/links/compute-link-status.ts.
  */
 import { authorizationKey } from "./authorization.ts";
 import type {

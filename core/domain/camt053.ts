@@ -29,7 +29,8 @@ export function camtBalances({ head, valuation, places }: CamtHead): CamtBalance
     return toMinorUnits(value.units, places);
   };
   return {
-    ...{ firstDay, lastDay },
+    firstDay,
+    lastDay,
     // as the period before it ended
     openingMinor: minorOf(head.openingUnits, addDays(firstDay, -1)),
     closingMinor: minorOf(head.closingUnits, lastDay),
@@ -103,8 +104,15 @@ export function camtDifference(
   const left = closingMinor - openingMinor - enteredMinor;
   if (left === 0n) return undefined;
   return {
-    ...{ day: lastDay, minorUnits: left, kind: "ROUNDING", description: "Exchange difference and rounding" },
-    ...{ reference: "", counterparty: "", usdc: "", rate: "", place: "" },
+    day: lastDay,
+    minorUnits: left,
+    kind: "ROUNDING",
+    description: "Exchange difference and rounding",
+    reference: "",
+    counterparty: "",
+    usdc: "",
+    rate: "",
+    place: "",
   };
 }
 

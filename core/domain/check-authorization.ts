@@ -1,4 +1,7 @@
-/** Whether an authorization meets what a link or another seller requires: recipient, exact amount, and a window that is open and not about to end. */
+/**
+ * Whether an authorization meets what a link or another seller requires: its recipient, exactly its amount, and a validity window that has
+ * begun and has at least six seconds left, the time to get into a block.
+ */
 import type { Authorization } from "./authorization.ts";
 import type { Hex } from "./networks.ts";
 import type { PaymentRefusal } from "./payment.ts";

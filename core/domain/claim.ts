@@ -1,4 +1,7 @@
-/** A claim states that a transaction paid a link: its states, how long it holds the link, and when the chain is checked. */
+/**
+ * A claim states that a transaction paid a link. Its states, for how long it holds the link PENDING (90 seconds; up to an hour while a
+ * node knows the transaction), and when the chain is checked for it.
+ */
 
 /**
  *   OPEN --transfer attributed--> MATCHED          OPEN --disproved--> REJECTED          OPEN --lease over--> EXPIRED
@@ -14,14 +17,14 @@ export type ClaimPolicy = (typeof CLAIM_POLICIES)[number];
 
 /** Seconds since the claim. */
 export const CLAIM_LEASE_S = 90;
-export const CLAIM_LOOKS_AT_S = [2, 4, 8, 16, 32, 64] as const;
+export const CLAIM_CHECKS_AT_S = [2, 4, 8, 16, 32, 64] as const;
 /** A transaction that a node knows holds its link for this long after each poll, and no longer than KNOWN_MAX_S in all. */
 export const KNOWN_LEASE_S = 90;
 export const KNOWN_POLL_S = 30;
 export const KNOWN_MAX_S = 3_600;
 
 /** Seconds until the next check; after the last interval, until the lease expires. At least one. */
-export function nextLookInS(ageS: number): number {
-  const next = CLAIM_LOOKS_AT_S.find((atS) => atS > ageS + 0.5) ?? CLAIM_LEASE_S + 1;
+export function nextCheckInS(ageS: number): number {
+  const next = CLAIM_CHECKS_AT_S.find((atS) => atS > ageS + 0.5) ?? CLAIM_LEASE_S + 1;
   return Math.max(1, next - ageS);
 }

@@ -33,7 +33,11 @@ const COLUMNS: readonly string[] = [
 ];
 
 const GEGENKONTO: Record<ImportRow["kind"], keyof DatevSettings["accounts"]> = {
-  ...{ PAYMENT: "payments", RECEIVE: "received", SEND: "sent", REFUND: "refunds", FEE: "fees" },
+  PAYMENT: "payments",
+  RECEIVE: "received",
+  SEND: "sent",
+  REFUND: "refunds",
+  FEE: "fees",
   ROUNDING: "rounding",
 };
 

@@ -2,8 +2,9 @@
  * How a document's facts are stored: by place instead of by name, without what the document's row says itself, bytes in base64. A third of
  * what they take by name, once a payment on disk and in the write-ahead log. Pure.
  */
-import type { DocumentFacts } from "./document.ts";
+
 import type { Hex } from "./networks.ts";
+import type { DocumentFacts } from "./numbered-document.ts";
 
 const ZONE = "UTC";
 /** The history has no row of it. */

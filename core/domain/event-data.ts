@@ -1,4 +1,7 @@
-/** The data of an event as it travels: the fields it was recorded with, and the whole link or transaction as it is now. Pure. */
+/**
+ * The data of an event as readers and webhooks receive it: the fields it was recorded with, and the whole link or transaction in its
+ * present state. Pure.
+ */
 import { type LinkRow, presentSingleLink } from "./present-link.ts";
 import { sampleEvent } from "./sample-event.ts";
 import { type HistoryRow, presentTransaction } from "./transaction.ts";

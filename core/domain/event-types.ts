@@ -1,4 +1,4 @@
-/** What is announced: to readers of the event log, and by webhooks. */
+/** The event types: of the event log, and of webhooks. */
 export const EVENT_TYPES = [
   "user.registered",
   "user.verified",

@@ -1,5 +1,8 @@
-/** Exports with a name: a format of the books, columns in the merchant's order and words, the currency, and which movements. Pure. */
-import { BOOKS_KEYS } from "./books.ts";
+/**
+ * Saved exports: a name, a format of the books, columns in the merchant's order and with the merchant's titles, the currency, and which
+ * movements. Pure.
+ */
+import { BOOKS_KEYS } from "./bookkeeping-rows.ts";
 import { IMPORT_FORMATS } from "./export.ts";
 import type { NetworkId } from "./networks.ts";
 import { METADATA_KEY_MAX } from "./order-data.ts";

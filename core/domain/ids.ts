@@ -1,6 +1,6 @@
 /**
  * Public identifiers: a prefix that says what it is, then 128 random bits or more. Those of rows that a payment adds begin with their
- * time instead, so that an index of them grows at its end, and have 90 random bits: still more than anybody can guess.
+ * time instead, so that an index of them grows at its end, and have 90 random bits, which is still beyond guessing.
  */
 import { randomBytes, randomUUID } from "node:crypto";
 

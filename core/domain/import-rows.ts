@@ -47,7 +47,11 @@ export function importRow(
   rounding.lastDay = day;
   if (minorUnits === 0n) return undefined;
   return {
-    ...{ day, minorUnits, kind: row.kind, description: detailsOf(row), reference: row.reference ?? "" },
+    day,
+    minorUnits,
+    kind: row.kind,
+    description: detailsOf(row),
+    reference: row.reference ?? "",
     counterparty: row.counterparty,
     usdc: formatUnits(change),
     rate: describeRate(value),
@@ -60,8 +64,15 @@ export function roundingRow({ minorUnits, units, lastDay }: Rounding, places: nu
   const left = toMinorUnits(units, places) - minorUnits;
   if (left === 0n) return undefined;
   return {
-    ...{ day: lastDay, minorUnits: left, kind: "ROUNDING", description: "Rounding difference" },
-    ...{ reference: "", counterparty: "", usdc: "", rate: "", place: "" },
+    day: lastDay,
+    minorUnits: left,
+    kind: "ROUNDING",
+    description: "Rounding difference",
+    reference: "",
+    counterparty: "",
+    usdc: "",
+    rate: "",
+    place: "",
   };
 }
 

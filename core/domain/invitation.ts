@@ -1,4 +1,4 @@
-/** How long an invitation of a member is valid, and how many may be open. */
+/** How long an invitation to become a member is valid (seven days), and how many of a merchant may be open (50). */
 
 export type InvitationOutcome = "ACCEPTED" | "DECLINED" | "REVOKED";
 

@@ -1,4 +1,4 @@
-/** The last owner of a wallet stays. Pure. */
+/** The last owner of a wallet cannot be removed. Pure. */
 import type { Hex } from "./networks.ts";
 import { addressOfOwner, type OwnerSlots } from "./owner.ts";
 

@@ -38,7 +38,7 @@ export type LinkFacts = {
   /** The merchant's settings. */
   matchByAmount: boolean;
   trustsEarlyClaims: boolean;
-  /** A use of a reusable link: its plain amount names nothing, since anybody may open uses of any amount. */
+  /** A use of a reusable link: its plain amount proves nothing, since every visitor may open uses of any amount. */
   isAddressed?: boolean;
 };
 

@@ -1,7 +1,12 @@
 /**
- * When a link expires, and which transfers are late. The worker moves its row by `db/links/expire-links.ts`; what readers see does not
- * wait for that. A late transfer pays an expired link when it has evidence (attribute-transfers.ts), or when no open link fits it and no
- * other expired one; the link is then PAID with the exception PAID_LATE (db/links/recompute-status.ts).
+ * When a link expires, and which transfers are late: those in a block after its expiry. The worker updates the row
+ * (`db/links/expire-links.ts`); readers see EXPIRED before that. A late transfer pays an expired link in two cases (attribute-transfers.ts):
+ *
+ *   - evidence names the link: an accepted authorization, a link tag, a proven claim, or the merchant's assignment
+ *   - it is the only unpaid link that fits the recipient and amount, no open one fits, and either the amount is the link's unique one or
+ *     its merchant lets transfers match by amount (`matchByAmount`)
+ *
+ * The link is then PAID with the exception PAID_LATE (db/links/compute-link-status.ts).
  */
 import type { LinkStatus } from "./link.ts";
 
@@ -15,13 +20,13 @@ export function effectiveStatus(link: { status: LinkStatus; expiresAt: Date }, n
 
 type Lifetime = { readonly expiresAtMs: number; readonly cancelledAtMs?: number | undefined };
 
-/** Whether a transfer in a block of this time is in time; the moment of the expiry is. */
+/** Whether a transfer in a block of this time is in time: up to and including the moment of expiry. */
 export function isOpenAt({ expiresAtMs, cancelledAtMs }: Lifetime, blockTimeMs: number): boolean {
   const isCancelled = cancelledAtMs !== undefined && cancelledAtMs <= blockTimeMs;
   return !isCancelled && blockTimeMs <= expiresAtMs;
 }
 
-/** Whether the link had expired by then: the transfer may pay it late. Nothing pays a cancelled one by its amount. */
+/** Whether the link had expired at this block time, so that a transfer in it can pay it late. A cancelled link is never paid by amount. */
 export function isLateFor({ expiresAtMs, cancelledAtMs }: Lifetime, blockTimeMs: number): boolean {
   return expiresAtMs < blockTimeMs && cancelledAtMs === undefined;
 }

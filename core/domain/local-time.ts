@@ -1,4 +1,4 @@
-/** Local time of an IANA time zone. Pure. */
+/** Instants in the local time of an IANA time zone. Pure. */
 
 const DAY_MS = 86_400_000;
 /** Zones that are remembered, and days of each whose offset is. */

@@ -1,4 +1,4 @@
-/** What a merchant notes with a link. */
+/** What a merchant stores with a link (reference, customer, metadata), and its limits. */
 
 /** Characters, as Postgres counts them. */
 export const REFERENCE_MAX = 100;

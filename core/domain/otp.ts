@@ -1,6 +1,7 @@
 /**
- * One-time codes that prove an e-mail address. Only the code's HMAC and a sealed copy are stored; the mail job opens the sealed copy
- * (which takes the pepper) until the code is used, replaced or expired.
+ * One-time codes that prove an e-mail address: six digits, valid for ten minutes and five attempts, at most one a minute and five an hour
+ * (db/accounts/otps.ts applies this). Only the code's HMAC and an encrypted copy are stored; the mail job decrypts the copy, with the
+ * pepper, until the code is used, replaced or expired.
  */
 import { createHmac, randomInt, timingSafeEqual } from "node:crypto";
 import { deriveKey, type KeyList, seal, unseal } from "./seal.ts";

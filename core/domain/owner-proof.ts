@@ -1,6 +1,6 @@
 /**
- * What an address signs (EIP-712) before it becomes an owner of a wallet: a mistyped address is a stranger's, who could then spend
- * everything. Without a chain's id, for it is added on every network.
+ * What an address signs (EIP-712) before it becomes an owner of a wallet: a mistyped address would belong to another person, who could
+ * spend everything. Without a chain id, because it is added on every network.
  */
 import type { Hex } from "./networks.ts";
 

@@ -22,7 +22,7 @@ export function addressOfOwner(owner: Hex): Hex | undefined {
 /** By index; undefined where one was removed. */
 export type OwnerSlots = readonly (Hex | undefined)[];
 
-/** The slots after additions that are on their way, in order: each new owner gets the next index. */
+/** The slots after pending additions, in order: each new owner gets the next index. */
 export function withAdded(slots: OwnerSlots, added: readonly Hex[]): (Hex | undefined)[] {
   const all = [...slots];
   for (const owner of added) if (!all.includes(owner)) all.push(owner);

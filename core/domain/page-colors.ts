@@ -1,4 +1,4 @@
-/** A merchant's colour as pages use it: darkened by day and lightened by night until everything written in it or on it can be read. */
+/** A merchant's colour as pages use it: darkened for light mode and lightened for dark mode until text in it and on it has enough contrast. */
 
 export const COLOR = /^#[0-9a-f]{6}$/;
 

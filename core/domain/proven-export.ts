@@ -1,4 +1,4 @@
-/** An export with proofs: each confirmed movement can be checked against the chain without trusting the service. Pure. */
+/** An export with proofs: whoever has the file can check each confirmed movement against the chain without trusting the service. Pure. */
 import { type ExportRow, exportedObject } from "./export.ts";
 import { formatUnits } from "./money.ts";
 import type { Hex, NetworkId } from "./networks.ts";
@@ -19,8 +19,10 @@ export function totalsOf(rows: readonly ExportRow[]): ProvenTotals {
       .filter(({ type }) => directionOf(type) === direction)
       .reduce((total, { amountUnits }) => total + amountUnits, 0n);
   return {
-    ...{ rows: rows.length, confirmed: confirmed.length },
-    ...{ moneyIn: formatUnits(sum("in")), moneyOut: formatUnits(sum("out")) },
+    rows: rows.length,
+    confirmed: confirmed.length,
+    moneyIn: formatUnits(sum("in")),
+    moneyOut: formatUnits(sum("out")),
   };
 }
 

@@ -1,11 +1,12 @@
 /**
- * The EIP-1559 fees a relay offers, in wei per gas; when they are raised, and by how much. When is counted in blocks, not in time: while no
- * block is produced, a higher fee has no effect, and every raise is paid for once blocks are produced again. `worker/sender/monitor.ts` asks.
+ * The EIP-1559 fees a relay offers, in wei per gas. They are raised by a quarter when two blocks were produced without the transaction
+ * (`worker/sender/monitor.ts` checks). The wait is counted in blocks because a higher fee has no effect while no block is produced, and
+ * every raise has to be paid once blocks are produced again.
  */
 
 export type Fees = { readonly maxFeePerGas: bigint; readonly maxPriorityFeePerGas: bigint };
 
-/** Base orders transactions by tip and accepts a thousandth of a gwei. */
+/** Where the node suggests no tip: Base orders transactions by tip and accepts a thousandth of a gwei. */
 const DEFAULT_TIP_WEI = 1_000_000n;
 /** Geth requires 10 % more to replace a transaction, some nodes 12.5 %; both fees are raised by a quarter. */
 const BUMP_PERCENT = 125n;

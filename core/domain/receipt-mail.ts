@@ -2,7 +2,7 @@
  * The mail that brings a customer the receipt, in its language. What the merchant wrote stands in it as text, never
  * as a link.
  */
-import { type DocumentSpeech, speechOf } from "./document-words.ts";
+import { type DocumentTexts, documentTextsOf } from "./document-texts.ts";
 import type { Language } from "./language.ts";
 import { escapeHtml, type MailText } from "./mail-html.ts";
 import { formatUnits } from "./money.ts";
@@ -24,42 +24,42 @@ export type ReceiptMailFrame = {
 
 export function renderReceiptMail(receipt: Receipt, frame: ReceiptMailFrame): MailText {
   const { baseUrl, logoId, accent, language } = frame;
-  const speech = speechOf(language);
-  const { words, isRightToLeft } = speech;
+  const texts = documentTextsOf(language);
+  const { messages, isRightToLeft } = texts;
   const color = pageColors(accent ?? DEFAULT_ACCENT, "light").accent;
   const mark = `<img src="cid:${escapeHtml(logoId ?? "")}" alt="" width="48" height="48" style="display:block;margin:0 0 16px;object-fit:contain">\n`;
   const named = {
-    amount: speech.amount(formatUnits(receipt.amountUnits)),
+    amount: texts.amount(formatUnits(receipt.amountUnits)),
     merchant: oneLine(receipt.merchantName),
   };
   const query = `transactionId=${receipt.transactionId ?? ""}&lang=${language}`;
   const url = `${baseUrl}/pay/${receipt.linkId}/receipt?${query}`;
-  const lines = linesOf(receipt, frame, speech).map(([name, value]) => ({ name, value: oneLine(value) }));
+  const lines = linesOf(receipt, frame, texts).map(([name, value]) => ({ name, value: oneLine(value) }));
   // on the outermost element of the body, too: mail programs drop the document around it
   const direction = `lang="${language}" dir="${isRightToLeft ? "rtl" : "ltr"}"`;
   return {
-    subject: fill(words.mail.subject, named),
+    subject: fill(messages.mail.subject, named),
     text: [
-      fill(words.mail.confirmed, named),
+      fill(messages.mail.confirmed, named),
       "",
-      ...lines.map((line) => fill(words.mail.line, line)),
+      ...lines.map((line) => fill(messages.mail.line, line)),
       "",
-      fill(words.mail.line, { name: words.receipt, value: url }),
+      fill(messages.mail.line, { name: messages.receipt, value: url }),
       "",
-      fill(words.mail.foot, named),
+      fill(messages.mail.foot, named),
       "",
     ].join("\n"),
     html: `<!doctype html>
 <html ${direction}>
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escapeHtml(words.receipt)}</title></head>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escapeHtml(messages.receipt)}</title></head>
 <body style="margin:0;padding:24px;background:#f4f5f7;color:#1b1f24;font:16px/1.5 -apple-system,'Segoe UI',Roboto,sans-serif">
 <div ${direction} style="max-width:560px;margin:0 auto;padding:24px;background:#ffffff;border:1px solid #e1e4e8;border-radius:8px">
-${logoId === undefined ? "" : mark}<p style="margin:0 0 16px">${fillHtml(words.mail.confirmed, named)}</p>
+${logoId === undefined ? "" : mark}<p style="margin:0 0 16px">${fillHtml(messages.mail.confirmed, named)}</p>
 <table style="width:100%;border-collapse:collapse;font-size:14px">
 ${lines.map((line) => row(line, isRightToLeft)).join("\n")}
 </table>
-<p style="margin:16px 0"><a href="${escapeHtml(url)}" style="color:${color}">${escapeHtml(words.mail.open)}</a></p>
-<p style="margin:0;color:#57606a;font-size:14px">${fillHtml(words.mail.foot, named)}</p>
+<p style="margin:16px 0"><a href="${escapeHtml(url)}" style="color:${color}">${escapeHtml(messages.mail.open)}</a></p>
+<p style="margin:0;color:#57606a;font-size:14px">${fillHtml(messages.mail.foot, named)}</p>
 </div>
 </body>
 </html>
@@ -71,25 +71,25 @@ ${lines.map((line) => row(line, isRightToLeft)).join("\n")}
 function linesOf(
   receipt: Receipt,
   { documentNumber, timeZone }: ReceiptMailFrame,
-  { words, amount, time }: DocumentSpeech,
+  { messages, amount, time }: DocumentTexts,
 ): [name: string, value: string][] {
   const { chainId, displayName } = NETWORKS[receipt.network];
   const { refundedUnits } = receipt;
   const lines: [string, string | null | false | undefined][] = [
-    [words.mail.number, documentNumber],
-    [words.mail.paidTo, receipt.merchantName],
-    [words.paidFor, receipt.description],
-    [words.reference, receipt.reference],
-    [words.amountPaid, amount(formatUnits(receipt.amountUnits))],
-    [words.amountRefunded, refundedUnits > 0n && amount(formatUnits(refundedUnits))],
-    [words.paidOn, time(receipt.paidAt, timeZone)],
-    [words.network, `${displayName} (${chainId})`],
-    [words.from, receipt.payer],
-    [words.to, receipt.recipient],
-    [words.transaction, receipt.txHash],
-    [words.block, receipt.blockNumber.toString()],
-    [words.link, receipt.linkId],
-    [words.transactionId, receipt.transactionId],
+    [messages.mail.number, documentNumber],
+    [messages.mail.paidTo, receipt.merchantName],
+    [messages.paidFor, receipt.description],
+    [messages.reference, receipt.reference],
+    [messages.amountPaid, amount(formatUnits(receipt.amountUnits))],
+    [messages.amountRefunded, refundedUnits > 0n && amount(formatUnits(refundedUnits))],
+    [messages.paidOn, time(receipt.paidAt, timeZone)],
+    [messages.network, `${displayName} (${chainId})`],
+    [messages.from, receipt.payer],
+    [messages.to, receipt.recipient],
+    [messages.transaction, receipt.txHash],
+    [messages.block, receipt.blockNumber.toString()],
+    [messages.link, receipt.linkId],
+    [messages.transactionId, receipt.transactionId],
   ];
   return lines.filter((line): line is [string, string] => typeof line[1] === "string" && line[1] !== "");
 }

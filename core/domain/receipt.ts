@@ -1,6 +1,6 @@
 /**
- * The receipt of one payment of a link: who paid whom how much for what, and where the chain holds it. It exists once the link is PAID and
- * its transfer CONFIRMED (`findReceipt` of db/links/receipts.ts).
+ * The receipt of one payment of a link: who paid whom how much for what, and in which transaction. It exists once the link is PAID and its
+ * transfer CONFIRMED (`findReceipt` of db/links/receipts.ts).
  */
 import type { Hex, NetworkId } from "./networks.ts";
 import type { SettledBy } from "./settled-by.ts";

@@ -1,4 +1,9 @@
-/** Refunds of a link: which transfer's money goes back, how much, and to whom. Pure. */
+/**
+ * Refunds of a link: which transfer's money goes back, how much, and to whom. Never more than was received: what is left of a transfer is
+ * its amount less its refunds that have moved money or still may, and no more than that difference for the whole link (`leftToRefund`);
+ * a larger refund is refused (`chooseRefund`), and again under the link's lock when it is reserved (api/wallet-ops/choose-refund.ts).
+ * Pure.
+ */
 import type { LinkException } from "./link.ts";
 import type { Hex, NetworkId } from "./networks.ts";
 import { OPERATION_STATES } from "./wallet-operation.ts";
@@ -31,6 +36,25 @@ export type Refund = {
   cancelledAt: Date | null;
   createdAt: Date;
 };
+
+/** What a link has received in CONFIRMED transfers, and what refunds have taken of it; `transfer…` of one transfer, `link…` of all. */
+export type RefundSums = {
+  transferUnits: bigint;
+  transferRefundedUnits: bigint;
+  linkUnits: bigint;
+  linkRefundedUnits: bigint;
+};
+
+/**
+ * What may still be refunded of a transfer: limited by the transfer and by the whole link, since a transfer that a reorganisation has moved to
+ * another place no longer has its refunds. Negative when a transfer that was refunded is no longer there.
+ */
+export function leftToRefund(sums: RefundSums): bigint {
+  const ofTransfer = sums.transferUnits - sums.transferRefundedUnits;
+  const ofLink = sums.linkUnits - sums.linkRefundedUnits;
+  if (ofLink < ofTransfer) return ofLink;
+  return ofTransfer;
+}
 
 /** A CONFIRMED transfer booked on a link. */
 export type RefundableTransfer = {

@@ -1,4 +1,7 @@
-/** How deep a reorganisation may be to be undone: as many blocks as are kept. A deeper one stops the indexer (indexer/follow/reorg.ts). */
+/**
+ * How deep a reorganisation can be and still be undone: as many blocks as are kept, the non-final ones and 4,096 more. A deeper one stops
+ * the indexer without a change (indexer/follow/reorg.ts).
+ */
 
 /** Non-final blocks are always kept, and this many more below the cursor. */
 export const KEPT_BLOCKS = 4_096;

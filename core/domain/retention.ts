@@ -1,6 +1,6 @@
 /**
- * How long rows are kept that nothing else removes; the worker's housekeeping deletes them (db/jobs/delete-old-rows.ts). Files of finished
- * exports: export-life.ts.
+ * How long rows are kept before housekeeping deletes them (db/jobs/delete-old-rows.ts): events 90 days, webhook deliveries 30, the
+ * security trail two years, and so on. Files of finished exports: export-lifetime.ts.
  */
 
 /** Unless EVENTS_KEPT_DAYS says otherwise. */

@@ -40,7 +40,7 @@ export function signReturnUrl(
   const values = [...signed, sig];
   const query = new URLSearchParams();
   for (const [index, name] of RETURN_PARAMETERS.entries()) query.append(name, values[index] ?? "");
-  // put in by hand: the shop's own query and fragment stay as they were written
+  // inserted into the text: the shop's own query and fragment stay as they were written
   const [, address = "", fragment = ""] = /^([^#]*)(#.*)?$/s.exec(target) ?? [];
   return `${address}${address.includes("?") ? "&" : "?"}${query}${fragment}`;
 }

@@ -1,6 +1,6 @@
 /**
- * Links that many payers pay, or whose payer chooses the amount. Each payment is a use: a link of its own. When no more are accepted:
- * db/links/used-up.ts.
+ * Reusable links: paid by many payers, or for an amount that the payer chooses. Each payment is a use, a link of its own under the
+ * reusable one. How many uses are accepted: db/links/max-uses.ts.
  */
 import { createHash } from "node:crypto";
 import type { Hex } from "./networks.ts";

@@ -1,4 +1,4 @@
-/** Secrets at rest that must be readable again: AES-256-GCM with one derived key per purpose, bound to the row that holds them. */
+/** Encrypts secrets at rest that must be readable again: AES-256-GCM with one derived key per purpose, bound to the row that holds them. */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 
 const NONCE_BYTES = 12;

@@ -1,6 +1,8 @@
 /**
  * User operations that move money out of a passkey wallet: whom they may pay, what their states mean, and which transfers on the
- * chain are theirs. Pure.
+ * chain are theirs. The owner's passkey signs the operation's hash, which commits to the wallet, its nonce, the network, and call data
+ * that names each recipient, each amount and this operation's id (core/chain/user-operation-hash.ts): a signature is good for exactly
+ * these payments, once, and is accepted for ten minutes after preparation. Pure.
  */
 import { getAddress } from "viem-modules/utils/address/getAddress.js";
 import { CONTRACTS, type Hex, NETWORKS, type NetworkId } from "./networks.ts";
@@ -36,7 +38,7 @@ export type OperationFailure = (typeof OPERATION_FAILURES)[number];
 
 export const PAYOUT_RECIPIENTS_MAX = 100;
 export const NOTE_MAX_CHARS = 500;
-/** Time to review and sign. */
+/** From preparation: a signature that arrives later is refused. */
 export const OPERATION_LIFE_MS = 10 * 60_000;
 
 /** Sends that failed within an hour at the relayers' cost: the money is moved between simulation and block. Then the user pauses. */

@@ -1,4 +1,7 @@
-/** When a webhook is tried again, and when its endpoint is disabled; one that answers 410 is at once (worker/webhooks/deliver.ts). */
+/**
+ * The delays between a webhook's delivery attempts, and when its endpoint is disabled: after 72 hours without a success, or at once when it
+ * answers 410 Gone (worker/webhooks/deliver.ts).
+ */
 
 /** The published schedule: the delay before each attempt, in seconds. The first is immediate; after the last the delivery is FAILED. */
 export const RETRY_AFTER_S = [
@@ -14,7 +17,7 @@ export const RETRY_AFTER_S = [
   24 * 3_600,
 ] as const;
 
-/** An endpoint without a success for this long, and with at least one failure at the end of it, is disabled. */
+/** An endpoint is disabled when an attempt fails and none has succeeded for this long. */
 export const FAILING_MAX_H = 72;
 
 /** Seconds until the next attempt after `tries` failed ones; undefined when there is none. */

@@ -1,4 +1,7 @@
-/** Standard Webhooks 1.0.0: the message and its signature. */
+/**
+ * Webhook messages by Standard Webhooks 1.0.0: body, signature, for how long a replaced secret still signs, and what an endpoint may be.
+ * When a delivery is retried: webhook-retries.ts.
+ */
 import { createHmac, randomBytes } from "node:crypto";
 
 const SECRET_BYTES = 32;

@@ -3,11 +3,11 @@
  * full. Tagged as PDF/UA asks (ISO 14289-1): headings, a table whose names are row headers, a language, decoration marked as such.
  */
 import PDFDocument from "pdfkit";
-import { documentNumber, type PrintedDocument } from "../domain/document.ts";
-import { type DocumentSpeech, speechOf } from "../domain/document-words.ts";
+import { type DocumentTexts, documentTextsOf } from "../domain/document-texts.ts";
 import type { Language } from "../domain/language.ts";
 import { formatUnits } from "../domain/money.ts";
 import { NETWORKS } from "../domain/networks.ts";
+import { documentNumber, type PrintedDocument } from "../domain/numbered-document.ts";
 import { pageColors } from "../domain/page-colors.ts";
 import { RIGHT_TO_LEFT_MARK } from "./reading-order.ts";
 import { openTags, taggedOptions } from "./tags.ts";
@@ -40,19 +40,19 @@ const STYLES = {
 } as const satisfies Record<string, TextStyle>;
 
 /** `logo`: a PNG. */
-export type DocumentLooks = { accent: string | null; logo: Uint8Array | undefined };
-type Look = DocumentLooks & { language: Language };
+export type DocumentBranding = { accent: string | null; logo: Uint8Array | undefined };
+type Look = DocumentBranding & { language: Language };
 
 export async function renderDocumentPdf(
   printed: PrintedDocument,
   { accent, logo, language }: Look,
 ): Promise<Uint8Array> {
-  const speech = speechOf(language);
-  const { words, isRightToLeft } = speech;
+  const texts = documentTextsOf(language);
+  const { messages, isRightToLeft } = texts;
   const { issuer } = printed.facts;
   // a sentence of ours that begins with "USDC" is still read from right to left
-  const sentence = (words: string) => (isRightToLeft ? `${RIGHT_TO_LEFT_MARK}${words}` : words);
-  const title = `${titleOf(printed, speech)} ${documentNumber(printed)}`;
+  const sentence = (text: string) => (isRightToLeft ? `${RIGHT_TO_LEFT_MARK}${text}` : text);
+  const title = `${titleOf(printed, texts)} ${documentNumber(printed)}`;
   const doc = new PDFDocument({
     ...{ size: "A4", margin: MARGIN, ...taggedOptions(language) },
     info: { Title: title, Author: issuer.name, CreationDate: printed.issuedAt },
@@ -62,13 +62,21 @@ export async function renderDocumentPdf(
   const ended = new Promise<void>((resolve) => doc.on("end", resolve));
   const text = await openPdfText(doc);
   const tags = openTags(doc, text.flush);
-  const facts = factsOf(printed, speech);
+  const facts = factsOf(printed, texts);
   const address = [
     ...(issuer.postalAddress?.split("\n") ?? []),
-    issuer.taxId && `${words.taxId} ${issuer.taxId}`,
+    issuer.taxId && `${messages.taxId} ${issuer.taxId}`,
   ].filter((line): line is string => typeof line === "string" && line.trim() !== "");
-  const notice = noticeOf(printed, speech);
-  const shown = [title, issuer.name, ...address, words.foot, words.missing, words.void, notice ?? ""];
+  const notice = noticeOf(printed, texts);
+  const shown = [
+    title,
+    issuer.name,
+    ...address,
+    messages.foot,
+    messages.missing,
+    messages.void,
+    notice ?? "",
+  ];
   await text.prepare([...shown, ...facts.flat()]);
   let y = MARGIN;
 
@@ -105,13 +113,13 @@ export async function renderDocumentPdf(
   y = Math.max(y, logo ? MARGIN + LOGO_SIDE : 0) + 26;
   tags.block("H1", () => write(title, STYLES.title, { linesMax: 2 }));
   y += 6;
-  tags.block("P", () => write(speech.amount(formatUnits(printed.amountUnits)), STYLES.amount));
+  tags.block("P", () => write(texts.amount(formatUnits(printed.amountUnits)), STYLES.amount));
   if (notice !== undefined) {
     y += 10;
     const top = y;
     y += NOTICE_PADDING;
     tags.block("P", () => {
-      write(words.void, STYLES.void, { inset: NOTICE_PADDING });
+      write(messages.void, STYLES.void, { inset: NOTICE_PADDING });
       write(sentence(notice), STYLES.voidText, { linesMax: 3, inset: NOTICE_PADDING });
     });
     y += NOTICE_PADDING;
@@ -147,47 +155,47 @@ export async function renderDocumentPdf(
   table.end();
   y = FOOT_Y - STYLES.foot.leading;
   if (text.missingCount() > 0)
-    tags.block("P", () => write(sentence(`\u2066[U+…]\u2069 ${words.missing}`), STYLES.foot));
+    tags.block("P", () => write(sentence(`\u2066[U+…]\u2069 ${messages.missing}`), STYLES.foot));
   y = FOOT_Y;
-  tags.block("P", () => write(sentence(words.foot), STYLES.foot));
+  tags.block("P", () => write(sentence(messages.foot), STYLES.foot));
   tags.end();
   doc.end();
   await ended;
   return Buffer.concat(pieces);
 }
 
-function titleOf({ kind }: PrintedDocument, { words }: DocumentSpeech): string {
-  return kind === "RECEIPT" ? words.receipt : words.creditNote;
+function titleOf({ kind }: PrintedDocument, { messages }: DocumentTexts): string {
+  return kind === "RECEIPT" ? messages.receipt : messages.creditNote;
 }
 
-function noticeOf(printed: PrintedDocument, { words, time }: DocumentSpeech): string | undefined {
+function noticeOf(printed: PrintedDocument, { messages, time }: DocumentTexts): string | undefined {
   const { voidedAt, voidReason, facts } = printed;
   if (!voidedAt) return undefined;
-  const sentence = voidReason === "REASSIGNED" ? words.voidReassigned : words.voidReorganised;
+  const sentence = voidReason === "REASSIGNED" ? messages.voidReassigned : messages.voidReorganised;
   return sentence.replace("{time}", time(voidedAt, facts.timeZone));
 }
 
 /** The names and values of the table. */
-function factsOf(printed: PrintedDocument, { words, amount, time }: DocumentSpeech): [string, string][] {
+function factsOf(printed: PrintedDocument, { messages, amount, time }: DocumentTexts): [string, string][] {
   const { facts, kind } = printed;
   const { chainId, displayName } = NETWORKS[printed.network];
   const isReceipt = kind === "RECEIPT";
   const lines: [string, string | null][] = [
-    [words.number, documentNumber(printed)],
-    [words.issuedOn, time(printed.issuedAt, facts.timeZone)],
-    [words.refundOf, printed.receiptNumber],
-    [words.paidFor, facts.description],
-    [words.reference, facts.reference],
-    [words.reason, facts.reason],
-    [isReceipt ? words.amountPaid : words.amountRefunded, amount(formatUnits(printed.amountUnits))],
-    [isReceipt ? words.paidOn : words.refundedOn, time(printed.happenedAt, facts.timeZone)],
-    [words.network, `${displayName} (${chainId})`],
-    [words.from, facts.payer],
-    [words.to, facts.recipient],
-    [words.transaction, printed.txHash],
-    [words.block, String(facts.blockNumber)],
-    [words.link, facts.linkId],
-    [words.transactionId, facts.transactionId],
+    [messages.number, documentNumber(printed)],
+    [messages.issuedOn, time(printed.issuedAt, facts.timeZone)],
+    [messages.refundOf, printed.receiptNumber],
+    [messages.paidFor, facts.description],
+    [messages.reference, facts.reference],
+    [messages.reason, facts.reason],
+    [isReceipt ? messages.amountPaid : messages.amountRefunded, amount(formatUnits(printed.amountUnits))],
+    [isReceipt ? messages.paidOn : messages.refundedOn, time(printed.happenedAt, facts.timeZone)],
+    [messages.network, `${displayName} (${chainId})`],
+    [messages.from, facts.payer],
+    [messages.to, facts.recipient],
+    [messages.transaction, printed.txHash],
+    [messages.block, String(facts.blockNumber)],
+    [messages.link, facts.linkId],
+    [messages.transactionId, facts.transactionId],
   ];
   return lines.filter((line): line is [string, string] => line[1] !== null && line[1] !== "");
 }

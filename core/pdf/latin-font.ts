@@ -42,8 +42,13 @@ export async function openLatinFont(doc: PDFKit.PDFDocument, weight: LatinWeight
   const described = inside.ref({ ...descriptor, FontFile2: file });
   described.end();
   const reference = inside.ref({
-    ...{ Type: "Font", Subtype: "TrueType", BaseFont: descriptor.FontName, Encoding: "WinAnsiEncoding" },
-    ...{ FirstChar: FIRST_CODE, LastChar: LAST_CODE, FontDescriptor: described },
+    Type: "Font",
+    Subtype: "TrueType",
+    BaseFont: descriptor.FontName,
+    Encoding: "WinAnsiEncoding",
+    FirstChar: FIRST_CODE,
+    LastChar: LAST_CODE,
+    FontDescriptor: described,
     Widths: WIN_ANSI_CODES.map((code) => Math.round((widths.get(letterOfCode(code)) ?? 0) * UNITS_PER_EM)),
   });
   reference.end();
@@ -74,9 +79,15 @@ async function readFont(weight: LatinWeight): Promise<FontData> {
   const { bbox, ascent, descent, capHeight } = font;
   const units = (value: number) => Math.round(value * scale);
   const descriptor = {
-    ...{ Type: "FontDescriptor", FontName: name, Flags: FLAGS, ItalicAngle: 0, StemV: stem },
+    Type: "FontDescriptor",
+    FontName: name,
+    Flags: FLAGS,
+    ItalicAngle: 0,
+    StemV: stem,
     FontBBox: [bbox.minX, bbox.minY, bbox.maxX, bbox.maxY].map(units),
-    ...{ Ascent: units(ascent), Descent: units(descent), CapHeight: units(capHeight) },
+    Ascent: units(ascent),
+    Descent: units(descent),
+    CapHeight: units(capHeight),
   };
   return { trueType, widths, descriptor };
 }

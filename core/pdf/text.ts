@@ -1,10 +1,10 @@
 /**
  * Text and rules on a PDF's pages. Latin text is written as page operators (PDF 32000-1, 9.4; latin-font.ts): pdfkit's own way kerns
- * every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are shaped (break-long-words.ts) and written
+ * every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are shaped (embedded-font-words.ts) and written
  * in fonts of their script (fonts.ts). A character no font has is written as its number, [U+1F9FF], and counted, so that the report can say so.
  */
 
-import { openWideWords, type WideWord } from "./break-long-words.ts";
+import { type EmbeddedWord, openEmbeddedWords } from "./embedded-font-words.ts";
 import { hasLetter, isFormat, openWideFonts, type WideFont } from "./fonts.ts";
 import { openLatinFont } from "./latin-font.ts";
 import { breakLines, graphemesOf } from "./line-breaks.ts";
@@ -36,7 +36,7 @@ const THICKENING = 0.03;
 export async function openPdfText(doc: PDFKit.PDFDocument) {
   const inside = pdfInside(doc);
   const wide = openWideFonts(doc);
-  const wideWords = openWideWords();
+  const wideWords = openEmbeddedWords();
   const fonts = {
     regular: await openLatinFont(doc, "regular"),
     bold: await openLatinFont(doc, "bold"),
@@ -151,7 +151,7 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
     }
   }
 
-  function writeWide(font: WideFont, word: WideWord, style: TextStyle, start: string): void {
+  function writeWide(font: WideFont, word: EmbeddedWord, style: TextStyle, start: string): void {
     const { embedded, isThin } = font;
     pendingFonts.set(embedded.id, embedded.ref());
     const steps = (isThin ? 1 : 0) + (style.font === "bold" ? 1 : 0);

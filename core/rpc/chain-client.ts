@@ -4,12 +4,12 @@
  */
 import { type Hex, NETWORKS, type Network, type NetworkId } from "../domain/networks.ts";
 import { WALLET_FACTORIES } from "../domain/wallet-factories.ts";
-import { parseQuantity } from "./answers.ts";
 import { RpcTransportError } from "./errors.ts";
 import { type Announcement, listenForHeads } from "./new-heads.ts";
 import { listenForLogs, type SubscribedLogs } from "./new-logs.ts";
 import { type ChainNode, openNode, type RpcCall, type RpcOutcome } from "./node.ts";
 import { byHealth, noteFailure } from "./node-health.ts";
+import { parseQuantity } from "./parse-answers.ts";
 import { exchange, exchangeAll } from "./send-batches.ts";
 import type { SubscriptionSocket } from "./subscription-socket.ts";
 
@@ -41,7 +41,7 @@ export type Chain = {
   readonly nodesByHealth: () => ChainNode[];
   /** Asks every node for its head, for the order above and for /health. Never throws. */
   readonly refreshHeads: () => Promise<void>;
-  /** Announcements of new blocks over WebSocket: may stay out, may come twice. Returns the way to stop them. */
+  /** Announcements of new blocks over WebSocket: may be missing or come twice. Returns a function that stops them. */
   readonly onNewHead: (announce: (announcement: Announcement) => void) => () => void;
   /** Announcements that a log of these filters was written: as unreliable, and no log is taken from them. */
   readonly onNewLogs: (

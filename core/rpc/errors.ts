@@ -1,6 +1,6 @@
 /**
- * What a node's failure means. A transport error is no verdict: nothing was learnt about the call, ask again or elsewhere.
- * A response error is the chain's own answer: the call was run, or its form refused, and another node would say the same.
+ * What a node's failure means. After a transport error nothing is known about the call: it is repeated, or another node is asked. A
+ * response error is the chain's own answer: the call was executed, or its form was refused, and another node would answer the same.
  */
 import type { Hex } from "../domain/networks.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Notices a node that answers but has stopped following the chain. Calls go to the healthiest node alone, so nothing else shows that the
- * others are ahead of it: while the head does not move, or nodes are apart, every node is asked for its own.
+ * Detects a node that answers but has stopped following the chain. Calls go to the healthiest node alone, so they do not show that others
+ * are ahead of it: while the head does not move, or nodes disagree, each node is asked for its head.
  */
 import type { Chain } from "./chain-client.ts";
 import { hasLagging } from "./node-health.ts";

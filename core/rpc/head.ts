@@ -1,8 +1,8 @@
 /** The fields of a block's header that the service uses. */
 import type { Hex } from "../domain/networks.ts";
-import { fieldOf, parseData, parseQuantity } from "./answers.ts";
 import type { Chain } from "./chain-client.ts";
 import { RpcTransportError } from "./errors.ts";
+import { fieldOf, parseData, parseQuantity } from "./parse-answers.ts";
 
 export type Header = {
   readonly number: number;

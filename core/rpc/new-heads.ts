@@ -1,12 +1,13 @@
-/** Block announcements over WebSocket. They may stay out or come twice, so callers keep polling. */
-import { fieldOf } from "./answers.ts";
+/** Block announcements over WebSocket. They may be missing or come twice, so callers keep polling. */
+
 import type { ChainNode } from "./node.ts";
+import { fieldOf } from "./parse-answers.ts";
 import { openSubscriptions } from "./subscription-socket.ts";
 
 /** `header` is the block's, as `eth_getBlockByNumber` would answer it, without its transactions. */
 export type Announcement = { readonly blockNumber: number; readonly header: unknown };
 
-/** Subscribes to `newHeads` on one node at a time, the next node after each loss. Returns the way to stop. */
+/** Subscribes to `newHeads` on one node at a time, the next node after each loss. Returns a function that stops it. */
 export function listenForHeads(
   nodes: readonly ChainNode[],
   announce: (announcement: Announcement) => void,

@@ -1,6 +1,7 @@
 /** Announcements of logs over WebSocket. Nothing but their block's number is taken from them: it is worth reading now. */
-import { fieldOf } from "./answers.ts";
+
 import type { ChainNode } from "./node.ts";
+import { fieldOf } from "./parse-answers.ts";
 import { openSubscriptions, type SubscriptionSocket } from "./subscription-socket.ts";
 
 export type SubscribedLogs = { readonly address: string; readonly topics: readonly unknown[] };

@@ -1,11 +1,12 @@
-/** How well a node does and how much it takes at a time, as seen from its own answers, and the order that follows from it. */
+/** The health of a node as its own answers show it, the sizes of requests it accepts, and the order of nodes that follows. */
+
+import { type AdaptiveLimit, newAdaptiveLimit } from "./adaptive-limit.ts";
 import type { RpcTransportError } from "./errors.ts";
-import { type LearntLimit, newLimit } from "./learnt-limit.ts";
 
 export type NodeHealth = {
   /** Moving average of answered exchanges; 0 before the first. */
   latencyMs: number;
-  /** Newest block this node reported lately. */
+  /** Newest block that this node has reported recently. */
   head: { readonly blockNumber: number; readonly seenAtMs: number } | undefined;
   errorsInARow: number;
   rateLimitsInARow: number;
@@ -17,8 +18,8 @@ export type NodeHealth = {
   isProbing: boolean;
   /** Settles when the node has proved its chain id; forgotten with the connection, behind which another node may come back. */
   chainIdProof: Promise<void> | undefined;
-  readonly batchCalls: LearntLimit;
-  readonly logBlocks: LearntLimit;
+  readonly batchCalls: AdaptiveLimit;
+  readonly logBlocks: AdaptiveLimit;
 };
 
 const LATENCY_WEIGHT = 0.2;
@@ -46,8 +47,8 @@ export function newHealth(): NodeHealth {
     probeAtMs: 0,
     isProbing: false,
     chainIdProof: undefined,
-    batchCalls: newLimit(BATCH_CALLS),
-    logBlocks: newLimit(LOG_BLOCKS),
+    batchCalls: newAdaptiveLimit(BATCH_CALLS),
+    logBlocks: newAdaptiveLimit(LOG_BLOCKS),
   };
 }
 

@@ -2,7 +2,8 @@
  * Calls to one node in batches of the size it takes. A batch that is refused as a whole, in whatever words, is halved and sent again
  * until it is accepted or holds a single call; the size is kept in the node's health.
  */
-import { parseQuantity } from "./answers.ts";
+
+import { noteAccepted, noteRefused } from "./adaptive-limit.ts";
 import {
   isExecutionFailure,
   isRefusal,
@@ -11,9 +12,9 @@ import {
   RpcTransportError,
   type TransportKind,
 } from "./errors.ts";
-import { noteAccepted, noteRefused } from "./learnt-limit.ts";
 import type { ChainNode, RpcCall, RpcOutcome } from "./node.ts";
 import { noteFailure, noteHead, noteSuccess } from "./node-health.ts";
+import { parseQuantity } from "./parse-answers.ts";
 
 /** Batches sent side by side, of a size that was accepted before. */
 const BATCHES_AT_ONCE = 4;

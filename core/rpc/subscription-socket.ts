@@ -1,6 +1,7 @@
 /** Subscriptions of one node over WebSocket, opened again after each loss, on the next node. Events may stay out, so callers keep polling. */
-import { fieldOf } from "./answers.ts";
+
 import type { ChainNode } from "./node.ts";
+import { fieldOf } from "./parse-answers.ts";
 
 const RECONNECT_FIRST_MS = 500;
 const RECONNECT_MAX_MS = 30_000;

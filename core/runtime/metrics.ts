@@ -1,6 +1,6 @@
 /** Prometheus metrics of one process, served as text on a port of their own. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
-import { readDiskSpace } from "./machine.ts";
+import { readDiskSpace } from "./machine-limits.ts";
 
 export type Metrics = {
   registry: Registry;

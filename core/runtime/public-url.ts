@@ -1,4 +1,4 @@
-/** Whether what is sent to a URL of the environment can be read on its way. */
+/** Whether a URL of the environment is protected against eavesdropping. */
 
 /** https, or plain http that does not leave this machine. */
 export function isEncryptedOrLocal(url: string): boolean {

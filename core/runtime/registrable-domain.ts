@@ -1,4 +1,4 @@
-/** What browsers and registrars take for a domain of its own. The list of public suffixes takes megabytes: for processes that ask. */
+/** What counts as a registrable domain, by the public suffix list. The list takes megabytes, so only processes that need it load this file. */
 import { getDomain } from "tldts";
 
 /**

@@ -1,4 +1,4 @@
-/** The operator's page as HTML without a script: state first, then what needs an operator, then every figure. It reloads itself. */
+/** Renders the operator's page as HTML without a script: state first, then what needs an operator, then every figure. It reloads itself. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { escapeHtml } from "../domain/mail-html.ts";

@@ -22,7 +22,7 @@ export async function findUserByIdentity(
   return user;
 }
 
-/** As above, with the user's row locked: whoever unlinks the identity does it before, or ends what is done with it here. */
+/** As above, with the user's row locked: the identity is unlinked either before, or after what is done with it here has been committed. */
 export async function lockUserByIdentity(tx: Tx, key: IdentityKey): Promise<User | undefined> {
   const found = await findUserByIdentity(tx, key);
   if (!found) return undefined;

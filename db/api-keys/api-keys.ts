@@ -1,5 +1,5 @@
 /** API keys: stored as SHA-256, shown once, revoked permanently. */
-import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import type { ApiKeyScope } from "../../core/domain/api-key-scopes.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type ApiKey, apiKeys, type User } from "../schema.ts";

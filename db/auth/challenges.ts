@@ -1,5 +1,5 @@
 /** WebAuthn challenges: bound to a user, a purpose and a network, and deleted on first use. */
-import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-life.ts";
+import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
@@ -11,7 +11,7 @@ export async function insertChallenge(
   tx: Tx,
   challenge: {
     id: string;
-    /** Null: whoever answers a discoverable sign-in. */
+    /** Null for a discoverable sign-in: the passkey that answers says who it is. */
     userId: string | null;
     purpose: ChallengePurpose;
     network: NetworkId | null;

@@ -1,9 +1,13 @@
 /** Reads numbered documents: one, a merchant's list, those of a link, those of a month. */
 
 import type { Period } from "../../core/domain/calendar.ts";
-import { type DocumentKind, documentNumber, type PrintedDocument } from "../../core/domain/document.ts";
 import { LINK_PLACE, readFacts } from "../../core/domain/document-facts.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import {
+  type DocumentKind,
+  documentNumber,
+  type PrintedDocument,
+} from "../../core/domain/numbered-document.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type DocumentRow, documents, type StoredDocument } from "./schema.ts";

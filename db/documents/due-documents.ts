@@ -1,4 +1,4 @@
-/** What the ledger says should have a document and has none, and which documents it contradicts. */
+/** Finds payments and refunds without a document, and documents that the ledger no longer supports, which become void. */
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";

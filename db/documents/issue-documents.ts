@@ -1,12 +1,19 @@
 /**
- * Gives payments and refunds their numbered documents. Computed from the ledger, never stepped: the same call serves a payment, a refund,
- * a reorganisation and a retry. Call it in a transaction of its own.
+ * Issues numbered documents for payments and refunds: the next number of the merchant's series, in the transaction that stores the
+ * document, so that a series has no gaps. Computed from the ledger as a whole, so one call serves a payment, a refund, a reorganisation
+ * and a retry. Needs a transaction of its own.
  */
-import { type DocumentFacts, type DocumentKind, seriesOf, yearOf } from "../../core/domain/document.ts";
+
 import { shortenFacts } from "../../core/domain/document-facts.ts";
 import { newDocumentId } from "../../core/domain/ids.ts";
 import { DEFAULT_LANGUAGE } from "../../core/domain/language.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
+import {
+  type DocumentFacts,
+  type DocumentKind,
+  seriesOf,
+  yearOf,
+} from "../../core/domain/numbered-document.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import { canAllProcesses } from "../health/processes.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -39,7 +46,7 @@ async function lockDocuments(tx: Tx, linkIds: readonly string[]): Promise<void> 
 
 /**
  * Numbers these payments or refunds in their order and stores their documents, in one statement. The counter's row is locked until the
- * transaction ends, so whoever counts next continues after what was committed. Throws when one has a document: nothing is counted then.
+ * transaction ends, so the next transaction continues after what was committed. Throws when one has a document: nothing is counted then.
  */
 export async function issueDocuments(
   tx: Tx,
@@ -98,12 +105,22 @@ function toGiven(
   const { isTestnet: isTest } = NETWORKS[network];
   const facts = factsOf(due);
   return {
-    ...{ place, id: newDocumentId(), user_id: userId, series: seriesOf(kind, isTest), is_test: isTest },
-    ...{ year: yearOf(due.happenedAt, zoneOf(due)) },
-    ...{ link_id: linkId, network, tx_hash: toByteaText(txHash) },
-    ...{ log_index: logIndex, block_hash: toByteaText(blockHash) },
-    ...{ refund_id: refundId, receipt_id: receiptId, amount_units: due.amountUnits.toString() },
-    ...{ happened_at: due.happenedAt.toISOString(), facts: isShort ? shortenFacts(facts, linkId) : facts },
+    place,
+    id: newDocumentId(),
+    user_id: userId,
+    series: seriesOf(kind, isTest),
+    is_test: isTest,
+    year: yearOf(due.happenedAt, zoneOf(due)),
+    link_id: linkId,
+    network,
+    tx_hash: toByteaText(txHash),
+    log_index: logIndex,
+    block_hash: toByteaText(blockHash),
+    refund_id: refundId,
+    receipt_id: receiptId,
+    amount_units: due.amountUnits.toString(),
+    happened_at: due.happenedAt.toISOString(),
+    facts: isShort ? shortenFacts(facts, linkId) : facts,
     language: due.language ?? DEFAULT_LANGUAGE,
   };
 }
@@ -113,7 +130,9 @@ function factsOf(due: DueDocument): DocumentFacts {
   return {
     issuer: {
       name: due.legalName ?? due.displayName ?? defaultMerchantName(email),
-      ...{ postalAddress, taxId, email },
+      postalAddress,
+      taxId,
+      email,
     },
     timeZone: zoneOf(due),
     linkId: due.parentId ?? due.linkId,

@@ -1,4 +1,4 @@
-/** A merchant's documents of a month, and what of the month has none yet. */
+/** Reads a merchant's documents of a month, and which payments and refunds of it have none yet. */
 import type { Period } from "../../core/domain/calendar.ts";
 import type { Tx } from "../postgres/client.ts";
 import { hasDocument, type ShownDocument, type ShownRow, selectDocuments, toShown } from "./documents.ts";

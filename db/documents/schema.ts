@@ -1,9 +1,9 @@
 /** The table of receipts and credit notes as drizzle sees it; see db/schema.ts. */
 import { boolean, customType, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
-import type { DocumentFacts, DocumentKind, VoidReason } from "../../core/domain/document.ts";
 import type { StoredFacts } from "../../core/domain/document-facts.ts";
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { DocumentFacts, DocumentKind, VoidReason } from "../../core/domain/numbered-document.ts";
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
 /** `0x…` in TypeScript (db/postgres/hex-bytes.ts). */

@@ -4,7 +4,7 @@ import type { EventType } from "../../core/domain/event-types.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { events } from "../schema.ts";
-import { type EventPosition, selectReached, selectSeal } from "./known-history.ts";
+import { type EventPosition, selectReached, selectSeal } from "./cursor-history.ts";
 
 export type LoggedEvent = {
   id: bigint;

@@ -1,6 +1,6 @@
 /**
- * Whose events are read as they happen, by which process: only these users' commits notify (`notify_event_readers`). It is about time
- * alone: who is missing here for a moment learns of an event at the next read. Where a reader begins: event-log.ts.
+ * Which users' events are being read live, and by which process: only commits for these users notify (`notify_event_readers`). It only
+ * affects latency: without a registration an event is seen at the next read. Where a reader begins: event-log.ts.
  */
 import type { Sql, Tx } from "../postgres/client.ts";
 
@@ -9,7 +9,7 @@ const VALID_S = 60;
 const RENEW_MS = 20_000;
 
 export type EventReaders = {
-  /** Resolves once commits that begin from now on notify of this user's events. The function it returns says that nobody reads any more. */
+  /** Resolves once commits that begin from now on notify of this user's events. The function it returns ends the registration. */
   join(userId: string): Promise<() => void>;
 };
 

@@ -1,4 +1,4 @@
-/** Exports that a merchant gave a name, and the request that each makes. */
+/** Saved exports of a merchant, and the export request that each makes. */
 import { fiatChoiceOf } from "../../core/domain/exchange-rate.ts";
 import { metadataKeysOf, type ProfileDefinition } from "../../core/domain/export-profile.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";

@@ -1,12 +1,12 @@
 /** Exports: the request, its progress, and the file in chunks. */
 import { z } from "zod";
-import type { DocumentArchive } from "../../core/domain/document.ts";
 import type { FiatChoice } from "../../core/domain/exchange-rate.ts";
 import { EXPORT_PROFILES, EXPORTS_AT_ONCE_PER_USER } from "../../core/domain/export.ts";
-import { EXPORT_KEPT_DAYS } from "../../core/domain/export-life.ts";
+import { EXPORT_KEPT_DAYS } from "../../core/domain/export-lifetime.ts";
 import type { ProfileColumn } from "../../core/domain/export-profile.ts";
 import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
+import type { DocumentArchive } from "../../core/domain/numbered-document.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import type { Tx } from "../postgres/client.ts";

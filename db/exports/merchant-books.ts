@@ -1,4 +1,7 @@
-/** What a merchant's documents say about him, and where his months begin. */
+/**
+ * A merchant's bookkeeping settings: what documents print about the merchant, the time zone in which months begin, and which are closed
+ * automatically.
+ */
 import type { DatevSettings } from "../../core/domain/datev-settings.ts";
 import type { UsdcRate } from "../../core/domain/exchange-rate.ts";
 import type { Language } from "../../core/domain/language.ts";

@@ -1,4 +1,4 @@
-/** Opens the valuation of movements of a period from the stored rates. */
+/** Values the movements of a period in a currency by the stored exchange rates. */
 import {
   addDays,
   crossRates,

@@ -11,7 +11,7 @@ const ABILITIES = { shortFacts: true };
 
 export type ReportedKind = "api" | "worker" | "indexer";
 
-/** `readDetails`: JSON that the kind adds. Returns the way to withdraw the report. A failed report is repeated with the next one. */
+/** `readDetails`: JSON that the kind adds. Returns a function that withdraws the report. A failed report is repeated with the next one. */
 export function reportProcess(
   sql: Sql,
   {

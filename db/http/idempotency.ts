@@ -1,4 +1,7 @@
-/** Stored responses by Idempotency-Key: a repeated request gets the stored response and is not executed again. */
+/**
+ * Stored responses by Idempotency-Key: a repeated request gets the stored response and is not executed again; with another body it is
+ * refused (CONFLICT). Kept for seven days (core/domain/retention.ts).
+ */
 import { createHash } from "node:crypto";
 import { conflict, invalid } from "../../core/domain/errors.ts";
 import type { Tx } from "../postgres/client.ts";

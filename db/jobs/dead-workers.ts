@@ -50,7 +50,7 @@ export async function isAlive(tx: Tx, poolId: string): Promise<boolean> {
 }
 
 /** Releases the jobs of dead pools. Returns those pools. */
-export async function freeDeadPools(tx: Tx): Promise<string[]> {
+export async function releaseDeadPools(tx: Tx): Promise<string[]> {
   const rows = await tx<{ lockedBy: string }[]>`
     with holders as (
       select distinct locked_by

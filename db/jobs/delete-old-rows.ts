@@ -1,4 +1,4 @@
-/** Deletes rows that nothing ends, in bounded steps. How long each is kept: core/domain/retention.ts. */
+/** Deletes old rows in bounded steps. How long each kind is kept: core/domain/retention.ts. */
 import {
   DEAD_JOBS_KEPT_DAYS,
   ENDED_CLAIMS_KEPT_DAYS,

@@ -1,4 +1,4 @@
-/** Folds the differences that transactions leave into the counters of the history and of links, in bounded steps. */
+/** Adds the differences that transactions have stored to the counters of the history and of links, in bounded steps. */
 import type { Tx } from "../postgres/client.ts";
 
 /** One process folds at a time; others find the lock taken and do nothing. */

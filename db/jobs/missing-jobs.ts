@@ -1,6 +1,6 @@
 /**
- * Work whose job is missing: the queue gave up on it, or a worker died. The rows say what is left to do; a schedule
- * checks them. Jobs that a dead worker still holds are released by dead-workers.ts.
+ * Adds jobs that are missing: the queue gave up on them, or a worker died. The rows say what is left to do. Jobs that a dead worker still
+ * holds are released by dead-workers.ts.
  */
 import type { Tx } from "../postgres/client.ts";
 

@@ -1,4 +1,4 @@
-/** Asks for the documents of links whose payment or refund has changed, in the commit that changed it. */
+/** Queues the issuing of documents for links whose payment or refund changed, in the transaction of the change. */
 import type { Tx } from "../postgres/client.ts";
 import { enqueue } from "./queue.ts";
 

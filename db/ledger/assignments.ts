@@ -144,7 +144,7 @@ export async function matchClaimsOf(
 }
 
 /** Ends the link's claims of this transaction; reopens and returns proofs for other links that waited for it. */
-export async function freeClaims(
+export async function reopenClaims(
   tx: Tx,
   { linkId, txHash, network, leaseS }: { linkId: string; txHash: Hex; network: NetworkId; leaseS: number },
 ): Promise<string[]> {

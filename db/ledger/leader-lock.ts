@@ -23,7 +23,7 @@ const KEEPALIVE = { tcp_keepalives_idle: 2, tcp_keepalives_interval: 1, tcp_keep
 /** Without a heartbeat for this long a leader is replaced. It has one every second, however slow its node or long its range. */
 const FROZEN_AFTER_S = 12;
 
-export type LeaderSeat = {
+export type LeaderLock = {
   /** Takes the lock when it is free. */
   tryToTake: () => Promise<boolean>;
   /** Records a heartbeat if this very session holds the lock, and says whether it does: after a reconnection it is another session. */
@@ -35,11 +35,11 @@ export type LeaderSeat = {
 };
 
 /** Calls `onBroken` when the connection is lost, and with it the lock if it was held. */
-export function openLeaderSeat(
+export function openLeaderLock(
   databaseUrl: string,
   network: NetworkId,
   { name, onBroken }: { name: string; onBroken: () => void },
-): LeaderSeat {
+): LeaderLock {
   const sql = postgres(databaseUrl, {
     max: 1,
     max_lifetime: null,

@@ -90,8 +90,11 @@ export async function storeSums(
   { sums, number }: { sums: readonly RunningSum[]; number: number },
 ): Promise<Set<string>> {
   const rows = sums.map((sum) => ({
-    ...{ id: sum.id, units: sum.units.toString(), number: sum.number.toString() },
-    ...{ version: sum.version.toString(), ledger_version: sum.ledgerVersion.toString() },
+    id: sum.id,
+    units: sum.units.toString(),
+    number: sum.number.toString(),
+    version: sum.version.toString(),
+    ledger_version: sum.ledgerVersion.toString(),
   }));
   const stored = await tx<{ id: string }[]>`
     update wallets

@@ -117,8 +117,16 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
       coalesce((select epoch from cursors where network = ${network}), 0) as epoch`;
   return (
     row ?? {
-      ...{ wallets: false, payments: false, facilitated: false, claims: false, released: false },
-      ...{ transfers: false, operations: false, links: false, watches: false, epoch: 0n },
+      wallets: false,
+      payments: false,
+      facilitated: false,
+      claims: false,
+      released: false,
+      transfers: false,
+      operations: false,
+      links: false,
+      watches: false,
+      epoch: 0n,
     }
   );
 }

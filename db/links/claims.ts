@@ -288,7 +288,7 @@ async function holdLink(tx: Tx, link: PaymentLink, claimId: string): Promise<voi
   await notify(tx, [link.id]);
 }
 
-export async function noteLook(tx: Tx, id: string, leaseS?: number): Promise<void> {
+export async function notePoll(tx: Tx, id: string, leaseS?: number): Promise<void> {
   await tx`
     update claims
     set

@@ -1,7 +1,7 @@
 /** Links that their merchants show to agents: marked, and listed while they can be paid by x402. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import { isUsedUp } from "./used-up.ts";
+import { isUsedUp } from "./max-uses.ts";
 
 export async function setDiscoverable(
   tx: Tx,

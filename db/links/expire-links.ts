@@ -1,4 +1,4 @@
-/** ACTIVE links whose time is over become EXPIRED. When that is: `core/domain/link-expiry.ts`. */
+/** Updates the rows of ACTIVE links past their expiry to EXPIRED. When a link expires: `core/domain/link-expiry.ts`. */
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 

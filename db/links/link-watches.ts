@@ -1,4 +1,4 @@
-/** Whether the event stream of an open link is read by a client now, by network: the indexer polls faster meanwhile. */
+/** Which networks have open links whose event stream a client is reading: there the indexer polls faster. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 

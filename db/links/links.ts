@@ -7,12 +7,12 @@ import { unreachable } from "../../core/domain/unreachable.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type PaymentLink, paymentLinks, type User } from "../schema.ts";
-import { countOpenDoubts } from "./doubts.ts";
 import { hasLapsed } from "./expire-links.ts";
+import { countUses } from "./max-uses.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
+import { countOpenDoubts } from "./payment-doubts.ts";
 import type { MerchantPage } from "./schema.ts";
 import { hasUnappliedTransfer } from "./unheld-links.ts";
-import { countUses } from "./used-up.ts";
 
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
   expiresInHours: number;
@@ -297,8 +297,14 @@ export async function countLinks(tx: Tx, userId: string): Promise<LinkCounts> {
     ) parts
     group by status`;
   const counts: LinkCounts = {
-    ...{ ACTIVE: 0, PENDING: 0, PAID: 0, EXPIRED: 0, CANCELLED: 0 },
-    ...{ all: 0, paidUnits: 0n, refundedUnits: 0n },
+    ACTIVE: 0,
+    PENDING: 0,
+    PAID: 0,
+    EXPIRED: 0,
+    CANCELLED: 0,
+    all: 0,
+    paidUnits: 0n,
+    refundedUnits: 0n,
   };
   for (const row of rows) {
     counts[row.status] = Number(row.count);

@@ -1,4 +1,4 @@
-/** How a merchant's pages look and work: one row a merchant, made when it is first needed. */
+/** The appearance and settings of a merchant's payment pages: one row for each merchant, inserted when it is first needed. */
 import type { Tx } from "../postgres/client.ts";
 import type { MerchantPage } from "./schema.ts";
 

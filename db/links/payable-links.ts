@@ -1,8 +1,8 @@
-/** A link as its payer sees it: terms, state, and who is paying it already. */
+/** Reads a link as its payer needs it: terms, status, and the payment that already holds it. */
 import type { PayableLink } from "../../core/domain/decide-authorization.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import { isUsedUp } from "./used-up.ts";
+import { isUsedUp } from "./max-uses.ts";
 
 /** `nonceTag`: the half of the presented authorization's nonce that may name a link (core/domain/link-tag.ts). */
 export type AskedLink = { id: string; nonceTag?: Hex | undefined };

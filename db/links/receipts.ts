@@ -1,4 +1,4 @@
-/** Receipts: read from the ledger whenever they are asked for, and noted for the mail when a link becomes PAID. */
+/** Receipts: read from the ledger at each request, and noted for mailing when a link becomes PAID. */
 import { RECEIPT_MAILS_PER_DAY, type Receipt } from "../../core/domain/receipt.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { User } from "../schema.ts";

@@ -1,4 +1,4 @@
-/** Uses of reusable links: opened for a payer, counted against the link's maximum (used-up.ts), and listed for the merchant. */
+/** Uses of reusable links: opened for a payer, counted against the link's maximum (max-uses.ts), and listed for the merchant. */
 import type { LinkStatus } from "../../core/domain/link.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import {
@@ -11,8 +11,8 @@ import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type PaymentLink, paymentLinks } from "../schema.ts";
 import type { LinkPosition } from "./links.ts";
+import { isUsedUp } from "./max-uses.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
-import { isUsedUp } from "./used-up.ts";
 
 export type OpenedUse =
   | { ok: true; link: PaymentLink }

@@ -45,7 +45,7 @@ function toMembership({ role, isOwnerOnChain, ...merchant }: MembershipRow): Mem
 }
 
 /**
- * Whether the merchant prepared to add this very passkey as this member's. A public key alone proves nothing: whoever has seen it on
+ * Whether the merchant prepared to add this very passkey as this member's. A public key alone proves nothing: everyone who has seen it on
  * the chain can register a credential with it.
  */
 function wasAdded(tx: Tx, { merchantId, userId }: { merchantId: SqlPart; userId: SqlPart }) {
@@ -114,7 +114,7 @@ export async function lockMember(tx: Tx, { merchantId, userId }: Key): Promise<M
 
 /**
  * Whether a passkey of this user is an owner of the merchant's wallet on a network, or may become one by an addition that is signed. One
- * that was relayed and failed is public: whoever has seen it can execute it while its nonce is free, on every network if it is for all.
+ * that was relayed and failed is public: everyone who has seen it can execute it while its nonce is free, on every network if it is for all.
  */
 export async function mayOwnOnChain(tx: Tx, { merchantId, userId }: Key): Promise<boolean> {
   const [row] = await tx<{ mayOwn: boolean }[]>`

@@ -1,5 +1,8 @@
-/** Mails that tell a user what happened to a wallet or a sign-in, each with its job, written in the transaction of what it reports. */
-import type { NoticeKind } from "../../core/domain/notice.ts";
+/**
+ * Notices: mails that tell a user what happened to a wallet or an account. Each is written with its job in the transaction of the change
+ * it reports; a second one with the same key is not sent. Texts: core/domain/notice-mail.ts.
+ */
+import type { NoticeKind } from "../../core/domain/notice-mail.ts";
 import { enqueue } from "../jobs/queue.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";

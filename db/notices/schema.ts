@@ -1,6 +1,6 @@
 /** The table of notices as drizzle sees it; see db/schema.ts. */
 import { bigint, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
-import type { NoticeDetails, NoticeKind } from "../../core/domain/notice.ts";
+import type { NoticeDetails, NoticeKind } from "../../core/domain/notice-mail.ts";
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
 

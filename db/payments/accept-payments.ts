@@ -1,6 +1,6 @@
 /** Accepting payments with their links: of several payers of a link one is accepted, and an authorization once. Retries are accepted alike. */
 import type { Language } from "../../core/domain/language.ts";
-import { countOpenDoubts, OPEN_DOUBTS_MAX } from "../links/doubts.ts";
+import { countOpenDoubts, OPEN_DOUBTS_MAX } from "../links/payment-doubts.ts";
 import { hasUnappliedTransfer } from "../links/unheld-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import { toByteaText } from "../postgres/hex-bytes.ts";

@@ -89,7 +89,7 @@ function facilitated(tx: Tx, network: NetworkId) {
     offset 0`;
 }
 
-export type LateAttribution = {
+export type BackdatedAttribution = {
   transferId: bigint;
   linkId: string | undefined;
   pays: boolean;
@@ -102,7 +102,7 @@ export type LateAttribution = {
  * Attributes recorded transfers to a link, or detaches them (undefined). Their history rows replace the rows that were opened for the
  * payment or claim.
  */
-export async function assignTransfers(tx: Tx, attributions: readonly LateAttribution[]): Promise<void> {
+export async function assignTransfers(tx: Tx, attributions: readonly BackdatedAttribution[]): Promise<void> {
   const rows = attributions.map((one) => ({
     transfer_id: one.transferId.toString(),
     link_id: one.linkId,

@@ -1,7 +1,7 @@
 /**
- * The drain lease of a network: while a worker holds it, others leave what is queued to it, for N workers that lease side by side make N
- * small transactions of what would be one. It is about cost alone: what a payment may do is decided by its own lease and the signing
- * fence, so an expired lease only makes batches smaller. Full batches need none.
+ * The drain lease of a network: while a worker holds it, others leave queued payments to it, since N workers that lease side by side send
+ * N small transactions instead of one. It only saves cost: what a payment may do is decided by its own lease and the signing fence, so an
+ * expired lease only makes batches smaller. Full batches do not need it.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";

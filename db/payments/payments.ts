@@ -42,7 +42,9 @@ export async function failPayments(
 ): Promise<{ id: string; linkId: string | null }[]> {
   if (failures.length === 0) return [];
   const rows = failures.map(({ id, reason, message, isDoubtful = false }) => ({
-    ...{ id, reason, message },
+    id,
+    reason,
+    message,
     is_doubtful: isDoubtful,
   }));
   return tx<{ id: string; linkId: string | null }[]>`

@@ -139,7 +139,7 @@ export function isDue(tx: Tx) {
         )`;
 }
 
-/** SQL: whoever leases them is done with them. */
+/** SQL: ends the leases of these payments. */
 function endLeases(tx: Tx, ids: readonly string[]) {
   return tx`
     delete from payment_leases

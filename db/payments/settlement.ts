@@ -1,4 +1,4 @@
-/** What transfers settle: payments and claims. What becomes of their links is in db/links/recompute-status.ts. */
+/** Settles payments and claims by transfers. The status of their links: db/links/compute-link-status.ts. */
 
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";

@@ -5,7 +5,7 @@
 import postgres from "postgres";
 import { assertStillLocked, withoutSchemaLock } from "./migration-lock.ts";
 
-/** Of one lock. Everybody who wants the table meanwhile waits as long, payments too. */
+/** Longest wait for one lock. Every other statement on the table waits as long, payments too. */
 const LOCK_TIMEOUT_MS = 2_000;
 /** Those who waited go first. */
 const LOCK_PAUSE_MS = 3_000;
@@ -15,7 +15,7 @@ const BLOCKERS_NAMED = 3;
 
 export type SchemaFile = { name: string; text: string; sha256: string };
 
-/** Again and again while somebody holds a lock it needs: a deployment waits for a backup, payments do not wait for the deployment. */
+/** Retried while another session holds a lock that it needs: a deployment waits for a backup, payments do not wait for the deployment. */
 export async function applyFile(
   sql: postgres.Sql,
   file: SchemaFile,

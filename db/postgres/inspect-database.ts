@@ -1,6 +1,6 @@
 /**
- * What a process asks about its database before it does anything: whether the way to it can work at all, whether the schema is there, and
- * what an operator should know. `doctor` asks the same.
+ * What a process checks about its database before it starts: whether the connection can work, whether the schema is there, and what an
+ * operator should know. `doctor` checks the same.
  */
 import type { Sql } from "./client.ts";
 import { compareSchema } from "./migrate.ts";

@@ -1,6 +1,6 @@
 /**
- * Who may change the schema. Two advisory locks, asked for again and again: a statement that waits keeps its snapshot, for whose end an
- * index built concurrently would wait.
+ * The right to change the schema: two advisory locks, taken by polling. A statement that waits for a lock keeps its snapshot, and a
+ * concurrent build of an index would wait for that snapshot's end.
  */
 import type postgres from "postgres";
 
@@ -15,7 +15,7 @@ export async function lockMigrations(sql: postgres.Sql, onWait: (line: string) =
   await take(sql, SCHEMA_LOCK, () => onWait("waits for another process that migrates this database"));
 }
 
-/** A version that waits for the lock meanwhile finds nothing to do: what it knows was applied before. */
+/** An earlier version that waits for the lock then finds nothing to do: its migrations are applied. */
 export async function withoutSchemaLock(sql: postgres.Sql, work: () => Promise<void>): Promise<void> {
   await sql`select pg_advisory_unlock(${SCHEMA_LOCK})`;
   try {

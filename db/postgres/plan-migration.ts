@@ -15,7 +15,7 @@ export type PlannedMigration = {
 
 const NAME = String.raw`(?:if (?:not )?exists )?(?:only )?(?:public\.)?"?([a-z_][a-z0-9_]*)"?`;
 const RULES: readonly { pattern: RegExp; blocks: Lock["blocks"] }[] = [
-  // storage parameters wait for nobody
+  // changes of storage parameters block no other statement
   { pattern: new RegExp(`\\balter table ${NAME}\\b(?! set \\()`, "g"), blocks: "all" },
   { pattern: new RegExp(`\\bdrop table ${NAME}`, "g"), blocks: "all" },
   { pattern: new RegExp(`\\btruncate (?:table )?${NAME}`, "g"), blocks: "all" },

@@ -2,7 +2,7 @@
 import postgres from "postgres";
 
 const PAUSE_MS = 250;
-/** After this long whoever started the process should see the failure. */
+/** After this long the failure is reported to the one who started the process. */
 const RETRY_MAX_MS = 60_000;
 /** SQLSTATE classes of a server that is starting, stopping or full, and of a broken connection. */
 const UNAVAILABLE_CLASSES = ["08", "53", "57"];

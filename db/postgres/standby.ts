@@ -1,4 +1,4 @@
-/** What the primary says about its standbys. */
+/** What the primary reports about its standbys. */
 import type { Tx } from "./client.ts";
 
 /**

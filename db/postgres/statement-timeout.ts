@@ -1,4 +1,4 @@
-/** A limit on what one request may read. */
+/** A time limit for what one request reads. */
 import postgres from "postgres";
 import type { Tx } from "./client.ts";
 

@@ -1,4 +1,4 @@
-/** A row was inserted that a unique index knows already. */
+/** Whether an error is a unique violation of Postgres. */
 import postgres from "postgres";
 
 const UNIQUE_VIOLATION = "23505";

@@ -1,4 +1,4 @@
-/** Work that one process at a time does: a session advisory lock, released with its connection. */
+/** A lock for work that only one process does at a time: a session advisory lock, released with its connection. */
 import type { Sql } from "./client.ts";
 
 /** First key of the two-key advisory locks for such work. */

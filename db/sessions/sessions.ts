@@ -1,5 +1,5 @@
 /** Sessions: the row is the session; deleting it ends the session at once on every instance. */
-import { SESSION_ABSOLUTE_LIFE_S, SESSION_LIFE_S } from "../../core/domain/session-life.ts";
+import { SESSION_ABSOLUTE_LIFE_S, SESSION_LIFE_S } from "../../core/domain/session-lifetime.ts";
 import { maySignIn } from "../auth/passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";

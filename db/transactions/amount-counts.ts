@@ -9,7 +9,7 @@ import { transactions } from "../schema.ts";
 import { cellConditions, countPending } from "./counts.ts";
 import {
   amountConditions,
-  cellNumbers,
+  counterCells,
   isEveryCell,
   isInCells,
   isOwnedBy,
@@ -79,7 +79,7 @@ async function sumBuckets({ tx, userId, filter }: Scope, first: number, last = L
   const narrow = isEveryCell(filter)
     ? tx`and network = '*' and type = '*' and status = '*'`
     : cellConditions(tx, everyNamed(filter));
-  const wide = isEveryCell(filter) ? [EVERY_CELL] : cellNumbers(everyNamed(filter));
+  const wide = isEveryCell(filter) ? [EVERY_CELL] : counterCells(everyNamed(filter));
   const [row] = await tx<{ count: bigint }[]>`
     select coalesce(sum(count), 0) as count
     from (

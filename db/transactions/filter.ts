@@ -4,7 +4,7 @@ import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
-import { type CellName, cellNumber } from "./cell-number.ts";
+import { type CellKey, counterCell } from "./counter-cell.ts";
 
 /** What a row of the list holds. */
 export const HISTORY_COLUMNS = {
@@ -59,22 +59,22 @@ export function isOwnedBy(userId: string): SQL {
 }
 
 /** A row's type, status and network, by the number that the indexes hold instead. */
-export function isInCell(cell: CellName): SQL {
-  return sql`${transactions.cell} = ${cellNumber(cell)}`;
+export function isInCell(cell: CellKey): SQL {
+  return sql`${transactions.cell} = ${counterCell(cell)}`;
 }
 
 /** Any choice of types, statuses and networks: absent or empty means every one. */
 export function isInCells(filter: TransactionFilter): SQL | undefined {
   if (isEveryCell(filter)) return undefined;
-  const cells = cellNumbers(filter).map((cell) => sql`${cell}`);
+  const cells = counterCells(filter).map((cell) => sql`${cell}`);
   return sql`${transactions.cell} in (${sql.join(cells, sql`, `)})`;
 }
 
 /** The filter's choice of types, statuses and networks: absent or empty means every one. */
-export function cellNumbers({ types, statuses, networks }: TransactionFilter): number[] {
+export function counterCells({ types, statuses, networks }: TransactionFilter): number[] {
   return orEvery(types, TRANSACTION_TYPES).flatMap((type) =>
     orEvery(statuses, TRANSACTION_STATUSES).flatMap((status) =>
-      orEvery(networks, NETWORK_IDS).map((network) => cellNumber({ type, status, network })),
+      orEvery(networks, NETWORK_IDS).map((network) => counterCell({ type, status, network })),
     ),
   );
 }
@@ -133,7 +133,7 @@ export function choosesPending({ statuses }: TransactionFilter): boolean {
   return statuses.length === 0 || statuses.includes("PENDING");
 }
 
-export function choosesCell({ types, statuses, networks }: TransactionFilter, cell: CellName): boolean {
+export function choosesCell({ types, statuses, networks }: TransactionFilter, cell: CellKey): boolean {
   return (
     orEvery(types, TRANSACTION_TYPES).includes(cell.type) &&
     orEvery(statuses, TRANSACTION_STATUSES).includes(cell.status) &&

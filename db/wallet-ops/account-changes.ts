@@ -1,4 +1,4 @@
-/** Owner changes and upgrades of wallets as the chain has them, whoever made them. */
+/** Owner changes and upgrades of wallets as the chain has them, also those not made through this service. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 

@@ -1,4 +1,4 @@
-/** When an operation is CONFIRMED, and when its failure is proven: only by the chain, and only deep enough. */
+/** When an operation becomes CONFIRMED or FAILED: only by blocks of the chain, and only when they are deep enough. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { notify } from "../postgres/notifications.ts";

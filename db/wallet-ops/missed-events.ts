@@ -1,4 +1,7 @@
-/** Operations whose event is read later than their block was: what is recorded already, and transfers booked without their operation. */
+/**
+ * Operations whose event is read after their block was committed: which events are recorded already, and which transfers were stored
+ * without their operation.
+ */
 import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";
@@ -130,8 +133,14 @@ export async function bindBookedTransfers(
       type: status === "CONFIRMED" ? ("transaction.confirmed" as const) : ("transaction.detected" as const),
       subjectId: id,
       data: {
-        ...{ type: "SEND", amount: formatUnits(amountUnits), network, txHash, logIndex },
-        ...{ blockNumber: Number(blockNumber), linkId, settledBy: null },
+        type: "SEND",
+        amount: formatUnits(amountUnits),
+        network,
+        txHash,
+        logIndex,
+        blockNumber: Number(blockNumber),
+        linkId,
+        settledBy: null,
       },
     })),
   );

@@ -1,4 +1,4 @@
-/** User operations as the API makes, shows and ends them. What a worker and the indexer do to them is in queue.ts and settlement.ts. */
+/** User operations as the API inserts, reads, expires and cancels them. The worker's statements are in queue.ts, the indexer's in settlement.ts. */
 import { type Hex, NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import type { OperationKind, OperationState, OperationTerms } from "../../core/domain/wallet-operation.ts";
 import { hashOf } from "../http/idempotency.ts";
@@ -221,7 +221,7 @@ export function isNonceSpent(tx: Tx) {
   )`;
 }
 
-/** The operation of this wallet that is on its way. */
+/** The pending operation of this wallet. */
 export async function findLiveOperation(tx: Tx, walletId: string): Promise<string | undefined> {
   const [row] = await tx<{ id: string }[]>`
     select id
@@ -316,7 +316,7 @@ export async function cancelOperation(
   return rows.length === 1;
 }
 
-/** AWAITING_SIGNATURE -> EXPIRED for those whose time is over; of one user, or of everybody. */
+/** AWAITING_SIGNATURE -> EXPIRED for those whose time is over, of one user or of all. */
 export async function expireOperations(
   tx: Tx,
   { userId, limit }: { userId?: string; limit: number },

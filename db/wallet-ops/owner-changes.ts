@@ -93,7 +93,7 @@ export async function listSignedAdditions(tx: Tx, walletId: string): Promise<Sig
 
 /**
  * Whether an addition that was signed for every network names an owner who has been removed from this wallet since, or is being removed.
- * The signature stays valid wherever it has not run yet, and everybody can have seen it.
+ * The signature stays valid wherever it has not run yet, and is public.
  */
 export async function hasRemovedAddition(
   tx: Tx,

@@ -1,4 +1,4 @@
-/** Queued user operations on their way to a relayer: leases, the relay that carries them, and the ends that need no word of the chain. */
+/** The queue of signed user operations: leases, the relay that carries each, and the ends that do not depend on the chain. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationFailure, OperationState } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../postgres/client.ts";

@@ -85,7 +85,7 @@ export async function cancelRequest(
   return rows.length === 1;
 }
 
-/** Of a request whose operation was cancelled: its Idempotency-Key is free again. False for a refund that nobody asked for. */
+/** Of a request whose operation was cancelled: its Idempotency-Key is free again. False for a refund that was not requested. */
 export async function markCancelled(tx: Tx, id: string): Promise<boolean> {
   const rows = await tx`
     update refunds

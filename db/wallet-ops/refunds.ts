@@ -1,4 +1,7 @@
-/** Refunds of links: reserved under the link's lock, listed, and counted when they have gone back. */
+/**
+ * Refunds of links: inserted under the link's lock, so that two of them cannot exceed what was received (the limit: core/domain/refund.ts),
+ * listed, and added to the link's refunded amount once CONFIRMED.
+ */
 
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Refund, RefundSource, RefundState } from "../../core/domain/refund.ts";

@@ -1,4 +1,4 @@
-/** Operations whose rows a restored backup has lost, made again from what the chain holds of them. */
+/** Inserts again the operations that a restored backup has lost, from what the chain holds of them. */
 import { newTransactionId, restoredOperationId } from "../../core/domain/ids.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationItem, OperationTerms } from "../../core/domain/wallet-operation.ts";
@@ -72,7 +72,9 @@ export async function restoreOperation(
     returning id`;
   if (inserted.length === 0) return;
   const items = lost.items.map(({ to, amountUnits }, position) => ({
-    ...{ position, to_address: to, amount_units: amountUnits.toString() },
+    position,
+    to_address: to,
+    amount_units: amountUnits.toString(),
   }));
   await tx`
     insert into wallet_operation_items (operation_id, position, to_address, amount_units)
@@ -89,7 +91,9 @@ export async function restoreOperation(
     { id },
     {
       ids: items.map(newTransactionId),
-      ...{ linkId: refunded?.linkId ?? null, description: refunded?.description ?? null, note: null },
+      linkId: refunded?.linkId ?? null,
+      description: refunded?.description ?? null,
+      note: null,
     },
   );
 }
@@ -104,12 +108,10 @@ async function findRefunded(
   const [item] = items;
   if (linkTag === undefined || !item) return undefined;
   const given = attributed.map(({ linkId, txHash, logIndex, from, amountUnits }) => ({
-    ...{
-      link_id: linkId,
-      tx_hash: toByteaText(txHash),
-      log_index: logIndex,
-      from_address: toByteaText(from),
-    },
+    link_id: linkId,
+    tx_hash: toByteaText(txHash),
+    log_index: logIndex,
+    from_address: toByteaText(from),
     amount_units: amountUnits.toString(),
   }));
   const [row] = await tx<{ linkId: string; description: string; paidTxHash: Hex; paidLogIndex: number }[]>`

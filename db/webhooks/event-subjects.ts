@@ -1,4 +1,4 @@
-/** What events are about, as it is now: the links and history rows that they name, of their own user only. */
+/** The present state of what events are about: the links and history rows that they name, of their own user only. */
 import type { LinkRow } from "../../core/domain/present-link.ts";
 import type { HistoryRow } from "../../core/domain/transaction.ts";
 import { columns } from "../links/links.ts";

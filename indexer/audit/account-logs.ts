@@ -14,7 +14,7 @@ import {
   noteAccountLogs,
   recordAccountChanges,
 } from "../../db/wallet-ops/account-changes.ts";
-import { accountChangesOf, reportChanges } from "../settle/report-changes.ts";
+import { accountChangesOf, reportWalletChanges } from "../settle/report-wallet-changes.ts";
 import { headerCall, readHeader } from "../source/block-header.ts";
 import { type BlockContent, decodeBlock, selectFollowedLogs } from "../source/decode-logs.ts";
 import { TOPIC_VALUES_MAX } from "../source/past-logs.ts";
@@ -41,7 +41,7 @@ export async function searchAccountLogs(term: Term): Promise<boolean> {
     if (!(await holdEpoch(tx, network, term.epoch))) throw new FencedError(network);
     const changes = accountChangesOf(blocks);
     await recordAccountChanges(tx, network, changes);
-    if (changes.length > 0) await reportChanges(tx, { network, after: to, depthNumber: to });
+    if (changes.length > 0) await reportWalletChanges(tx, { network, after: to, depthNumber: to });
     await noteAccountLogs(tx, { network, from: searched, to });
     await notify(
       tx,

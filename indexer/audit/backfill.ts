@@ -1,7 +1,7 @@
-/** Wallets added later: what moved on the chain between their making and the block they joined at. */
+/** Backfills wallets that were added later: transfers between the wallet's creation (less 60 s) and the block from which it is followed. */
 
 import { readBalances } from "../../core/chain/usdc.ts";
-import { toQuantity } from "../../core/rpc/answers.ts";
+import { toQuantity } from "../../core/rpc/parse-answers.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import {
   addMissingHistory,

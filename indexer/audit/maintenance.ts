@@ -1,4 +1,7 @@
-/** What the leader does beside following the head, at its own pace: backfills, second readings, balances. A failure waits and is tried again. */
+/**
+ * What the leader does beside following the head, each task at its own interval: backfills, second readings of blocks, reconciliation of
+ * balances. A failed task is retried after a pause.
+ */
 
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import { endAbandonedTransactions } from "../../db/postgres/abandoned-transactions.ts";
@@ -22,16 +25,16 @@ const RETRY_MS = 5_000;
 const RECHECK_FIRST_BLOCKS = 16;
 
 /** Runs until the term ends. */
-export async function keepUp(
+export async function runMaintenance(
   term: Term,
   { accountLogsEveryMs }: { accountLogsEveryMs: number },
 ): Promise<void> {
-  const pace = { blocks: RECHECK_FIRST_BLOCKS };
+  const progress = { blocks: RECHECK_FIRST_BLOCKS };
   // a takeover must not end the alarm until the next comparison; should this fail, that comparison reports them
   await reportDifferences(term).catch(() => undefined);
   await Promise.all([
     repeat(term, "backfill", LOOK_EVERY_MS, () => backfillWallets(term)),
-    repeat(term, "recheck", RECHECK_EVERY_MS, () => recheckLogs(term, pace)),
+    repeat(term, "recheck", RECHECK_EVERY_MS, () => recheckLogs(term, progress)),
     repeat(term, "account logs", accountLogsEveryMs, async () => {
       while (await searchAccountLogs(term)) if (term.signal.aborted) return;
     }),

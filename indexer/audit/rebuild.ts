@@ -18,12 +18,12 @@ import {
   takeSnapshot,
 } from "../../db/ledger/rebuild.ts";
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
-import { findStanding } from "../settle/prior-attributions.ts";
+import { findPriorAttributions } from "../settle/keep-prior-attributions.ts";
 import { settleTransfers } from "../settle/settle.ts";
-import { settleReleased } from "../settle/settle-unheld-links.ts";
+import { settleUnheldLinks } from "../settle/settle-unheld-links.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readRange } from "../source/block-logs.ts";
 import { type BlockContent, isOurs } from "../source/decode-logs.ts";
@@ -44,7 +44,7 @@ export type RebuildReport = {
   differences: RebuildDifference[];
 };
 
-/** `term` must be a fresh one: it keeps every indexer from writing meanwhile. Throws when the cursor's block is not on the chain. */
+/** `term` must be a fresh one: it keeps every indexer from writing during the rebuild. Throws when the cursor's block is not on the chain. */
 export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
   const { network, sql, cursor } = term;
   await assertOnChain(term);
@@ -66,7 +66,7 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     const { touched, transfers } = await replay(tx, term, fromBlock);
     await matchPastClaims(tx);
     await refreshLinks(tx, { linkIds: touched, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
-    await settleReleased(tx, term);
+    await settleUnheldLinks(tx, term);
     await concludeOperations(tx, {
       network,
       depthNumber: newestConfirmedBlock(cursor.number, term.confirmations),
@@ -103,7 +103,7 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       spent: blocks.flatMap((block) => block.spent),
       operations: blocks.flatMap((block) => block.operations),
       isWatched: (address) => watched.has(address),
-      findStanding: (incoming) => findStanding(tx, network, incoming),
+      findPriorAttributions: (incoming) => findPriorAttributions(tx, network, incoming),
       // those of the rebuild are deleted: they were written when the transfers were first read
       bulk: { eventsFromS: Number.POSITIVE_INFINITY },
       confirmedAtS(number) {

@@ -40,25 +40,31 @@ const DETAILS_MAX = 50;
 const PROVEN_BLOCKS = 16;
 
 /** How many blocks the next range has; adapted to what nodes answer. Doubted: the last answer left out what the ledger holds. */
-export type RecheckPace = { blocks: number; isDoubted?: boolean; readMs?: number };
+export type RecheckProgress = { blocks: number; isDoubted?: boolean; readMs?: number };
 
 /** A transfer or an operation of our wallets: its position, and whose it is. */
 type SeenLog = { block: Pick<BlockHeader, "number" | "hash">; logIndex: number; wallets: readonly Hex[] };
 
 /** Reads the next range again. False when there is none yet. */
-export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolean> {
+export async function recheckLogs(term: Term, progress: RecheckProgress): Promise<boolean> {
   const { network, epoch, sql } = term;
   // both would write the cursor's row and read the same blocks; what is caught up is read a second time afterwards
   if (term.isCatchingUp) return false;
   const from = (await findRecheckedNumber(sql, network)) + 1;
-  const to = await findEnd(term, from, Math.min(term.cursor.number - BEHIND_BLOCKS, from + pace.blocks - 1));
-  if (to - from + 1 < Math.min(BLOCKS_MIN, pace.blocks)) return false;
+  const to = await findEnd(
+    term,
+    from,
+    Math.min(term.cursor.number - BEHIND_BLOCKS, from + progress.blocks - 1),
+  );
+  if (to - from + 1 < Math.min(BLOCKS_MIN, progress.blocks)) return false;
   // at the head few blocks at a time would cost as many queries as following it does
   const open = term.cursor.number - BEHIND_BLOCKS - from + 1;
-  const restMs = performance.now() - (pace.readMs ?? Number.NEGATIVE_INFINITY);
+  const restMs = performance.now() - (progress.readMs ?? Number.NEGATIVE_INFINITY);
   if (open < BLOCKS_WORTH_READING && restMs < REST_MS) return false;
-  pace.readMs = performance.now();
-  const read = await (pace.isDoubted ? readProven(term, { from, to }) : readAgain(term, { from, to }, pace));
+  progress.readMs = performance.now();
+  const read = await (progress.isDoubted
+    ? readProven(term, { from, to })
+    : readAgain(term, { from, to }, progress));
   if (!read) return true;
   const { answered, last } = read;
   const booked = await findRecorded(term, { from, to });
@@ -72,24 +78,22 @@ export async function recheckLogs(term: Term, pace: RecheckPace): Promise<boolea
   const surplus = await notOnChain(term, unconfirmed);
   const differences = repaired + surplus.length;
   await recordReconciliation(sql, {
-    ...{
-      network,
-      kind: "LOGS",
-      fromBlock: from,
-      toBlock: to,
-      checked: answered.length,
-      repaired,
-      differences,
-    },
+    network,
+    kind: "LOGS",
+    fromBlock: from,
+    toBlock: to,
+    checked: answered.length,
+    repaired,
+    differences,
     details: [
       ...missing.map(({ block, logIndex }) => ({ missing: `${block.number}:${logIndex}` })),
       ...surplus.map((place) => ({ notOnChain: place })),
     ].slice(0, DETAILS_MAX),
   });
   // what it left out is on the chain, and it may have left out more
-  pace.isDoubted = surplus.length < unconfirmed.length;
-  if (pace.isDoubted) {
-    pace.blocks = Math.min(pace.blocks, PROVEN_BLOCKS);
+  progress.isDoubted = surplus.length < unconfirmed.length;
+  if (progress.isDoubted) {
+    progress.blocks = Math.min(progress.blocks, PROVEN_BLOCKS);
     term.metrics.rejectedAnswer(network, "malformed");
   } else await noteRechecked(sql, { network, epoch, from, to: last });
   if (differences > 0) {
@@ -123,7 +127,7 @@ async function findEnd({ sql, network }: Term, from: number, to: number): Promis
 async function readAgain(
   term: Term,
   { from, to }: { from: number; to: number },
-  pace: RecheckPace,
+  progress: RecheckProgress,
 ): Promise<{ answered: SeenLog[]; last: BlockHeader } | undefined> {
   const { chain } = term;
   const { address } = chain.network.usdc;
@@ -134,14 +138,15 @@ async function readAgain(
     node,
     { from, to },
     {
-      ...{ filters: [followedLogs(address)], headerCalls: [headerCall(to)] },
+      filters: [followedLogs(address)],
+      headerCalls: [headerCall(to)],
     },
   );
   const last = parseHeader(need(headers.at(-1)));
   if (!last) throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
-  const isSparse = logs.length < LOGS_WANTED && to - from + 1 === pace.blocks;
-  if (isSparse) pace.blocks = Math.min(BLOCKS_MAX, pace.blocks * 2);
-  if (logs.length > LOGS_WANTED * 2) pace.blocks = Math.max(1, pace.blocks >> 1);
+  const isSparse = logs.length < LOGS_WANTED && to - from + 1 === progress.blocks;
+  if (isSparse) progress.blocks = Math.min(BLOCKS_MAX, progress.blocks * 2);
+  if (logs.length > LOGS_WANTED * 2) progress.blocks = Math.max(1, progress.blocks >> 1);
   return { answered: decodeByBlock(term, logs), last };
 }
 

@@ -1,6 +1,6 @@
 /**
- * Accounts' nonces against the recorded operations. The second reading of blocks asks for logs once more; this asks the accounts
- * themselves: a nonce that the chain counts as spent while no recorded operation spent it belongs to an operation that was not read.
+ * Reconciles accounts' nonces with the recorded operations: a nonce that is spent on the chain while no recorded operation spent it
+ * belongs to an operation whose log was not read.
  */
 import { readAccountNonces } from "../../core/chain/passkey-account.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -35,10 +35,16 @@ export async function reconcileNonces(term: Term): Promise<number> {
   const repaired = missed.length === 0 ? 0 : await readMissed(term, missed, number);
   const differences = missed.length;
   await recordReconciliation(sql, {
-    ...{ network, kind: "NONCES", fromBlock: number, toBlock: number, checked: waiting.length },
-    ...{ differences, repaired: Math.min(repaired, differences) },
+    network,
+    kind: "NONCES",
+    fromBlock: number,
+    toBlock: number,
+    checked: waiting.length,
+    differences,
+    repaired: Math.min(repaired, differences),
     details: missed.slice(0, DETAILS_MAX).map(({ address, accountNonce }) => ({
-      ...{ address, nonce: accountNonce.toString() },
+      address,
+      nonce: accountNonce.toString(),
     })),
   });
   if (differences > 0)

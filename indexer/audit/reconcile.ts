@@ -1,4 +1,7 @@
-/** Balances against the ledger, at a final block: the one proof of completeness that no log query can give (USDC does not rebase). */
+/**
+ * Reconciles wallets' balances on the chain with the ledger, at a final block: the one check of completeness that no log query can give
+ * (USDC does not rebase).
+ */
 
 import { readBalances } from "../../core/chain/usdc.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -13,7 +16,7 @@ import {
 import { raiseReconciledNumber, startRecount, takeWalletsToRecount } from "../../db/ledger/running-sums.ts";
 import { readHeader } from "../source/block-header.ts";
 import type { Term } from "../term.ts";
-import { countSums, type WalletSum } from "./count-sums.ts";
+import { advanceSums, type WalletSum } from "./advance-running-sums.ts";
 
 const WALLETS_AT_ONCE = 500;
 /** Wallets that moved are compared page by page; what is more waits for its day. */
@@ -75,7 +78,7 @@ async function compareWallets(
   number: number,
 ): Promise<{ compared: number; differences: number; wrongSums: number }> {
   const { network, sql } = term;
-  const counted = await countSums(
+  const counted = await advanceSums(
     term,
     wallets.map(({ id }) => id),
     number,
@@ -93,19 +96,28 @@ async function compareWallets(
   await noteReconciled(
     sql,
     compared.map((wallet) => ({
-      ...{ id: wallet.id, openingUnits: wallet.openingUnits ?? wallet.balance - wallet.bookUnits },
+      id: wallet.id,
+      openingUnits: wallet.openingUnits ?? wallet.balance - wallet.bookUnits,
       differenceUnits: differenceOf(wallet),
     })),
   );
   const details = differing.slice(0, DETAILS_MAX).map((wallet) => ({
-    ...{ walletId: wallet.id, address: wallet.address, chain: wallet.balance.toString() },
+    walletId: wallet.id,
+    address: wallet.address,
+    chain: wallet.balance.toString(),
     difference: differenceOf(wallet).toString(),
   }));
   const differences = differing.length;
   if (compared.length > 0 || wallets.length === 0)
     await recordReconciliation(sql, {
-      ...{ network, kind: "BALANCES", fromBlock: number, toBlock: number, checked: compared.length },
-      ...{ differences, repaired: 0, details },
+      network,
+      kind: "BALANCES",
+      fromBlock: number,
+      toBlock: number,
+      checked: compared.length,
+      differences,
+      repaired: 0,
+      details,
     });
   if (differences > 0)
     term.log.error(
@@ -147,7 +159,7 @@ async function confirmDifferences(
   if (doubtful.length === 0) return { compared: [...compared], wrongSums: 0 };
   const ids = doubtful.map(({ id }) => id);
   await startRecount(term.sql, ids);
-  const { sums, wrongSums } = await countSums(term, ids, number);
+  const { sums, wrongSums } = await advanceSums(term, ids, number);
   const confirmed = compared.flatMap((wallet) => {
     if (!isDoubtful(wallet)) return [wallet];
     const sum = sums.get(wallet.id);

@@ -4,7 +4,7 @@
  */
 import { confirmingBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { collectAfter, commitSpan } from "../settle/commit.ts";
+import { collectAfter, commitSpan } from "../settle/commit-blocks.ts";
 import { type BlockHeader, readHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";

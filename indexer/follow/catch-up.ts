@@ -4,8 +4,8 @@
  */
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openEventEpoch } from "../../db/events/event-log.ts";
-import { type Applying, NOTHING_BEFORE, toSpan } from "../settle/apply.ts";
-import { collectAfter, commitAfter, NEAR_BLOCKS } from "../settle/commit.ts";
+import { type Applying, NOTHING_BEFORE, toSpan } from "../settle/apply-span.ts";
+import { collectAfter, commitAfter, NEAR_BLOCKS } from "../settle/commit-blocks.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import { readRange, type Watch } from "../source/block-logs.ts";
 import { type BlockContent, isOurs } from "../source/decode-logs.ts";
@@ -19,7 +19,7 @@ const SLOW_MS = 3_000;
 const ATTEMPTS_MAX = 8;
 
 /** How many blocks the next range has, and whether every block of the last one touched our wallets. */
-type RangePace = { blocks: number; areOurs: boolean };
+type RangeSize = { blocks: number; areOurs: boolean };
 
 /**
  * Reads up to NEAR_BLOCKS below `head`, at most `blocksMax` blocks. False when the next block does not follow the cursor: a
@@ -32,11 +32,11 @@ export async function catchUp(
   blocksMax = Number.POSITIVE_INFINITY,
 ): Promise<boolean> {
   const last = Math.min(head.number - NEAR_BLOCKS, term.cursor.number + blocksMax);
-  const pace: RangePace = { blocks: BLOCKS_FIRST, areOurs: false };
+  const size: RangeSize = { blocks: BLOCKS_FIRST, areOurs: false };
   let older: Applying = NOTHING_BEFORE;
   let newer: Applying = NOTHING_BEFORE;
   let tip = term.cursor;
-  let reading = readNext(term, tip.number + 1, last, pace, watch);
+  let reading = readNext(term, tip.number + 1, last, size, watch);
   try {
     while (tip.number < last && !term.signal.aborted) {
       const startedMs = performance.now();
@@ -49,13 +49,13 @@ export async function catchUp(
       await openEventEpoch(term.sql);
       [older, newer] = [newer, commitAfter(term, { span, startedMs }, newer)];
       // the next range is fetched while these are committed
-      reading = tip.number < last ? readNext(term, tip.number + 1, last, pace, watch) : Promise.resolve([]);
+      reading = tip.number < last ? readNext(term, tip.number + 1, last, size, watch) : Promise.resolve([]);
       reading.catch(() => undefined);
     }
     await newer.applied;
     return true;
   } finally {
-    // nothing is on its way when a reorganisation is undone, or the term ends
+    // no range is still being committed when a reorganisation is undone, or the term ends
     await Promise.allSettled([older.applied, newer.applied]);
   }
 }
@@ -64,34 +64,34 @@ async function readNext(
   term: Term,
   from: number,
   last: number,
-  pace: RangePace,
+  size: RangeSize,
   watch: Watch,
 ): Promise<BlockContent[]> {
   for (let attempts = 1; ; attempts++) {
-    const to = Math.min(from + pace.blocks - 1, last);
+    const to = Math.min(from + size.blocks - 1, last);
     const startedMs = performance.now();
     try {
-      const blocks = await readRange(term.chain, { from, to }, watch, pace);
-      adjust(pace, blocks, performance.now() - startedMs);
+      const blocks = await readRange(term.chain, { from, to }, watch, size);
+      adjust(size, blocks, performance.now() - startedMs);
       // now, while the database is busy with the range before
       collectAfter(blocks);
       return blocks;
     } catch (error) {
       const isBusy = error instanceof RpcTransportError && error.kind !== "rate-limit";
-      if (!isBusy || pace.blocks === 1 || attempts === ATTEMPTS_MAX) throw error;
-      pace.blocks = Math.max(1, pace.blocks >> 1);
-      term.log.debug({ network: term.network, from, blocks: pace.blocks, err: error }, "smaller ranges");
+      if (!isBusy || size.blocks === 1 || attempts === ATTEMPTS_MAX) throw error;
+      size.blocks = Math.max(1, size.blocks >> 1);
+      term.log.debug({ network: term.network, from, blocks: size.blocks, err: error }, "smaller ranges");
     }
   }
 }
 
 /** Additive increase, multiplicative decrease, by logs and time. */
-function adjust(pace: RangePace, blocks: readonly BlockContent[], tookMs: number): void {
+function adjust(size: RangeSize, blocks: readonly BlockContent[], tookMs: number): void {
   const logs = countLogs(blocks);
-  pace.areOurs = blocks.every(isOurs);
-  if (logs > LOGS_WANTED * 2 || tookMs > SLOW_MS) pace.blocks = Math.max(1, pace.blocks >> 1);
-  else if (logs < LOGS_WANTED && blocks.length >= pace.blocks)
-    pace.blocks = Math.min(BLOCKS_MAX, pace.blocks + Math.max(8, pace.blocks >> 1));
+  size.areOurs = blocks.every(isOurs);
+  if (logs > LOGS_WANTED * 2 || tookMs > SLOW_MS) size.blocks = Math.max(1, size.blocks >> 1);
+  else if (logs < LOGS_WANTED && blocks.length >= size.blocks)
+    size.blocks = Math.min(BLOCKS_MAX, size.blocks + Math.max(8, size.blocks >> 1));
 }
 
 function countLogs(blocks: readonly BlockContent[]): number {

@@ -14,8 +14,8 @@ import {
   commitQuietBlocks,
   NEAR_BLOCKS,
   noteProgress,
-} from "../settle/commit.ts";
-import { settleLate } from "../settle/settle-backdated.ts";
+} from "../settle/commit-blocks.ts";
+import { settleBackdated } from "../settle/settle-backdated.ts";
 import { type AnnouncedTransfers, openAnnouncedTransfers } from "../source/announced-transfers.ts";
 import {
   assertChained,
@@ -32,7 +32,7 @@ import { openWakeUp } from "../wake-up.ts";
 import { catchUp } from "./catch-up.ts";
 import { catchUpSparse, findSparseEnd } from "./catch-up-sparse.ts";
 import { type HeadSource, openHeadSource } from "./head-source.ts";
-import { openPace, type Pace } from "./pace.ts";
+import { openPollInterval, type PollInterval } from "./poll-interval.ts";
 import { TooDeepError, undoLostBlocks, undoReorg } from "./reorg.ts";
 
 const POLL_BUSY_MS = 250;
@@ -56,7 +56,7 @@ const LOST_BLOCKS_AFTER_MS = 10_000;
 type Memory = {
   heads: HeadSource;
   transfers: AnnouncedTransfers;
-  pace: Pace;
+  pollInterval: PollInterval;
   watch: ReturnType<typeof watchOf>;
   notedMs: number;
   finalityMs: number;
@@ -75,13 +75,15 @@ export async function followChain(term: Term): Promise<void> {
   const wakeUp = openWakeUp(term.signal);
   const heads = openHeadSource(term.chain, () => wakeUp.wake());
   heads.listen(true);
-  const pace = openPace();
+  const pollInterval = openPollInterval();
   const transfers = openAnnouncedTransfers(term.chain, (blockNumber) => {
-    pace.expect(blockNumber);
+    pollInterval.expect(blockNumber);
     wakeUp.wake();
   });
   const memory: Memory = {
-    ...{ heads, transfers, pace },
+    heads,
+    transfers,
+    pollInterval,
     watch: watchOf(term.watched),
     notedMs: 0,
     finalityMs: 0,
@@ -110,20 +112,20 @@ export async function followChain(term: Term): Promise<void> {
   }
 }
 
-/** One poll: returns when the next begins, counted from this one's start, 0 when there may be more to read at once. */
+/** One poll: returns when the next begins, counted from this one's start, 0 when there may be more to read immediately. */
 async function pollOnce(term: Term, memory: Memory): Promise<number> {
-  const { pace } = memory;
-  if (!pace.isDue(term.cursor.number)) {
+  const { pollInterval } = memory;
+  if (!pollInterval.isDue(term.cursor.number)) {
     await noteWaiting(term, memory);
-    if (!pace.isDue(term.cursor.number)) return POLL_BUSY_MS;
+    if (!pollInterval.isDue(term.cursor.number)) return POLL_BUSY_MS;
   }
-  const isUrgent = pace.begin(term.cursor.number);
+  const isUrgent = pollInterval.begin(term.cursor.number);
   const startedMs = performance.now();
   const head = await memory.heads.read(term.cursor);
-  if (head) pace.noteHead(head);
+  if (head) pollInterval.noteHead(head);
   // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
   const waiting = await noteWaiting(term, memory);
-  const isBlockByBlock = isUrgent || !pace.isEconomical();
+  const isBlockByBlock = isUrgent || !pollInterval.isEconomical();
   const hasMoved =
     head !== undefined && (await moveTowards(term, head, memory, { startedMs, isBlockByBlock }));
   if (waiting.payments || waiting.claims || waiting.released) await settleLateAtTimes(term, memory);
@@ -133,15 +135,15 @@ async function pollOnce(term: Term, memory: Memory): Promise<number> {
   }
   if (hasMoved && term.cursor.hash !== head.hash) {
     memory.heads.readAgain();
-    pace.readNow();
+    pollInterval.readNow();
     return 0;
   }
   const { payments, claims, released, transfers, watches } = waiting;
-  const isBusy = payments || claims || released || transfers || watches || pace.isEconomical();
+  const isBusy = payments || claims || released || transfers || watches || pollInterval.isEconomical();
   return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
 }
 
-/** What waits for the indexer: follows new wallets, and sets the pace. */
+/** What waits for the indexer: follows new wallets, and decides how soon the chain is read again. */
 async function noteWaiting(term: Term, memory: Memory): Promise<Waiting> {
   const waiting = await findWaiting(term.sql, term.network);
   if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
@@ -149,17 +151,17 @@ async function noteWaiting(term: Term, memory: Memory): Promise<Waiting> {
   memory.needsEveryBlock = waiting.facilitated;
   memory.watch.wantsAuthorizations = waiting.payments;
   if (waiting.wallets) await joinNewWallets(term);
-  const { pace, heads, transfers } = memory;
-  pace.note(waiting, transfers.isLive());
-  heads.listen(!pace.isEconomical());
-  transfers.listen(pace.isEconomical() ? term.watched : undefined);
+  const { pollInterval, heads, transfers } = memory;
+  pollInterval.note(waiting, transfers.isLive());
+  heads.listen(!pollInterval.isEconomical());
+  transfers.listen(pollInterval.isEconomical() ? term.watched : undefined);
   return waiting;
 }
 
 /** Who came after their block can wait a moment; who is in a new block must not wait for them. */
 async function settleLateAtTimes(term: Term, memory: Memory): Promise<void> {
   if (performance.now() - memory.lateMs < LATE_EVERY_MS) return;
-  await settleLate(term);
+  await settleBackdated(term);
   memory.lateMs = performance.now();
 }
 
@@ -255,7 +257,7 @@ async function heartbeat(term: Term, head: BlockHeader, memory: Memory): Promise
 }
 
 async function pollFinality(term: Term, memory: Memory): Promise<void> {
-  const everyMs = memory.pace.isEconomical() ? FINALITY_ECONOMICAL_MS : FINALITY_EVERY_MS;
+  const everyMs = memory.pollInterval.isEconomical() ? FINALITY_ECONOMICAL_MS : FINALITY_EVERY_MS;
   if (Date.now() - memory.finalityMs < everyMs) return;
   memory.finalityMs = Date.now();
   const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
@@ -267,7 +269,7 @@ async function pollFinality(term: Term, memory: Memory): Promise<void> {
 async function reportFailure(term: Term, memory: Memory, error: unknown): Promise<number> {
   const failures = memory.failures++;
   memory.heads.readAgain();
-  memory.pace.readNow();
+  memory.pollInterval.readNow();
   term.metrics.pollFailed(term.network);
   if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
   const isHopeless = error instanceof TooDeepError;

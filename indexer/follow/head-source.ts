@@ -1,7 +1,7 @@
 /**
- * Where the newest header comes from: the announcement itself where it follows the cursor, else a node, asked every time while no
- * announcements come. While they do, a request every few seconds is left as a check on them. A provider charges for each announcement, so
- * they are subscribed to only while every block is read.
+ * Where the newest header comes from: the announcement itself when it follows the cursor, else a node, polled each time while no
+ * announcements come, and every few seconds as a check while they do. Providers charge for announcements, so they are subscribed to only
+ * while every block is read.
  */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";

@@ -1,18 +1,21 @@
 /**
- * Reorganisations: proving that the cursor's block left the chain, finding the last common block, and undoing what stood above it
- * (db/ledger/orphan-blocks.ts). What the links are then: db/links/recompute-status.ts.
+ * Reorganisations: proves that the cursor's block left the chain, finds the last common block, and undoes what the blocks above it did,
+ * in one transaction: their transfers are ORPHANED (db/ledger/orphan-blocks.ts), and each link they touched gets the status that the rest
+ * of the ledger gives it (`refreshLinks`, db/links/compute-link-status.ts). A PAID link whose paying transfer is orphaned is not paid any
+ * more: it is PENDING while another transfer, payment or claim holds it, else ACTIVE, or EXPIRED when its time is over, and its
+ * merchant gets `payment_link.reorged`.
  */
 import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
 import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
-import { fieldOf } from "../../core/rpc/answers.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { deleteBlocksAbove, findHighestBlocks } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
-import { announceBlock } from "../settle/apply.ts";
+import { announceBlock } from "../settle/apply-span.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeaderOn } from "../source/block-header.ts";
 import { FencedError, type Term } from "../term.ts";
 

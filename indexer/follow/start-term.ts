@@ -1,4 +1,4 @@
-/** What a new leader needs before it reads: a cursor that is its own, and the wallets to look for. */
+/** What a new leader sets up before it reads: a cursor with its own epoch, and the wallets to follow. */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { collectEvery } from "../../core/runtime/collect-garbage.ts";
@@ -7,7 +7,7 @@ import { beginEpoch, startCursor } from "../../db/ledger/cursors.ts";
 import { awaitAhead, endFormerLeadersTransactions, findBackendPid } from "../../db/ledger/leader-lock.ts";
 import { countJoinedWallets, readJoinedWallets } from "../../db/ledger/watched-wallets.ts";
 import type { Cursor } from "../../db/schema.ts";
-import { NEAR_BLOCKS } from "../settle/commit.ts";
+import { NEAR_BLOCKS } from "../settle/commit-blocks.ts";
 import { readHeader } from "../source/block-header.ts";
 import { WatchedSet } from "../source/watched-wallets.ts";
 import type { Term } from "../term.ts";

@@ -1,11 +1,11 @@
-/** Commits transfers of blocks below the cursor that were not read for their wallets, or not answered by a node, at the time. */
+/** Commits transfers of blocks below the cursor that were missed at the time: their wallet was not followed yet, or a node left them out. */
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { discardSums } from "../../db/ledger/running-sums.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
@@ -22,7 +22,7 @@ import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
-import { accountChangesOf, reportChanges } from "./report-changes.ts";
+import { accountChangesOf, reportWalletChanges } from "./report-wallet-changes.ts";
 import { settleTransfers } from "./settle.ts";
 
 /** Near the head, blocks without anything of ours are passed over by at most this many at a time, and not stored. */
@@ -81,7 +81,7 @@ export async function applyPast(
     });
     const concludedIds = await concludeOperations(tx, { network, depthNumber });
     await recordAccountChanges(tx, network, accountChangesOf(own));
-    await reportChanges(tx, { network, after: from - 1, depthNumber: Math.min(to, depthNumber) });
+    await reportWalletChanges(tx, { network, after: from - 1, depthNumber: Math.min(to, depthNumber) });
     await notify(tx, [
       ...touched.paymentIds,
       ...touched.operationIds,

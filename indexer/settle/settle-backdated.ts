@@ -9,28 +9,28 @@ import { isInferred } from "../../core/domain/settled-by.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { disputeTransfers, findPendingLinks, releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import {
   assignTransfers,
+  type BackdatedAttribution,
   type BookedTransfer,
   findNamedTransfers,
-  type LateAttribution,
 } from "../../db/payments/backdated-settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { FencedError, type Term } from "../term.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
-import { settleReleased } from "./settle-unheld-links.ts";
+import { settleUnheldLinks } from "./settle-unheld-links.ts";
 
 /** Settles what can be settled from the ledger alone. Cheap when there is nothing. */
-export async function settleLate(term: Term): Promise<void> {
+export async function settleBackdated(term: Term): Promise<void> {
   const { sql, network } = term;
   if ((await findNamedTransfers(sql, network)).length > 0) {
     await write(term, async (tx) => settleNamed(tx, term, await findNamedTransfers(tx, network)));
   }
   if ((await findUnappliedTransfers(sql, network)).length > 0)
-    await write(term, (tx) => settleReleased(tx, term));
+    await write(term, (tx) => settleUnheldLinks(tx, term));
 }
 
 async function write({ sql, network, epoch }: Term, work: (tx: Tx) => Promise<void>): Promise<void> {
@@ -63,7 +63,9 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
   await assignTransfers(tx, moved.map(toLateAttribution));
   const outcomes = moved.map(({ transfer, attribution }) => ({
     ...attribution,
-    ...{ txHash: transfer.txHash, logIndex: transfer.logIndex, blockNumber: Number(transfer.blockNumber) },
+    txHash: transfer.txHash,
+    logIndex: transfer.logIndex,
+    blockNumber: Number(transfer.blockNumber),
     isConfirmed: transfer.status === "CONFIRMED",
   }));
   const settled = await settlePaymentsAndClaims(tx, network, { payments, outcomes });
@@ -124,7 +126,7 @@ async function sortByLink(tx: Tx, found: readonly Late[]): Promise<{ moved: Late
   return { moved: found.filter(isMovable), disputed: found.filter((late) => !isMovable(late)) };
 }
 
-function toLateAttribution({ transfer, attribution }: Late): LateAttribution {
+function toLateAttribution({ transfer, attribution }: Late): BackdatedAttribution {
   const { linkId, pays, settledBy, paymentId, claimId } = attribution;
   return { transferId: transfer.id, linkId, pays, settledBy, paymentId, claimId };
 }

@@ -1,4 +1,4 @@
-/** Facilitated payments in a set of blocks: settled by the Transfer behind their AuthorizationUsed, though nobody watches either side. */
+/** Facilitated payments in a set of blocks: settled by the Transfer behind their AuthorizationUsed, although neither side is a watched wallet. */
 import { authorizationKey } from "../../core/domain/authorization.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { loadFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
@@ -19,7 +19,7 @@ export async function settleFacilitated(
   const byKey = new Map(spent.map((one) => [authorizationKey(one.payer, one.nonce), one]));
   const settled = payments.flatMap(({ id, payer, nonce, recipient, amountUnits }) => {
     const transfer = byKey.get(authorizationKey(payer, nonce))?.transfer;
-    // the payer may have signed the same nonce for somebody else, or taken it back
+    // the payer may have signed the same nonce for another recipient, or cancelled it
     if (!transfer || transfer.to !== recipient || transfer.amountUnits !== amountUnits) return [];
     const { txHash, logIndex, blockNumber } = transfer;
     return [{ id, txHash, logIndex, blockNumber, isConfirmed: confirmedAtS(blockNumber) !== undefined }];

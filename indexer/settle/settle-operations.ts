@@ -1,4 +1,4 @@
-/** User operations in a set of blocks: which of ours they are, and which transfers they made. */
+/** User operations in a set of blocks: which of them are ours, and which transfers they made. */
 import { explainRevert } from "../../core/chain/revert-reasons.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { type OperationFailure, pairTransfers } from "../../core/domain/wallet-operation.ts";
@@ -90,8 +90,16 @@ function isOf(seen: SeenOperation, { block, txHash, from, logIndex }: SeenTransf
 function toEvent(seen: SeenOperation): OperationEvent {
   const { block, txHash, logIndex, userOpHash, sender, nonce, succeeded, gasUsed, revertData } = seen;
   return {
-    ...{ blockNumber: block.number, blockHash: block.hash, txHash, logIndex, userOpHash, sender, nonce },
-    ...{ succeeded, gasUsed, failure: succeeded ? undefined : failureOf(revertData) },
+    blockNumber: block.number,
+    blockHash: block.hash,
+    txHash,
+    logIndex,
+    userOpHash,
+    sender,
+    nonce,
+    succeeded,
+    gasUsed,
+    failure: succeeded ? undefined : failureOf(revertData),
   };
 }
 

@@ -1,4 +1,4 @@
-/** What attributions mean for payments and claims: settled by their transfer, or never to be. */
+/** Settles payments and claims by the attributions of a set of transfers, or ends those that can no longer be settled. */
 
 import type { Attribution } from "../../core/domain/attribute-transfers.ts";
 import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";

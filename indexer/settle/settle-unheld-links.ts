@@ -1,7 +1,7 @@
-/** Links that nothing else holds any more, paid by the transfer that had been one too many. */
+/** Makes a surplus transfer pay its link when the payment or transfer that held the link is gone. */
 
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
@@ -10,8 +10,8 @@ import { notify } from "../../db/postgres/notifications.ts";
 import type { Term } from "../term.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
 
-/** Inside a transaction that holds the cursor: nobody else writes transfers. */
-export async function settleReleased(
+/** Call in a transaction that holds the cursor: no other transaction writes transfers then. */
+export async function settleUnheldLinks(
   tx: Tx,
   term: Pick<Term, "network" | "mismatchMinUnits">,
 ): Promise<void> {
@@ -28,8 +28,11 @@ export async function settleReleased(
   const spare = (await findUnappliedTransfers(tx, network)).filter(({ linkId }) => locked.has(linkId));
   const outcomes = spare.map(({ paymentId, claimId, status, blockNumber, ...transfer }) => ({
     ...{ ...transfer, blockNumber: Number(blockNumber), isConfirmed: status === "CONFIRMED" },
-    ...{ paymentId: paymentId ?? undefined, claimId: claimId ?? undefined },
-    ...{ pays: true, settledBy: transfer.settledBy ?? undefined, settlesPayment: paymentId !== null },
+    paymentId: paymentId ?? undefined,
+    claimId: claimId ?? undefined,
+    pays: true,
+    settledBy: transfer.settledBy ?? undefined,
+    settlesPayment: paymentId !== null,
   }));
   await assignTransfers(tx, outcomes);
   const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes });

@@ -1,4 +1,7 @@
-/** What a set of transfers does to the books, inside the caller's transaction. Used at the head, in ranges, in backfills and in rebuilds. */
+/**
+ * Applies a set of transfers to the ledger, inside the caller's transaction: attribution, payments, links, history. Used at the head, in
+ * ranges, in backfills and in rebuilds.
+ */
 
 import { attributeTransfers, type Verdict } from "../../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../../core/domain/authorization.ts";
@@ -6,11 +9,11 @@ import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { type Bulk, isPlain, storePlainTransfers } from "../../db/ledger/bulk-transfers.ts";
-import { hasEvidence } from "../../db/ledger/evidence.ts";
+import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
-import { NOTHING_STANDS, type Standing } from "./prior-attributions.ts";
+import { NO_PRIOR_ATTRIBUTIONS, type PriorAttributions } from "./keep-prior-attributions.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
 import { settleSeenOperations } from "./settle-operations.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
@@ -29,7 +32,7 @@ export type Settling = {
   /** The past, read in bulk: plain transfers are stored by a statement of their own, before the others. */
   bulk?: Bulk | undefined;
   /** Asked what stands of earlier decisions about these transfers. */
-  findStanding?: (transfers: readonly SeenTransfer[]) => Promise<Standing>;
+  findPriorAttributions?: (transfers: readonly SeenTransfer[]) => Promise<PriorAttributions>;
 };
 
 export type Touched = { linkIds: string[]; paymentIds: string[]; operationIds: string[] };
@@ -39,7 +42,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   const { network, transfers, spent, operations, confirmedAtS, isWatched } = settling;
   if (transfers.length + spent.length + operations.length === 0)
     return { linkIds: [], paymentIds: [], operationIds: [] };
-  // what needs no answer of another goes out at once: one way to the database instead of two
+  // statements that do not need each other's results are sent together: one round trip instead of two
   const [facilitated, payments] = await Promise.all([
     settleFacilitated(tx, network, spent, confirmedAtS),
     loadPayments(
@@ -52,8 +55,8 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
     const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
     return isWatched(to) && !isElsewhere;
   });
-  const standing = (await settling.findStanding?.(incoming)) ?? NOTHING_STANDS;
-  const verdicts = await attribute(tx, network, { transfers: incoming, payments, standing });
+  const prior = (await settling.findPriorAttributions?.(incoming)) ?? NO_PRIOR_ATTRIBUTIONS;
+  const verdicts = await attribute(tx, network, { transfers: incoming, payments, prior });
   // after payments and links, which are locked first everywhere
   const booked = settling.bookedTransfers ?? [];
   const attributed = [...verdicts].flatMap(([{ txHash, logIndex, from, amountUnits }, { attribution }]) =>
@@ -147,13 +150,13 @@ function toRow(
 type Judged = {
   transfers: readonly SeenTransfer[];
   payments: readonly PaymentFacts[];
-  standing: Standing;
+  prior: PriorAttributions;
 };
 
 async function attribute(
   tx: Tx,
   network: NetworkId,
-  { transfers, payments, standing: { decided, takenLinks } }: Judged,
+  { transfers, payments, prior: { decided, takenLinks } }: Judged,
 ): Promise<Map<SeenTransfer, Verdict>> {
   const verdicts = new Map<SeenTransfer, Verdict>(decided);
   const open = transfers.filter((transfer) => !decided.has(transfer));

@@ -1,4 +1,4 @@
-/** A node's announcements of transfers to our wallets, while their addresses fit into subscriptions. */
+/** Subscribes to a node's announcements of transfers to our wallets, as long as their addresses fit into subscriptions. */
 import { topicOfAddress } from "../../core/chain/bloom.ts";
 import { TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";

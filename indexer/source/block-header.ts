@@ -1,10 +1,10 @@
-/** Block headers as nodes answer them, and the proof that they follow one another. */
+/** Parses block headers, and checks that they form a chain. */
 
 import type { Hex } from "../../core/domain/networks.ts";
-import { fieldOf, parseData, parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
+import { fieldOf, parseData, parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
 
 export type BlockHeader = {
   number: number;

@@ -127,7 +127,8 @@ export async function readRange(
       node,
       { from, to },
       {
-        ...{ filters: [followedLogs(address)], headerCalls: numbers.map(headerCall) },
+        filters: [followedLogs(address)],
+        headerCalls: numbers.map(headerCall),
       },
     ),
   );

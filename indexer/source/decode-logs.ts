@@ -1,4 +1,7 @@
-/** From a node's log answer to what concerns us. Checked against the block's header, decoded by slicing: this is the hot path. */
+/**
+ * Decodes a node's log answer into transfers, operations and owner changes of our wallets. Checked against the block's header; decoded by
+ * slicing, because this is the hot path.
+ */
 
 import { ACCOUNT_TOPICS, type AccountChange, decodeAccountLog } from "../../core/chain/account-logs.ts";
 import type { ExecutedOperation } from "../../core/chain/executed-operations.ts";
@@ -76,7 +79,7 @@ export type SeenOperation = {
 /** An owner change or an upgrade that a wallet of ours wrote itself, whoever sent it. */
 export type SeenAccountLog = AccountChange & { txHash: Hex; logIndex: number; walletAddress: Hex };
 
-/** What a block says about us. `spent` are all authorizations used or cancelled in it, whoever's they are. */
+/** What a block says about us. `spent` are all authorizations used or cancelled in it, of any payer. */
 export type BlockContent = {
   block: BlockHeader;
   transfers: SeenTransfer[];
@@ -161,7 +164,7 @@ export function assertOfBlock(logs: readonly PlacedLog[], block: BlockHeader): v
   }
 }
 
-/** Keeps what touches a watched wallet. `logs` are one block's, in order. Zero-value transfers can be made by anybody for anybody. */
+/** Keeps what touches a watched wallet. `logs` are one block's, in order. Zero-value transfers can be made by any address for any other. */
 export function decodeBlock(
   block: BlockHeader,
   logs: readonly PlacedLog[],
@@ -170,7 +173,11 @@ export function decodeBlock(
   const operations = decodeOperations(block, logs.filter(isOperationLog), isWatched);
   const accountLogs = decodeAccountLogs(logs.filter(isAccountLog), isWatched);
   const content: BlockContent = {
-    ...{ block, transfers: [], spent: [], operations, accountLogs },
+    block,
+    transfers: [],
+    spent: [],
+    operations,
+    accountLogs,
     logCount: logs.length,
   };
   let before: { log: PlacedLog; spent: SpentAuthorization } | undefined;
@@ -227,7 +234,15 @@ function decodeOperations(
     if (!isWatched(sender)) continue;
     const { txHash, logIndex } = log;
     operations.push({
-      ...{ block, txHash, logIndex, previousLogIndex, userOpHash, sender, nonce, succeeded, gasUsed },
+      block,
+      txHash,
+      logIndex,
+      previousLogIndex,
+      userOpHash,
+      sender,
+      nonce,
+      succeeded,
+      gasUsed,
       revertData: revertData.get(userOpHash),
     });
   }

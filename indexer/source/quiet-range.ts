@@ -3,11 +3,12 @@
  * full that they rule nothing out: every block has followed logs then, and the answer shows by their block hashes that it comes from a
  * node which has the cursor's block, the head's, and all between. Whatever it can't show is read block by block instead.
  */
-import { toQuantity } from "../../core/rpc/answers.ts";
+
+import { noteAccepted, noteRefused } from "../../core/rpc/adaptive-limit.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { isRefusal } from "../../core/rpc/errors.ts";
-import { noteAccepted, noteRefused } from "../../core/rpc/learnt-limit.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
+import { toQuantity } from "../../core/rpc/parse-answers.ts";
 import type { BlockPoint } from "../../db/ledger/cursors.ts";
 import type { BlockHeader } from "./block-header.ts";
 import type { Watch } from "./block-logs.ts";

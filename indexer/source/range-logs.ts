@@ -3,15 +3,15 @@
  * whatever words means "fewer blocks": down to one, which is then asked for by its hash, and by its receipts when that is refused too.
  */
 import type { Hex } from "../../core/domain/networks.ts";
-import { toQuantity } from "../../core/rpc/answers.ts";
+import { noteAccepted, noteRefused } from "../../core/rpc/adaptive-limit.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { isRefusal, type RpcError, RpcTransportError } from "../../core/rpc/errors.ts";
-import { noteAccepted, noteRefused } from "../../core/rpc/learnt-limit.ts";
 import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
+import { toQuantity } from "../../core/rpc/parse-answers.ts";
 import { headerCall, parseHeader } from "./block-header.ts";
 import { type PlacedLog, parseLogs } from "./decode-logs.ts";
 import { readProvenLogsOn } from "./verified-block.ts";
-import { waitOutRest } from "./wait-out-rest.ts";
+import { waitForRateLimit } from "./wait-for-rate-limit.ts";
 
 /** Address and topics as eth_getLogs takes them; null stands for any topic. */
 export type LogFilter = {
@@ -61,7 +61,7 @@ async function askOrRefuse(chain: Chain, node: ChainNode, calls: readonly RpcCal
   try {
     return await chain.batchOn(node, calls);
   } catch (error) {
-    if (await waitOutRest(chain, error)) return chain.batchOn(node, calls);
+    if (await waitForRateLimit(chain, error)) return chain.batchOn(node, calls);
     if (calls.length > 1 || !(error instanceof RpcTransportError && error.isRefusal)) throw error;
     return [{ ok: false, error }];
   }

@@ -11,7 +11,7 @@ import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { listRelayerAddresses } from "../../db/health/process-status.ts";
 import { findPayments } from "../../db/ledger/attribution.ts";
-import { findFirstLinks } from "../../db/links/first-links.ts";
+import { findFirstLinks } from "../../db/links/first-link-times.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { BlockContent, SeenTransfer } from "./decode-logs.ts";
 import { readTransactions, type TransactionReader } from "./read-transactions.ts";

@@ -5,10 +5,10 @@
 
 import { type VerifiedTransaction, verifyTransaction } from "../../core/chain/verify-transaction.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import { fieldOf } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import type { RpcCall } from "../../core/rpc/node.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import type { Log } from "../../core/runtime/log.ts";
 
 /** Transactions asked for in one batch. */

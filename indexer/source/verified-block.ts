@@ -7,13 +7,13 @@
 
 import { bloomOf } from "../../core/chain/bloom.ts";
 import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
-import { fieldOf, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode, RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
+import { fieldOf, toQuantity } from "../../core/rpc/parse-answers.ts";
 import { type BlockHeader, need } from "./block-header.ts";
 import { assertOfBlock, type PlacedLog, parseLogs } from "./decode-logs.ts";
-import { waitOutRest } from "./wait-out-rest.ts";
+import { waitForRateLimit } from "./wait-for-rate-limit.ts";
 
 /** Over all nodes, before the block is left for a later poll. */
 const ATTEMPTS = 6;
@@ -69,7 +69,7 @@ export async function readProvenLogs(chain: Chain, header: BlockHeader): Promise
     } catch (error) {
       if (!(error instanceof RpcTransportError || error instanceof RpcResponseError)) throw error;
       lastError = error;
-      if (!(await waitOutRest(chain, error)))
+      if (!(await waitForRateLimit(chain, error)))
         ways.set(node, hasAnswered(error) ? (way + 1) % WAYS.length : 0);
     }
   }

@@ -48,7 +48,10 @@ export async function makeHostCertificate(host: string, now: Date): Promise<Host
   };
   const authorityName = `CN=Only ${host} on this machine`;
   const authority = await X509CertificateGenerator.createSelfSigned({
-    ...{ serialNumber: newSerial(), name: authorityName, keys: authorityKeys, signingAlgorithm: ALGORITHM },
+    serialNumber: newSerial(),
+    name: authorityName,
+    keys: authorityKeys,
+    signingAlgorithm: ALGORITHM,
     ...validity,
     extensions: [
       new BasicConstraintsExtension(true, 0, true),
@@ -58,7 +61,9 @@ export async function makeHostCertificate(host: string, now: Date): Promise<Host
   });
   const leaf = await X509CertificateGenerator.create({
     ...{ serialNumber: newSerial(), subject: `CN=${host}`, issuer: authorityName },
-    ...{ publicKey: keys.publicKey, signingKey: authorityKeys.privateKey, signingAlgorithm: ALGORITHM },
+    publicKey: keys.publicKey,
+    signingKey: authorityKeys.privateKey,
+    signingAlgorithm: ALGORITHM,
     ...validity,
     extensions: [
       new BasicConstraintsExtension(false, undefined, true),

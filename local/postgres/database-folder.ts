@@ -1,4 +1,4 @@
-/** Where in DATA_DIR the database is. */
+/** The folder of the database in DATA_DIR. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 

@@ -8,8 +8,8 @@ import { preferPort } from "../free-port.ts";
 import { type BoundProcess, spawnBound } from "../processes/bound-process.ts";
 import { lockFolder } from "../processes/folder-lock.ts";
 import { identifyProcess, waitUntilGone } from "../processes/process-identity.ts";
-import { choosePostgresAccount, type PostgresAccount } from "./account.ts";
 import { findPostgresBinaries } from "./binaries.ts";
+import { choosePostgresAccount, type PostgresAccount } from "./unprivileged-user.ts";
 
 export type LocalPostgres = {
   url: string;
@@ -39,8 +39,12 @@ const MAX_CONNECTIONS = 200;
 const FEW_FULL_PAGES = { wal_compression: "on", checkpoint_timeout: "15min" };
 /** Nothing waits for the disk, and the log has what a crash of Postgres needs: no copy of this server is kept up to date with it. */
 const THROW_AWAY = {
-  ...{ fsync: "off", synchronous_commit: "off", full_page_writes: "off" },
-  ...{ wal_level: "minimal", max_wal_senders: 0, wal_init_zero: "off" },
+  fsync: "off",
+  synchronous_commit: "off",
+  full_page_writes: "off",
+  wal_level: "minimal",
+  max_wal_senders: 0,
+  wal_init_zero: "off",
 };
 
 /** Starts the cluster in `dataDir`, creating it the first time. Throws when another live process holds it. */

@@ -1,4 +1,4 @@
-/** What becomes of a database in the data folder that this version cannot upgrade. */
+/** Sets aside a database in the data folder that this version cannot upgrade. */
 import { EarlierSchemaError } from "../../db/postgres/baseline.ts";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { readPending } from "../../db/postgres/migrate.ts";

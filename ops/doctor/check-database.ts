@@ -1,6 +1,6 @@
 /** The database as the processes will meet it: reachable, recent, in UTF-8, migrated, with connections for all of them. */
 
-import { describeSpace, isNearlyFull, readDiskSpace } from "../../core/runtime/machine.ts";
+import { describeSpace, isNearlyFull, readDiskSpace } from "../../core/runtime/machine-limits.ts";
 import { isOnThisMachine } from "../../core/runtime/public-url.ts";
 import { listForeignRpIds } from "../../db/auth/passkeys.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";

@@ -1,7 +1,7 @@
 /** The relayers' ETH: without any nothing is relayed. */
 import { listSignerAccounts, SignerError } from "../../core/chain/remote-signer.ts";
-import { parseQuantity } from "../../core/rpc/answers.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
+import { parseQuantity } from "../../core/rpc/parse-answers.ts";
 import type { WorkerConfig } from "../../worker/config.ts";
 import { advice, type Finding, fault, good } from "./finding.ts";
 import type { Configuration } from "./read-configuration.ts";

@@ -1,7 +1,7 @@
 /** Everything `doctor` looks at, concurrently. */
 import { readAssets } from "../../api/http/assets.ts";
 import { requireWalletFiles } from "../../api/pages/further-wallets.ts";
-import { describeSpace, inspectMachine, readDiskSpace } from "../../core/runtime/machine.ts";
+import { describeSpace, inspectMachine, readDiskSpace } from "../../core/runtime/machine-limits.ts";
 import { checkChains } from "./check-chains.ts";
 import { checkDatabase } from "./check-database.ts";
 import { checkDomain } from "./check-domain.ts";

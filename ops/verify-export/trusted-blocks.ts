@@ -1,6 +1,6 @@
 /** What is taken from the user's own nodes: which chain they serve, and each block's hash and list of transaction hashes. */
 import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
-import { fieldOf, parseData, parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
+import { fieldOf, parseData, parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
 
 export type TrustedBlock = { hash: Hex; transactions: readonly string[] };
 type Wanted = { network: NetworkId; proof: { blockNumber: number } | null };

@@ -19,14 +19,22 @@ const address = z
   .regex(/^0x[0-9a-f]{40}$/i)
   .transform((text) => text.toLowerCase() as Hex);
 const proofSchema = z.object({
-  ...{ blockNumber: z.int().min(0), blockHash: hex, header: hex },
-  ...{ transactionIndex: z.int().min(0), logPosition: z.int().min(0), nodes: z.array(hex) },
+  blockNumber: z.int().min(0),
+  blockHash: hex,
+  header: hex,
+  transactionIndex: z.int().min(0),
+  logPosition: z.int().min(0),
+  nodes: z.array(hex),
 });
 const rowSchema = z.object({
-  ...{ id: z.string(), type: z.enum(["RECEIVE", "PAYMENT_LINK", "SEND"]) },
+  id: z.string(),
+  type: z.enum(["RECEIVE", "PAYMENT_LINK", "SEND"]),
   status: z.enum(TRANSACTION_STATUSES),
-  ...{ amount: z.string(), network: z.enum(NETWORK_IDS), transactionHash: hex.nullable() },
-  ...{ blockNumber: z.int().nullable(), detectedAt: z.iso.datetime() },
+  amount: z.string(),
+  network: z.enum(NETWORK_IDS),
+  transactionHash: hex.nullable(),
+  blockNumber: z.int().nullable(),
+  detectedAt: z.iso.datetime(),
   accounting: z.object({ payer: z.string(), payee: z.string() }),
   proof: proofSchema.nullable(),
 });
@@ -89,9 +97,14 @@ export async function verifyFile(text: string, { rpcUrls, wallet }: Trust): Prom
   }
   problems.push(...checkTotals(file, { confirmed: confirmed.length, moneyIn, moneyOut }));
   return {
-    ...{ ok: problems.length === 0, rows: file.transactions.length, proven },
+    ok: problems.length === 0,
+    rows: file.transactions.length,
+    proven,
     unconfirmed: file.transactions.length - confirmed.length,
-    ...{ moneyIn: formatUnits(moneyIn), moneyOut: formatUnits(moneyOut), wallets, problems },
+    moneyIn: formatUnits(moneyIn),
+    moneyOut: formatUnits(moneyOut),
+    wallets,
+    problems,
   };
 }
 
@@ -172,7 +185,13 @@ function blockKey({ network, proof }: Row): string {
 
 function failed(problem: string): Verification {
   return {
-    ...{ ok: false, rows: 0, proven: 0, unconfirmed: 0, moneyIn: "0.000000", moneyOut: "0.000000" },
-    ...{ wallets: [], problems: [{ row: null, problem }] },
+    ok: false,
+    rows: 0,
+    proven: 0,
+    unconfirmed: 0,
+    moneyIn: "0.000000",
+    moneyOut: "0.000000",
+    wallets: [],
+    problems: [{ row: null, problem }],
   };
 }

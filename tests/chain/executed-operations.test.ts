@@ -5,7 +5,8 @@ import { taggedTransfers } from "../../core/chain/account-state.ts";
 import { findExecutedOperation } from "../../core/chain/executed-operations.ts";
 import type { InnerCall } from "../../core/chain/multicall.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import { buildBundleCall, buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
+import { buildBundleCall, buildUserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 
 const network = NETWORKS["base-sepolia"];

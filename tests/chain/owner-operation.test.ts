@@ -14,11 +14,8 @@ import {
   encodeRemoveOwner,
   toOwner,
 } from "../../core/chain/passkey-account.ts";
-import {
-  decodeUserOperationLog,
-  type UserOperation,
-  userOperationHash,
-} from "../../core/chain/user-operation.ts";
+import { decodeUserOperationLog, type UserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { CONTRACTS } from "../../core/domain/networks.ts";
 import { createSoftwarePasskey, type SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import { buildUserOperationCall, findOwnerIndex } from "../support/account-on-chain.ts";

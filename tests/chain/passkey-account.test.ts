@@ -25,7 +25,8 @@ import {
   toAddressOwner,
   toOwner,
 } from "../../core/chain/passkey-account.ts";
-import { decodeUserOperationLog, userOperationHash } from "../../core/chain/user-operation.ts";
+import { decodeUserOperationLog } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { toCoseKey } from "../../local/passkey/encoding.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";

@@ -11,11 +11,8 @@ import {
 import { entryPoint06Abi } from "viem/account-abstraction";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { encodeTransfer, readBalance } from "../../core/chain/usdc.ts";
-import {
-  decodeUserOperationLog,
-  type UserOperation,
-  userOperationHash,
-} from "../../core/chain/user-operation.ts";
+import { decodeUserOperationLog, type UserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
 import { RpcResponseError } from "../../core/rpc/errors.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";

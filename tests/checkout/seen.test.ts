@@ -4,7 +4,7 @@ import type { Browser, Page } from "playwright-core";
 import { topicOfAddress } from "../../core/chain/bloom.ts";
 import { TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { fieldOf } from "../../core/rpc/answers.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { newPayer, sendUsdc } from "../links/payers.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { type FaultyWorld, startFaultyWorld } from "../support/world.ts";

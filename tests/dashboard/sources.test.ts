@@ -3,7 +3,8 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { taggedTransfers } from "../../core/chain/account-state.ts";
-import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
+import { buildUserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import {
@@ -12,7 +13,7 @@ import {
   operationTag,
 } from "../../core/domain/wallet-operation.ts";
 import { buildPages } from "../../local/processes/service-process.ts";
-import { readRates } from "../../web/dashboard/exports/read-rates.ts";
+import { readRates } from "../../web/dashboard/exports/parse-rates.ts";
 import { withRecord } from "../../web/dashboard/frame/live-record.ts";
 import {
   checkOperation,
@@ -23,8 +24,8 @@ import {
   readUnits,
   tagOf,
   writeUnits,
-} from "../../web/dashboard/send/operation.ts";
-import { readPayout } from "../../web/dashboard/send/read-payout.ts";
+} from "../../web/dashboard/send/check-signed-operation.ts";
+import { readPayout } from "../../web/dashboard/send/parse-payout.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { readDocument } from "../support/openapi-document.ts";
 import { seededRandom } from "../support/seeded-random.ts";
@@ -88,7 +89,7 @@ describe("translations", () => {
   });
 
   test("leave out no text: neither of a screen, nor of the security trail", () => {
-    const trail = readFileSync(join(ROOT, "web/dashboard/account/trail-words.ts"), "utf8");
+    const trail = readFileSync(join(ROOT, "web/dashboard/account/security-event-texts.ts"), "utf8");
     const said = [
       ...[...sources.matchAll(/\bsay\(\s*("(?:[^"\\]|\\.)*")/g)].map(([, text = ""]) => JSON.parse(text)),
       ...[...sources.matchAll(/\bsayCount\([^"]*("[^"]*"),\s*("[^"]*")/g)].flatMap(

@@ -1,6 +1,7 @@
 /** What a service that lies could offer to sign: another operation, whole and consistent in itself. */
 import { taggedTransfers } from "../../core/chain/account-state.ts";
-import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
+import { buildUserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { operationTag } from "../../core/domain/wallet-operation.ts";

@@ -1,6 +1,6 @@
 /** Archives of many documents: the limit counts those that are numbered for the archive, and what happened first is numbered first. */
 import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { ARCHIVE_DOCUMENTS_MAX } from "../../core/domain/document.ts";
+import { ARCHIVE_DOCUMENTS_MAX } from "../../core/domain/numbered-document.ts";
 import { findUndocumentedLinks } from "../../db/documents/month-documents.ts";
 import { refundLab } from "../support/refund-lab.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";

@@ -1,7 +1,7 @@
 /** Facts of documents as they are stored: short, and by name as earlier versions wrote them. */
 import { describe, expect, test } from "bun:test";
-import type { DocumentFacts } from "../../core/domain/document.ts";
 import { readFacts, shortenFacts } from "../../core/domain/document-facts.ts";
+import type { DocumentFacts } from "../../core/domain/numbered-document.ts";
 
 const LINK = "link_0Q-aUe6GmJ3eVd1H9bqkWcZ";
 const FACTS: DocumentFacts = {

@@ -2,10 +2,10 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { periodOfMonth } from "../../core/domain/calendar.ts";
-import { documentNumber, type NumberedDocument, yearOf } from "../../core/domain/document.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { acceptedLanguage, LANGUAGE_TAGS, type Language } from "../../core/domain/language.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { documentNumber, type NumberedDocument, yearOf } from "../../core/domain/numbered-document.ts";
 import { findDocument, type ShownDocument } from "../../db/documents/documents.ts";
 import type { DueDocument } from "../../db/documents/due-documents.ts";
 import { issueDocuments, refreshDocuments } from "../../db/documents/issue-documents.ts";

@@ -4,11 +4,11 @@
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { PrintedDocument } from "../../core/domain/document.ts";
 import type { ExportRow } from "../../core/domain/export.ts";
 import { renderInvitationMail } from "../../core/domain/invitation-mail.ts";
 import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import type { PrintedDocument } from "../../core/domain/numbered-document.ts";
 import { renderOtpMail } from "../../core/domain/otp-mail.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
 import { type ReceiptMailFrame, renderReceiptMail } from "../../core/domain/receipt-mail.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { PrintedDocument } from "../../core/domain/document.ts";
+import type { PrintedDocument } from "../../core/domain/numbered-document.ts";
 import { renderDocumentPdf } from "../../core/pdf/document-pdf.ts";
 import { pdfTexts } from "../exports/read-files.ts";
 

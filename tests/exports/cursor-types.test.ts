@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newUserId } from "../../core/domain/ids.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { insertUser } from "../../db/accounts/users.ts";
-import { fetchExportRows, openExportCursor, type RowDetail } from "../../db/exports/rows.ts";
+import { fetchExportRows, openExportCursor, type RowDetail } from "../../db/exports/export-rows.ts";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { insertHistory } from "../transactions/history.ts";

@@ -1,6 +1,6 @@
 /** Movements as importers take them: each rounded, the file's sum exact, every field at its place and of its length. */
 import { describe, expect, test } from "bun:test";
-import { chosenBooks } from "../../core/domain/books.ts";
+import { chosenBooks } from "../../core/domain/bookkeeping-rows.ts";
 import {
   CAMT_END,
   type CamtHead,

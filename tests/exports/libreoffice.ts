@@ -5,7 +5,7 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chosenBooks } from "../../core/domain/books.ts";
+import { chosenBooks } from "../../core/domain/bookkeeping-rows.ts";
 import type { ExportRow } from "../../core/domain/export.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { changeOf } from "../../core/domain/statement.ts";

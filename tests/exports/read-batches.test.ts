@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newUserId } from "../../core/domain/ids.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { insertUser } from "../../db/accounts/users.ts";
-import { fetchExportRows, openExportCursor } from "../../db/exports/rows.ts";
+import { fetchExportRows, openExportCursor } from "../../db/exports/export-rows.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { BATCH_ROWS, readBatches } from "../../worker/exports/read-batches.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";

@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { HTTPFacilitatorClient } from "@x402/core/server";
 import { useFacilitator } from "x402/verify";
-import type { ApiKeyScope } from "../../core/domain/api-key.ts";
+import type { ApiKeyScope } from "../../core/domain/api-key-scopes.ts";
 import { newApiKeyId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { insertApiKey } from "../../db/api-keys/api-keys.ts";

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, expect, setDefaultTimeout, test } from 
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { catchUp } from "../../indexer/follow/catch-up.ts";
-import { type Applying, applyAfter, NOTHING_BEFORE, type Span, toSpan } from "../../indexer/settle/apply.ts";
+import { type Applying, applyAfter, NOTHING_BEFORE, toSpan } from "../../indexer/settle/apply-span.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
 import { FencedError, type Term, watchOf } from "../../indexer/term.ts";
@@ -69,7 +69,7 @@ async function payInSpans(units: readonly bigint[], sizes: readonly number[]) {
   term.isCatchingUp = true;
   const head = await readHeader(term.chain, "latest");
   if (!head || head.number !== term.cursor.number + units.length) throw new Error("not all are mined");
-  const spans: Span[] = [];
+  const spans: NonNullable<ReturnType<typeof toSpan>>[] = [];
   let from = term.cursor.number + 1;
   for (const size of sizes) {
     const read = await readRange(term.chain, { from, to: from + size - 1 }, watchOf(term.watched));

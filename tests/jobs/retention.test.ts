@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { newExportId } from "../../core/domain/ids.ts";
+import type { EventPosition } from "../../db/events/cursor-history.ts";
 import { listEvents } from "../../db/events/event-log.ts";
-import type { EventPosition } from "../../db/events/known-history.ts";
 import { insertExport } from "../../db/exports/exports.ts";
 import {
   deleteEndedClaims,

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { applySpan, toSpan } from "../../indexer/settle/apply.ts";
+import { applySpan, toSpan } from "../../indexer/settle/apply-span.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readBlocks } from "../../indexer/source/block-logs.ts";
 import { FencedError, watchOf } from "../../indexer/term.ts";

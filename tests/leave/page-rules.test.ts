@@ -4,16 +4,22 @@ import { describe, expect, test } from "bun:test";
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
+import { buildUserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import * as core from "../../core/domain/networks.ts";
 import { buildWalletFiles, formatWalletFile } from "../../core/domain/wallet-file.ts";
 import { createSoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../web/chain/networks.ts";
 import type { Account } from "../../web/leave/account.ts";
 import { formatAmount, readAmount, readRecipient } from "../../web/leave/amounts.ts";
-import { buildOperation, buildTransaction, operationHash, revertReason } from "../../web/leave/operation.ts";
 import { openRpc } from "../../web/leave/rpc.ts";
 import { encodeSignature, readDer } from "../../web/leave/signature.ts";
+import {
+  buildOperation,
+  buildTransaction,
+  operationHash,
+  revertReason,
+} from "../../web/leave/user-operation.ts";
 import { readWalletFile } from "../../web/leave/wallet-file.ts";
 import { buildUserOperationCall } from "../support/account-on-chain.ts";
 

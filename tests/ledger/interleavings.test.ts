@@ -4,9 +4,9 @@ import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/id
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
 import { endClaim, openClaim } from "../../db/links/claims.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { insertPayments, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
 import { markSigned, requeueUnsettled } from "../../db/payments/queue.ts";
@@ -15,7 +15,7 @@ import { ensureLane } from "../../db/relays/nonces.ts";
 import { confirmRelays, insertRelay, markMined } from "../../db/relays/relays.ts";
 import { applyPast } from "../../indexer/settle/apply-past.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
-import { settleLate } from "../../indexer/settle/settle-backdated.ts";
+import { settleBackdated } from "../../indexer/settle/settle-backdated.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import type { Term } from "../../indexer/term.ts";
@@ -144,7 +144,7 @@ describe("several transfers in one transaction", () => {
     );
     expect(await statusOf(five)).toBe("PAID");
     await claim(three, txHash, from, "EOA");
-    await settleLate(term());
+    await settleBackdated(term());
     expect(await statusOf(three)).toBe("PAID");
     expect(await historyOf(txHash)).toMatchObject([
       { linkId: five, type: "PAYMENT_LINK" },

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { newClaimId, newLinkId, newTransactionId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { endClaim, endClaimsOfLink, type NewClaim, noteLook, openClaim } from "../../db/links/claims.ts";
+import { endClaim, endClaimsOfLink, type NewClaim, notePoll, openClaim } from "../../db/links/claims.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
@@ -284,11 +284,11 @@ describe("a claim of a transfer that is booked", () => {
 describe("a poll of a claim", () => {
   test("prolongs its lease and never shortens it", async () => {
     const [id, other] = [await opened(), await opened({ txHash: randomHash() })];
-    await noteLook(lab.sql, id);
+    await notePoll(lab.sql, id);
     expect(await claimOf(id)).toEqual({ state: "OPEN", looks: 1, leaseS: LEASE_S });
     await lab.sql`update claims set created_at = now(), lease_until = now() + interval '5 seconds' where id = ${id}`;
     await lab.sql.begin(async (tx) => {
-      await noteLook(tx, id, 600);
+      await notePoll(tx, id, 600);
       await tx`update claims set created_at = now() where id = ${id}`;
     });
     expect(await claimOf(id)).toEqual({ state: "OPEN", looks: 2, leaseS: 600 });
@@ -298,7 +298,7 @@ describe("a poll of a claim", () => {
   test.each(ENDED)("changes nothing of one that is %s", async (state) => {
     const id = await opened();
     await setState(id, state);
-    await noteLook(lab.sql, id, 600);
+    await notePoll(lab.sql, id, 600);
     expect(await claimOf(id)).toEqual({ state, looks: 0, leaseS: LEASE_S });
   });
 });

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { topicOfAddress } from "../../core/chain/bloom.ts";
 import { TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { fieldOf } from "../../core/rpc/answers.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";

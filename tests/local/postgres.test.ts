@@ -5,9 +5,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
-import { choosePostgresAccount } from "../../local/postgres/account.ts";
 import { findPostgresBinaries } from "../../local/postgres/binaries.ts";
 import { startPostgres } from "../../local/postgres/postgres.ts";
+import { choosePostgresAccount } from "../../local/postgres/unprivileged-user.ts";
 
 const dataDir = mkdtempSync(join(tmpdir(), "local-postgres-"));
 afterAll(() => rmSync(dataDir, { recursive: true, force: true }));

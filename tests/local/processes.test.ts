@@ -10,7 +10,7 @@ import {
 } from "../../local/processes/process-identity.ts";
 import { restartOnExit } from "../../local/processes/restart-policy.ts";
 import { endLeftovers, recordProcess } from "../../local/processes/stale-processes.ts";
-import { keepSecret } from "../../local/secrets.ts";
+import { ensureSecret } from "../../local/secrets.ts";
 
 const LOCAL = join(import.meta.dir, "../../local");
 const folder = mkdtempSync(join(tmpdir(), "local-processes-"));
@@ -119,10 +119,10 @@ test("restarts a part that died, and not one that was stopped", async () => {
 });
 
 test("a secret is generated once, with 32 random bytes, readable by its owner only", () => {
-  const secret = keepSecret(folder, "jwt-secret");
+  const secret = ensureSecret(folder, "jwt-secret");
   expect(secret).toMatch(/^[0-9a-f]{64}$/);
-  expect(keepSecret(folder, "jwt-secret")).toBe(secret);
-  expect(keepSecret(folder, "otp-pepper")).not.toBe(secret);
+  expect(ensureSecret(folder, "jwt-secret")).toBe(secret);
+  expect(ensureSecret(folder, "otp-pepper")).not.toBe(secret);
   expect(statSync(join(folder, "secrets/jwt-secret")).mode & 0o777).toBe(0o600);
   expect(readdirSync(join(folder, "secrets")).sort()).toEqual(["jwt-secret", "otp-pepper"]);
 });

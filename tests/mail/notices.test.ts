@@ -7,7 +7,7 @@ import {
   type NoticeKind,
   nameOfOwner,
   renderNotice,
-} from "../../core/domain/notice.ts";
+} from "../../core/domain/notice-mail.ts";
 
 const BASE_URL = "https://pay.example.com";
 const txHash: Hex = `0x${"5a".repeat(32)}`;

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { once } from "node:events";
 import { SMTPServer } from "smtp-server";
-import texts from "../../core/domain/document-words.json" with { type: "json" };
+import texts from "../../core/domain/document-texts.json" with { type: "json" };
 import { LANGUAGE_TAGS, type Language } from "../../core/domain/language.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readDiskSpace } from "../../core/runtime/machine.ts";
+import { readDiskSpace } from "../../core/runtime/machine-limits.ts";
 import { type ServiceProgram, sourceProgram } from "../../local/processes/service-process.ts";
 import type { ServiceKind } from "../../local/service-env.ts";
 import { waitFor } from "../support/relay-lab.ts";

@@ -1,7 +1,12 @@
 /** Doubts in the database: when one is kept, how long it is open, and what it stops. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { endDoubts, endUnusedDoubts, isFullOfDoubts, OPEN_DOUBTS_MAX } from "../../db/links/doubts.ts";
 import { findPublicLink } from "../../db/links/links.ts";
+import {
+  endDoubts,
+  endUnusedDoubts,
+  isFullOfDoubts,
+  OPEN_DOUBTS_MAX,
+} from "../../db/links/payment-doubts.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
 import { leaseQueuedPayments, markSigned, requeueUnsettled } from "../../db/payments/queue.ts";

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { assignTransaction, unassignTransaction } from "../../api/transactions/assign-transaction.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
-import { fetchExportRows, openExportCursor } from "../../db/exports/rows.ts";
+import { fetchExportRows, openExportCursor } from "../../db/exports/export-rows.ts";
 import { dropChainRows } from "../../db/ledger/rebuild.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";

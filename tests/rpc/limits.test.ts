@@ -1,8 +1,8 @@
 /** What a client of a limited node learns from it, and what it does not ask while the node wants no requests. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { newAdaptiveLimit, noteAccepted, noteRefused } from "../../core/rpc/adaptive-limit.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { newLimit, noteAccepted, noteRefused } from "../../core/rpc/learnt-limit.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { type Fault, type FaultProxy, startFaultProxy } from "./fault-proxy.ts";
 
@@ -36,7 +36,7 @@ const firstNode = () => {
 
 describe("a learnt limit", () => {
   const search = (cap: number, rounds: number) => {
-    const limit = newLimit({ first: 50, max: 1_000 });
+    const limit = newAdaptiveLimit({ first: 50, max: 1_000 });
     for (let round = 0; round < rounds; round++)
       (limit.size > cap ? noteRefused : noteAccepted)(limit, limit.size, round);
     return limit.size;
@@ -47,13 +47,13 @@ describe("a learnt limit", () => {
   });
 
   test("takes requests that are refused side by side for one refusal", () => {
-    const limit = newLimit({ first: 64, max: 64 });
+    const limit = newAdaptiveLimit({ first: 64, max: 64 });
     for (let count = 0; count < 4; count++) noteRefused(limit, 64, 0);
     expect(limit.size).toBe(32);
   });
 
   test("asks for a refused size again after half a minute, and after twice the time when it is refused again", () => {
-    const limit = newLimit({ first: 2, max: 8 });
+    const limit = newAdaptiveLimit({ first: 2, max: 8 });
     const settle = (nowMs: number) => {
       for (let round = 0; round < 8; round++)
         (limit.size > 2 ? noteRefused : noteAccepted)(limit, limit.size, nowMs);

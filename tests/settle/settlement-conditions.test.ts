@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { areLogsTaken } from "../../db/links/claims.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { findPublicLink } from "../../db/links/links.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import { failSpentPayments } from "../../db/payments/settlement.ts";

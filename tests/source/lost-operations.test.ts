@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { taggedTransfers } from "../../core/chain/account-state.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import { buildUserOperation, userOperationHash } from "../../core/chain/user-operation.ts";
+import { buildUserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
 import { openLog } from "../../core/runtime/log.ts";

@@ -12,8 +12,8 @@ import {
 import type { RelayCall } from "../../core/chain/relay.ts";
 import { buildBundleCall, type UserOperation } from "../../core/chain/user-operation.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { parseData, parseQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
+import { parseData, parseQuantity } from "../../core/rpc/parse-answers.ts";
 
 const WALLET_NAME_AND_VERSION = ["Coinbase Smart Wallet", "1"] as const;
 const DOMAIN_TYPE = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";

@@ -14,6 +14,12 @@ export async function listAppRoutes(): Promise<AppRoute[]> {
 
 /** The app with all its routes; they use database, chain and pages only when they are called. */
 export async function mountApp(more: Record<string, string> = {}) {
+  const deps = await depsOfRoutes(more);
+  return { app: createApp(deps), config: deps.config };
+}
+
+/** What routes are built from; database, chain and pages are missing. */
+export async function depsOfRoutes(more: Record<string, string> = {}): Promise<ApiDeps> {
   const config = readApiConfig({
     NODE_ENV: "test",
     TEST_MODE: "1",
@@ -27,7 +33,6 @@ export async function mountApp(more: Record<string, string> = {}) {
   const metrics = openMetrics("api", config.metrics);
   const assets = { pathOf: (name: string) => `/assets/${name}` };
   const deps = { config, metrics, assets, log: openLog("routes", "fatal"), chains: new Map() };
-  const app = createApp(deps as unknown as ApiDeps);
   await metrics.close();
-  return { app, config };
+  return deps as unknown as ApiDeps;
 }

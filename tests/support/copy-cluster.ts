@@ -2,8 +2,8 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { choosePostgresAccount } from "../../local/postgres/account.ts";
 import { findPostgresBinaries } from "../../local/postgres/binaries.ts";
+import { choosePostgresAccount } from "../../local/postgres/unprivileged-user.ts";
 
 /** Copies the folder of a stopped server, owners included. */
 export function copyCluster(fromDir: string, toDir: string): void {

@@ -3,7 +3,7 @@
  * request or call; `heal()` ends them all.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { fieldOf } from "../../core/rpc/answers.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 
 /** Shares of requests or calls, 0 to 1, unless said otherwise. */
 export type Faults = {

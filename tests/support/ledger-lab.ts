@@ -5,8 +5,8 @@ import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
 import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
 import { openClaim } from "../../db/links/claims.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { refreshLinks } from "../../db/links/recompute-status.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import { markSigned } from "../../db/payments/queue.ts";
@@ -14,7 +14,7 @@ import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { insertRelay } from "../../db/relays/relays.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
-import { settleLate } from "../../indexer/settle/settle-backdated.ts";
+import { settleBackdated } from "../../indexer/settle/settle-backdated.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { SeenTransfer, SpentAuthorization } from "../../indexer/source/decode-logs.ts";
 import type { Term } from "../../indexer/term.ts";
@@ -113,7 +113,7 @@ export function undoAbove({ sql }: Pick<BooksLab, "sql">, ancestor: number): Pro
 
 /** The leader's next poll of links that were released, and of claims that came after their block. */
 export function lookBack({ term }: BooksLab): Promise<void> {
-  return settleLate(term);
+  return settleBackdated(term);
 }
 
 /** `proof`: how the sender proved that it made the transfer. */

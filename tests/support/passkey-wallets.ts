@@ -14,8 +14,8 @@ import {
   buildUserOperation,
   explainFailedOperation,
   type UserOperation,
-  userOperationHash,
 } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError } from "../../core/rpc/errors.ts";

@@ -2,7 +2,7 @@
  * A node behind a JSON-RPC provider's limits: caps on batches, log ranges and results, refused in the provider's own words; methods and
  * tags it does not have; request limits; websockets that never announce a block.
  */
-import { fieldOf } from "../../core/rpc/answers.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 
 /** `form`: how the refusal comes: a JSON-RPC error instead of the answers, one for each call, or an HTTP status with a text. */
 export type Refusal = {

@@ -9,7 +9,7 @@ import { foldLinkCounts, foldTransactionCounts } from "../../db/jobs/fold-counts
 import { countLinks } from "../../db/links/links.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { bucketOf } from "../../db/transactions/amount-counts.ts";
-import { cellNumber } from "../../db/transactions/cell-number.ts";
+import { counterCell } from "../../db/transactions/counter-cell.ts";
 import { type Sum, sumTransactions } from "../../db/transactions/summary.ts";
 import { countChosen, listTransactions } from "../../db/transactions/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -225,7 +225,7 @@ describe("counters of the history", () => {
           const [row] = await sql<
             { cell: number }[]
           >`select transaction_cell(${type}, ${status}, ${network}) as cell`;
-          expect(cellNumber({ type, status, network })).toBe(Number(row?.cell));
+          expect(counterCell({ type, status, network })).toBe(Number(row?.cell));
         }
   });
 

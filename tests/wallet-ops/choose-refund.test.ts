@@ -4,6 +4,7 @@ import type { LinkException } from "../../core/domain/link.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import {
   chooseRefund,
+  leftToRefund,
   type RefundableTransfer,
   type RefundRequest,
   refundableUnits,
@@ -125,3 +126,15 @@ test("what may go back of a link is the sum of what is left", () => {
   // a reorganisation left less than was taken: it takes nothing from another payer's
   expect(refundableUnits([first, { ...second, leftUnits: -4n }])).toBe(PRICE);
 });
+
+test.each([
+  ["of a transfer without refunds all of it", [10n, 0n, 10n, 0n], 10n],
+  ["of a transfer that was refunded in part the rest, whatever another payer paid", [10n, 4n, 30n, 4n], 6n],
+  ["of a transfer that a reorganisation has moved what the link's refunds leave", [10n, 0n, 10n, 7n], 3n],
+  ["less than nothing when a refunded transfer is no longer on the chain", [10n, 0n, 10n, 12n], -2n],
+] as const)(
+  "%s may be refunded",
+  (_, [transferUnits, transferRefundedUnits, linkUnits, linkRefundedUnits], left) => {
+    expect(leftToRefund({ transferUnits, transferRefundedUnits, linkUnits, linkRefundedUnits })).toBe(left);
+  },
+);

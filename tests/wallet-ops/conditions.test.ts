@@ -5,6 +5,7 @@ import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { hasUnfinished } from "../../db/relays/relays.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { listRefundable } from "../../db/wallet-ops/list-refundable.ts";
 import { cancelOperation } from "../../db/wallet-ops/operations.ts";
 import {
   failQueuedOperations,
@@ -14,7 +15,6 @@ import {
   markOperationsSigned,
   requeueUnrunOperations,
 } from "../../db/wallet-ops/queue.ts";
-import { listRefundable } from "../../db/wallet-ops/refundable.ts";
 import { reopenOperationHistory, reopenOperations } from "../../db/wallet-ops/reorganised-operations.ts";
 import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
 import { bookTransfer } from "../support/book-transfer.ts";

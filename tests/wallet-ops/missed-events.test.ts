@@ -5,7 +5,7 @@ import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
 import { recheckLogs } from "../../indexer/audit/recheck.ts";
 import { reconcileNonces } from "../../indexer/audit/reconcile-nonces.ts";
-import { commitBlocks } from "../../indexer/settle/commit.ts";
+import { commitBlocks } from "../../indexer/settle/commit-blocks.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
 import { type Term, watchOf } from "../../indexer/term.ts";

@@ -4,13 +4,10 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import { toHex } from "viem";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import {
-  buildUserOperation,
-  type UserOperation,
-  userOperationHash,
-} from "../../core/chain/user-operation.ts";
+import { buildUserOperation, type UserOperation } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { fieldOf } from "../../core/rpc/answers.ts";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { withWorkLock } from "../../db/postgres/work-lock.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";

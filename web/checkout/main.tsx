@@ -3,10 +3,10 @@ import { render } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { ClaimForm } from "./claim-form.tsx";
 import { reportHeight, reportStatus } from "./embed.ts";
-import { isFinal, watchLink } from "./live.ts";
 import { page, say, setClock } from "./page-data.ts";
 import { Panel } from "./panel.tsx";
 import { type Wallets, watchWallets } from "./wallets.ts";
+import { isFinal, watchLink } from "./watch-link.ts";
 
 const COPIED_MS = 2_000;
 

@@ -1,8 +1,8 @@
-/** The part of the page that pays: ways to pay, the payment's progress, and how it ended. */
+/** The panel of the page that pays: ways to pay, the payment's progress, and its result. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Step, startFlow } from "./flow.ts";
 import { formatAmount, formatTime, type Link, page, say, serverNowMs } from "./page-data.ts";
+import { type Step, startFlow } from "./payment-flow.ts";
 import { openInLinks, type Wallet, type Wallets } from "./wallets.ts";
 
 type PanelProps = {

@@ -1,4 +1,4 @@
-/** What a wallet is asked for: account, network, balance, a signature (ERC-3009) or a transfer. */
+/** Requests to the payer's wallet: account, network, balance, a signature (ERC-3009) or a transfer. */
 import { type Hex, type Link, type Messages, type Network, say, serverNowMs, unitsOf } from "./page-data.ts";
 import type { Wallet } from "./wallets.ts";
 

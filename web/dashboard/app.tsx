@@ -1,20 +1,20 @@
-/** The frame around every screen: where one can go, who is signed in, and the screen of the address. */
+/** The frame around every screen: navigation, the signed-in person, and the screen of the address. */
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "./frame/action.ts";
-import { Shortcuts } from "./frame/keys.tsx";
-import { useLiveEvents } from "./frame/live.ts";
+import { useLiveEvents } from "./frame/event-stream.ts";
+import { Shortcuts } from "./frame/keyboard-shortcuts.tsx";
 import { actingMerchant, type Capability, can, chooseMerchant, forMerchant } from "./frame/merchant.ts";
 import { page } from "./frame/page-data.ts";
 import { Link, usePlace } from "./frame/router.tsx";
 import type { ScreenProps } from "./frame/screen-props.ts";
 import { type Me, PasskeyDialog } from "./frame/session.tsx";
-import { say } from "./frame/words.ts";
+import { say } from "./frame/texts.ts";
 import { LinkDetail } from "./links/link-detail.tsx";
 import { LinkList } from "./links/link-list.tsx";
 import { Overview } from "./overview/overview.tsx";
 import { Button, Choice, Notice } from "./parts/controls.tsx";
-import { PartGone } from "./parts/dialog-later.tsx";
+import { ScreenLoadFailed } from "./parts/lazy-sign-dialog.tsx";
 import { Empty, Screen, Skeleton } from "./parts/page-parts.tsx";
 
 type ScreenComponent = ComponentType<ScreenProps>;
@@ -247,5 +247,5 @@ function Later({ path, load, ...props }: ScreenProps & { path: string; load: () 
   const Part = loaded.get(load)?.screens[path];
   if (Part) return <Part {...props} />;
   if (!fault) return <Skeleton />;
-  return <PartGone />;
+  return <ScreenLoadFailed />;
 }

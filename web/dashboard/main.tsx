@@ -1,4 +1,4 @@
-/** The dashboard begins: who is signed in decides between the way in and the screens. */
+/** Starts the dashboard: signed in, it shows the screens; otherwise, the sign-in. */
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { App } from "./app.tsx";
@@ -8,7 +8,7 @@ import { page } from "./frame/page-data.ts";
 import { navigate } from "./frame/router.tsx";
 import { call, messageOf, Refusal } from "./frame/service.ts";
 import type { Me } from "./frame/session.tsx";
-import { say } from "./frame/words.ts";
+import { say } from "./frame/texts.ts";
 import { Button, Notice } from "./parts/controls.tsx";
 import { SignIn } from "./sign-in/sign-in.tsx";
 

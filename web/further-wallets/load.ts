@@ -1,4 +1,4 @@
-/** What both providers share: loading a library, the errors the page knows, and reading the chain. */
+/** Shared by both providers: loading a library, the errors that the page knows, and reading the chain. */
 import { page } from "../checkout/page-data.ts";
 
 export type Call = { method: string; params?: unknown[] };

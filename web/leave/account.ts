@@ -1,8 +1,8 @@
 /** The account as the chain has it now: balance, nonce and owners. */
 import { decodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
 import { CONTRACTS, type Hex, type Network } from "../chain/networks.ts";
-import { Fault } from "./fault.ts";
 import { type Rpc, RpcRefusal } from "./rpc.ts";
+import { Fault } from "./user-error.ts";
 import type { WalletFile } from "./wallet-file.ts";
 
 export type Owner = { readonly index: number; readonly bytes: Hex };

@@ -2,7 +2,7 @@
 import { getAddress, isAddress } from "viem";
 import { CONTRACTS, type Hex } from "../chain/networks.ts";
 import type { Account } from "./account.ts";
-import { Fault } from "./fault.ts";
+import { Fault } from "./user-error.ts";
 
 const AMOUNT = /^(\d{1,12})(?:\.(\d{1,6}))?$/;
 

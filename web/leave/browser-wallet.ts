@@ -3,8 +3,8 @@
 import type { Hex } from "../chain/networks.ts";
 import type { Wallet } from "../checkout/wallets.ts";
 import type { Account } from "./account.ts";
-import { Fault } from "./fault.ts";
-import type { Transaction } from "./operation.ts";
+import { Fault } from "./user-error.ts";
+import type { Transaction } from "./user-operation.ts";
 
 /** Codes of EIP-1193 and EIP-3085. */
 const DECLINED = 4001;

@@ -1,12 +1,12 @@
-/** The end: what the chain shows. */
+/** The last step: the result on the chain. */
 import { useEffect, useState } from "preact/hooks";
 import type { Hex } from "../chain/networks.ts";
 import { type Account, readBalance } from "./account.ts";
 import { checksummed, formatAmount } from "./amounts.ts";
-import { explain } from "./fault.ts";
-import type { Outcome } from "./follow.ts";
-import type { Transfer } from "./operation.ts";
+import type { Outcome } from "./follow-operation.ts";
 import { Card, Fact, Facts, Hash } from "./parts.tsx";
+import { explain } from "./user-error.ts";
+import type { Transfer } from "./user-operation.ts";
 
 type DoneStepProps = { account: Account; transfer: Transfer; outcome: Outcome; onAgain: () => void };
 

@@ -1,9 +1,9 @@
 /** Step 1: the wallet file, chosen or pasted. It never leaves this page. */
 import { useState } from "preact/hooks";
 import { checksummed } from "./amounts.ts";
-import { explain } from "./fault.ts";
 import { Card, Fact, Facts, Hash, Problem } from "./parts.tsx";
 import { isOnDomain } from "./passkey.ts";
+import { explain } from "./user-error.ts";
 import { readWalletFile, type WalletFile } from "./wallet-file.ts";
 
 type FileStepProps = {

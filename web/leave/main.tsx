@@ -1,10 +1,10 @@
-/** The page that moves a wallet's funds without the service: one step after another, each on what the one before has found. */
+/** The page that moves a wallet's funds without the service, in steps, each on the result of the one before. */
 import { render } from "preact";
 import { useState } from "preact/hooks";
 import type { Account } from "./account.ts";
 import { DoneStep } from "./done-step.tsx";
 import { FileStep } from "./file-step.tsx";
-import type { Outcome } from "./follow.ts";
+import type { Outcome } from "./follow-operation.ts";
 import { NetworkStep } from "./network-step.tsx";
 import { type Ready, ReviewStep } from "./review-step.tsx";
 import { SendStep } from "./send-step.tsx";

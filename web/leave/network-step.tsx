@@ -3,9 +3,9 @@ import { useState } from "preact/hooks";
 import { type Hex, NETWORKS, type Network, networkOf } from "../chain/networks.ts";
 import { type Account, readAccount } from "./account.ts";
 import { checksummed, formatAmount } from "./amounts.ts";
-import { explain } from "./fault.ts";
 import { Busy, Card, Fact, Facts, Hash, Problem } from "./parts.tsx";
 import { openRpc } from "./rpc.ts";
+import { explain } from "./user-error.ts";
 import type { WalletFile } from "./wallet-file.ts";
 
 type NetworkStepProps = {

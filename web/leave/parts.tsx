@@ -1,4 +1,4 @@
-/** What every step is made of. */
+/** Components that every step uses. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 

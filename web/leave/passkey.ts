@@ -3,8 +3,8 @@
 import { bytesOfBase64Url, bytesOfHex, joinBytes } from "../chain/bytes.ts";
 import type { Hex } from "../chain/networks.ts";
 import type { Owner } from "./account.ts";
-import { Fault } from "./fault.ts";
 import { encodeSignature, readDer } from "./signature.ts";
+import { Fault } from "./user-error.ts";
 import type { Credential } from "./wallet-file.ts";
 
 const PROMPT_TIMEOUT_MS = 120_000;

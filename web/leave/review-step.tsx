@@ -3,8 +3,11 @@ import { useEffect, useState } from "preact/hooks";
 import type { Hex } from "../chain/networks.ts";
 import { type Account, readNonce } from "./account.ts";
 import { checksummed, formatAmount } from "./amounts.ts";
-import { explain, Fault } from "./fault.ts";
-import { readHead } from "./follow.ts";
+import { readHead } from "./follow-operation.ts";
+import { Busy, Card, Fact, Facts, Hash, Problem } from "./parts.tsx";
+import { signWithPasskey } from "./passkey.ts";
+import type { Draft } from "./transfer-step.tsx";
+import { explain, Fault } from "./user-error.ts";
 import {
   buildOperation,
   buildOwnersTransaction,
@@ -13,10 +16,7 @@ import {
   simulateTransaction,
   simulateTransfer,
   type Transaction,
-} from "./operation.ts";
-import { Busy, Card, Fact, Facts, Hash, Problem } from "./parts.tsx";
-import { signWithPasskey } from "./passkey.ts";
-import type { Draft } from "./transfer-step.tsx";
+} from "./user-operation.ts";
 
 export type Ready = {
   readonly transaction: Transaction;

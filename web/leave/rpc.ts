@@ -1,5 +1,5 @@
 /** JSON-RPC over any URL that a person gives: one request a call, which every node understands. */
-import { Fault } from "./fault.ts";
+import { Fault } from "./user-error.ts";
 
 export type Rpc = {
   readonly url: string;

@@ -4,12 +4,12 @@ import type { Hex } from "../chain/networks.ts";
 import { openInLinks, type Wallet, type Wallets, watchWallets } from "../checkout/wallets.ts";
 import type { Account } from "./account.ts";
 import { connect, send } from "./browser-wallet.ts";
-import { explain, Fault } from "./fault.ts";
-import { follow, type Outcome } from "./follow.ts";
-import { simulateTransaction } from "./operation.ts";
+import { follow, type Outcome } from "./follow-operation.ts";
 import { Busy, Card, CopyButton, Fact, Facts, Hash, Problem } from "./parts.tsx";
 import type { Ready } from "./review-step.tsx";
 import type { Signer } from "./transfer-step.tsx";
+import { explain, Fault } from "./user-error.ts";
+import { simulateTransaction } from "./user-operation.ts";
 
 type SendStepProps = {
   account: Account;

@@ -2,7 +2,7 @@
 import { encodeAbiParameters } from "viem";
 import { hexOfBytes } from "../chain/bytes.ts";
 import type { Hex } from "../chain/networks.ts";
-import { Fault } from "./fault.ts";
+import { Fault } from "./user-error.ts";
 
 const CURVE_ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
 const AUTH_FIELDS = [

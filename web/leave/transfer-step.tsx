@@ -3,10 +3,10 @@ import { useState } from "preact/hooks";
 import type { Hex } from "../chain/networks.ts";
 import type { Account } from "./account.ts";
 import { checksummed, formatAmount, readAmount, readRecipient } from "./amounts.ts";
-import { explain } from "./fault.ts";
 import { ownerAddress } from "./network-step.tsx";
-import type { Transfer } from "./operation.ts";
 import { Card, Fact, Facts, Hash, Problem } from "./parts.tsx";
+import { explain } from "./user-error.ts";
+import type { Transfer } from "./user-operation.ts";
 
 /** `anyPasskey`: also one that is not in the file. */
 export type Signer =

@@ -2,7 +2,7 @@
 import { encodeAbiParameters, keccak256 } from "viem";
 import { bytesOfBase64Url } from "../chain/bytes.ts";
 import { CONTRACTS, type Hex, networkOf } from "../chain/networks.ts";
-import { Fault } from "./fault.ts";
+import { Fault } from "./user-error.ts";
 
 export type Credential = { readonly id: string; readonly transports: readonly string[] };
 

@@ -1,5 +1,5 @@
 /** Rows for bookkeeping in each format that imports take. */
-import { chosenBooks } from "../../core/domain/books.ts";
+import { chosenBooks } from "../../core/domain/bookkeeping-rows.ts";
 import type { ExportFormat, ExportRow, ExportSummary } from "../../core/domain/export.ts";
 import { cellText, type TableRow } from "../../core/domain/table.ts";
 import { renderQuickBooks, renderXero } from "./importers/bank-csv.ts";

@@ -3,7 +3,7 @@
  * batch. The pieces are committed one by one, for the event log waits for long transactions that write; they are not read before the
  * export is READY. Runs again from the start after a crash, with pieces of its own.
  */
-import { ARCHIVE_DOCUMENTS_MAX, type DocumentArchive } from "../../core/domain/document.ts";
+
 import type { FiatChoice } from "../../core/domain/exchange-rate.ts";
 import {
   describeFilter,
@@ -17,6 +17,7 @@ import { ExportRefusal } from "../../core/domain/export-refusal-error.ts";
 import type { Valuation } from "../../core/domain/fiat.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import { ARCHIVE_DOCUMENTS_MAX, type DocumentArchive } from "../../core/domain/numbered-document.ts";
 import { PROOF_ROWS_MAX } from "../../core/domain/proven-export.ts";
 import type { StatementRequest } from "../../core/domain/statement.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
@@ -24,6 +25,12 @@ import type { Chain } from "../../core/rpc/chain-client.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { findUser } from "../../db/accounts/users.ts";
+import {
+  fetchExportRows,
+  openExportCursor,
+  type RowOrder,
+  summarizeExport,
+} from "../../db/exports/export-rows.ts";
 import {
   deleteChunks,
   type ExportRequest,
@@ -38,7 +45,6 @@ import {
   startExport,
 } from "../../db/exports/exports.ts";
 import { findDatevSettings } from "../../db/exports/merchant-books.ts";
-import { fetchExportRows, openExportCursor, type RowOrder, summarizeExport } from "../../db/exports/rows.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import { readValuation } from "../../db/exports/valuation.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";

@@ -3,7 +3,7 @@ import { setImmediate, setTimeout } from "node:timers/promises";
 import type { ExportRow } from "../../core/domain/export.ts";
 import { type Rest, restMsAfter } from "../../core/domain/export-pace.ts";
 import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
-import { fetchExportRows } from "../../db/exports/rows.ts";
+import { fetchExportRows } from "../../db/exports/export-rows.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 
 /** Rendering holds the event loop for a batch: some 15 ms of a PDF where there are spare cores, 3 ms elsewhere. */

@@ -1,4 +1,4 @@
-/** Totals and scope of a report, in the words that the PDF and the text report share. */
+/** Totals and scope of a report, as the PDF and the text report print them. The sums by type and status come from SQL: `summarizeExport` of db/exports/export-rows.ts. */
 import { EXPORT_ROWS_MAX, type ExportSummary, type ExportTotal } from "../../core/domain/export.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import { formatUnits } from "../../core/domain/money.ts";

@@ -3,7 +3,7 @@
  * by mail or webhook when it has ended. Runs every minute, may run twice and die anywhere: each step finds what is left to do.
  */
 import { periodOfDays } from "../../core/domain/calendar.ts";
-import { SCHEDULED_EXPORT_KEPT_DAYS } from "../../core/domain/export-life.ts";
+import { SCHEDULED_EXPORT_KEPT_DAYS } from "../../core/domain/export-lifetime.ts";
 import { newExportId } from "../../core/domain/ids.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import { nextPeriod } from "../../core/domain/schedule-period.ts";

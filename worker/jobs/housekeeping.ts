@@ -20,7 +20,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { expireOperations } from "../../db/wallet-ops/operations.ts";
 import type { WorkerConfig } from "../config.ts";
-import { expireDueLinks } from "../links/expire-links.ts";
+import { expireDueLinks } from "../links/expire-links-job.ts";
 
 const BATCH_ROWS = 10_000;
 /** Batches a step; the rest waits for the next minute. */

@@ -32,7 +32,7 @@ export type QueueSettings = {
   taskList: TaskList;
 };
 
-/** Throws when the first start fails; later failures are retried forever. Returns the way to stop: running jobs end first. */
+/** Throws when the first start fails; later failures are retried forever. Returns a function that stops it: running jobs end first. */
 export async function runQueue(settings: QueueSettings): Promise<() => Promise<void>> {
   const over = Promise.withResolvers<void>();
   const closing = new Set<Promise<void>>();
@@ -133,7 +133,7 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
   }
 }
 
-/** Completions are written at once: a delayed one would be lost at SIGTERM, and its job run again. */
+/** Completions are written immediately: a delayed one would be lost at SIGTERM, and its job run again. */
 const OPTIONS = {
   pollInterval: POLL_INTERVAL_MS,
   noHandleSignals: true,

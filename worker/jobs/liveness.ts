@@ -1,6 +1,6 @@
 /** Holds a pool's liveness lock and unlocks the jobs of dead pools: a kill -9 costs seconds, not the queue's four hours. */
 import type { Log } from "../../core/runtime/log.ts";
-import { freeDeadPools, holdLiveness, isAlive, type Liveness } from "../../db/jobs/dead-workers.ts";
+import { holdLiveness, isAlive, type Liveness, releaseDeadPools } from "../../db/jobs/dead-workers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
 const CHECK_MS = 1_000;
@@ -15,7 +15,7 @@ export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise
     try {
       if (held && !(await isAlive(sql, poolId))) await giveUp();
       held ??= await holdLiveness(sql, poolId);
-      const freed = await freeDeadPools(sql);
+      const freed = await releaseDeadPools(sql);
       if (freed.length > 0) log.warn({ pools: freed }, "jobs of dead workers unlocked");
     } catch (error) {
       // a failed check says nothing about the lock that is held

@@ -1,10 +1,10 @@
-/** Metrics of waiting jobs and payments, read from the database at each scrape; without values while it is unavailable. */
+/** Prometheus metrics of waiting jobs and payments, read from the database at each scrape; without values while it is unavailable. */
 import type { Registry } from "prom-client";
 import { SEND_FAILURES_MAX } from "../../core/domain/wallet-operation.ts";
 import { countQueue, countWaitingPayments } from "../../db/jobs/queue-depth.ts";
 import type { Sql } from "../../db/postgres/client.ts";
+import { countPausedSenders } from "../../db/wallet-ops/daily-gas-usage.ts";
 import { countWaitingOperations } from "../../db/wallet-ops/queue.ts";
-import { countPausedSenders } from "../../db/wallet-ops/send-use.ts";
 import { openGauge } from "../database-gauge.ts";
 
 export function openWaitingMetrics(registry: Registry, sql: Sql): void {

@@ -3,14 +3,14 @@
  * ends. It never pays a link: the indexer settles; this only ends claims that are wrong or lead nowhere.
  */
 
-import { type ClaimLook, lookAtClaim } from "../../core/chain/inspect-claim.ts";
-import { KNOWN_LEASE_S, KNOWN_MAX_S, KNOWN_POLL_S, nextLookInS } from "../../core/domain/claim.ts";
+import { type ClaimCheck, inspectClaim } from "../../core/chain/inspect-claim.ts";
+import { KNOWN_LEASE_S, KNOWN_MAX_S, KNOWN_POLL_S, nextCheckInS } from "../../core/domain/claim.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
-import { areLogsTaken, endClaim, findOpenClaim, noteLook, type OpenClaim } from "../../db/links/claims.ts";
+import { areLogsTaken, endClaim, findOpenClaim, notePoll, type OpenClaim } from "../../db/links/claims.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
 export type ClaimDeps = { sql: Sql; log: Log; chains: ReadonlyMap<NetworkId, Chain> };
@@ -24,7 +24,7 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
   const claim = await findOpenClaim(sql, payload.claimId);
   if (!claim) return;
   const chain = chains.get(claim.network);
-  const found = chain ? await inspectClaim(chain, claim) : undefined;
+  const found = chain ? await inspectOrUndefined(chain, claim) : undefined;
   switch (found?.kind) {
     case "reverted":
       // not REJECTED: should its block be reorganised away, the next may judge otherwise
@@ -46,7 +46,7 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
       if (claim.isLeaseOver)
         return end(deps, claim, { state: "EXPIRED", reason: "not_found", isProven: false });
       return pollAgain(deps, claim, payload, {
-        inS: found ? nextLookInS((Date.now() - claim.createdAt.getTime()) / 1000) : UNAVAILABLE_RETRY_S,
+        inS: found ? nextCheckInS((Date.now() - claim.createdAt.getTime()) / 1000) : UNAVAILABLE_RETRY_S,
       });
   }
 }
@@ -66,9 +66,13 @@ async function waitForSettlement(
   return pollAgain(deps, claim, payload, { leaseS: KNOWN_LEASE_S, inS: KNOWN_POLL_S });
 }
 
-async function inspectClaim(chain: Chain, claim: OpenClaim): Promise<ClaimLook | undefined> {
+async function inspectOrUndefined(chain: Chain, claim: OpenClaim): Promise<ClaimCheck | undefined> {
   try {
-    return await lookAtClaim(chain, { ...claim, createdAt: claim.linkCreatedAt, isProven: claim.isProven });
+    return await inspectClaim(chain, {
+      ...claim,
+      createdAt: claim.linkCreatedAt,
+      isProven: claim.isProven,
+    });
   } catch (error) {
     if (error instanceof RpcTransportError) return undefined;
     throw error;
@@ -82,7 +86,7 @@ async function pollAgain(
   { inS, leaseS }: { inS: number; leaseS?: number },
 ): Promise<void> {
   await sql.begin(async (tx) => {
-    await noteLook(tx, claim.id, leaseS);
+    await notePoll(tx, claim.id, leaseS);
     await enqueue(tx, "check_claim", payload, { runAt: new Date(Date.now() + inS * 1000) });
   });
 }

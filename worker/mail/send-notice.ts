@@ -1,5 +1,5 @@
 /** Mails a notice, at least once: a second copy is harmless, a missing one hides a theft. Only a permanent refusal ends the attempts. */
-import { renderNotice } from "../../core/domain/notice.ts";
+import { renderNotice } from "../../core/domain/notice-mail.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { JobPayload } from "../../db/jobs/queue.ts";
 import { findUnsentNotice, markNoticeSent } from "../../db/notices/notices.ts";

@@ -3,11 +3,11 @@
  * refused it. A payment that was reorganised away before its mail has no receipt, and gets none.
  */
 
-import { documentNumber } from "../../core/domain/document.ts";
 import { DEFAULT_LANGUAGE, type Language } from "../../core/domain/language.ts";
+import { documentNumber } from "../../core/domain/numbered-document.ts";
 import { renderReceiptMail } from "../../core/domain/receipt-mail.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
-import type { DocumentLooks } from "../../core/pdf/document-pdf.ts";
+import type { DocumentBranding } from "../../core/pdf/document-pdf.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { type ShownDocument, toPrinted } from "../../db/documents/documents.ts";
 import type { JobPayload } from "../../db/jobs/queue.ts";
@@ -19,7 +19,7 @@ import {
   markReceiptUnsent,
 } from "../../db/links/receipts.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { findNumberedReceipt } from "../documents/issue-documents.ts";
+import { findNumberedReceipt } from "../documents/issue-documents-job.ts";
 import type { MailAttachment, Mailer } from "./mailer.ts";
 
 export type ReceiptEmailDeps = { sql: Sql; mailer: Mailer; log: Log; config: { baseUrl: string } };
@@ -71,7 +71,7 @@ export async function sendReceiptEmail(
 /** The mail says everything by itself: a receipt that cannot be typeset is sent without. */
 async function attach(
   document: ShownDocument | undefined,
-  looks: DocumentLooks & { language: Language },
+  looks: DocumentBranding & { language: Language },
   log: Log,
 ): Promise<MailAttachment[]> {
   if (!document) return [];

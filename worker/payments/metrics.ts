@@ -1,4 +1,4 @@
-/** What an operator watches of payments on their way to a block, for Prometheus. */
+/** Prometheus metrics of payments that are not yet mined. */
 import { Counter, Histogram, type Registry } from "prom-client";
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60];

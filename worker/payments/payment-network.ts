@@ -1,5 +1,5 @@
 import type { RelayNetwork } from "../sender/network.ts";
-import type { BatchPace } from "./batch-pace.ts";
+import type { BatchTiming } from "./batch-timing.ts";
 import type { LedgerProgress } from "./ledger-progress.ts";
 import type { PaymentMetrics } from "./metrics.ts";
 
@@ -8,5 +8,5 @@ export type PaymentNetwork = RelayNetwork & {
   metrics: PaymentMetrics;
   ledger: LedgerProgress;
   held: Set<Promise<void>>;
-  pace: BatchPace;
+  timing: BatchTiming;
 };

@@ -1,4 +1,4 @@
-/** What the sender asks about relays that carry payments: what replaces them, and what becomes of payments that they do not settle. */
+/** The sender's handler for relays that carry payments: what replaces them, and what happens to payments that they do not settle. */
 import { buildPaymentsCall } from "../../core/chain/relay.ts";
 import type { Network, NetworkId } from "../../core/domain/networks.ts";
 import type { Log } from "../../core/runtime/log.ts";

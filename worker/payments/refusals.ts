@@ -5,8 +5,8 @@
 import type { SimulationResult } from "../../core/chain/relay.ts";
 import { readAuthorizationState, readAuthorizationStates } from "../../core/chain/usdc.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
-import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
 import { type LeasedPayment, noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
 import { consultLedger, type LedgerVerdict } from "../../db/payments/used-authorizations.ts";
 import type { Payment } from "../../db/schema.ts";

@@ -53,14 +53,14 @@ export async function drainPayments(network: PaymentNetwork): Promise<void> {
 
 /** Until nothing is due, or another worker drains. */
 async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promise<void>[]): Promise<void> {
-  const { deps, chain, pace } = network;
+  const { deps, chain, timing } = network;
   const endMs = performance.now() + DRAIN_MAX_MS;
   let isOver = false;
   let awaited = 0;
   try {
     while (performance.now() < endMs && awaited < AWAITED_MAX) {
-      const turn = await takeDrainLease(deps.asyncCommitSql, drain, { staysOn: pace.isBusy() });
-      if (turn === "busy") pace.noteDrainedElsewhere();
+      const turn = await takeDrainLease(deps.asyncCommitSql, drain, { staysOn: timing.isBusy() });
+      if (turn === "busy") timing.noteDrainedElsewhere();
       isOver = turn === "idle" || turn === "busy";
       if (isOver) break;
       if (turn === "released") continue;
@@ -74,7 +74,7 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
         continue;
       }
       awaited = 0;
-      const gatherMs = turn === "full" ? 0 : pace.gatherMs(turn === "pending");
+      const gatherMs = turn === "full" ? 0 : timing.gatherMs(turn === "pending");
       if (gatherMs > 0) await gatherBatch(network, drain, gatherMs);
       const leased = await leaseQueuedPayments(
         deps.asyncCommitSql,
@@ -83,7 +83,7 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
         LEASE_MS,
       );
       if (leased.length === 0) break;
-      pace.noteBatch(leased.length);
+      timing.noteBatch(leased.length);
       const startedMs = Date.now();
       try {
         if (!(await relayLeased(network, leased, sending))) break;

@@ -5,10 +5,10 @@ import { simulateAtHead } from "../../core/chain/simulate-at-head.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Fence } from "../../db/payments/signing-fence.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
-import { resolveDoubts } from "./doubts.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import type { Refused } from "./refusals.ts";
 import type { Relayable } from "./relay-items.ts";
+import { resolveDoubts } from "./resolve-doubts.ts";
 
 /** Behind by more than this, the ledger is waited for: a node's own logs are no substitute. */
 const UNREAD_BLOCKS_MAX = 100n;

@@ -6,7 +6,7 @@
  *   is committed with its bytes; any other content (a link was paid, another worker took the nonce) is rolled back and signed in its turn
  *
  * Bytes that are not committed never leave this function, so a nonce may be signed for several contents, but only committed bytes are sent.
- * A worker that dies on the way leaves neither a nonce nor a row behind.
+ * A worker that dies in between leaves neither a nonce nor a row behind.
  */
 import { SignerError, signRemotely } from "../../core/chain/remote-signer.ts";
 import { prepareRelay, type RelayTransaction } from "../../core/chain/sign-relay.ts";

@@ -32,7 +32,9 @@ export function openBudgetMetrics(
   ];
   for (const [name, help, figureOf] of figures) {
     openGauge(registry, {
-      ...{ name, help, labelNames: ["network", "scope"] },
+      name,
+      help,
+      labelNames: ["network", "scope"],
       async read() {
         const summaries = await summarizeBudgets(sql, budgets);
         return summaries.map((summary) => ({

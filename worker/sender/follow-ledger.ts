@@ -1,6 +1,6 @@
 /**
- * What follows for relays from the blocks that the ledger has read: deep ones are final, those in a removed block are pending again, and
- * what they did not settle is queued again.
+ * Applies to relays the blocks that the ledger has read: deep ones are final, those in a removed block are pending again, and what they
+ * did not settle is queued again.
  */
 import { settleCharges } from "../../db/relays/budgets.ts";
 import { confirmRelays } from "../../db/relays/relays.ts";

@@ -21,7 +21,7 @@ export type HeldLease = {
   pass(): Promise<void>;
   /** As of the last pass. */
   isHeld(): boolean;
-  /** For another worker to take at once. */
+  /** So that another worker can take it immediately. */
   release(): Promise<void>;
 };
 

@@ -5,9 +5,9 @@
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { SignerError } from "../../core/chain/remote-signer.ts";
 import { isPassedOver, keepOnly } from "../../core/domain/raise-fees.ts";
-import { parseQuantity, toQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
 import { withWorkLock } from "../../db/postgres/work-lock.ts";
 import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
@@ -23,8 +23,8 @@ import {
 } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
 import { beginSigned } from "./begin-signed.ts";
+import { abandonDropped, decideResend } from "./decide-resend.ts";
 import { followLedger } from "./follow-ledger.ts";
-import { giveUpDropped, judgeResend } from "./judge-resend.ts";
 import type { RelayNetwork } from "./network.ts";
 import { readReceipts } from "./receipts.ts";
 import { type Market, toUsedNonces } from "./relayer-lanes.ts";
@@ -148,7 +148,7 @@ async function advanceRelay(
   const chainNonce = market.lanes.find(({ key }) => key.address === relay.relayer)?.chainNonce;
   if (chainNonce !== undefined && relay.nonce < chainNonce)
     return countMissingReceipt(network, relay, { ...market, chainNonce });
-  if (!relay.attempts.every(({ hasBytes }) => hasBytes)) return giveUpDropped(network, relay);
+  if (!relay.attempts.every(({ hasBytes }) => hasBytes)) return abandonDropped(network, relay);
   const newest = relay.attempts.at(-1);
   if (!newest) return;
   // a retired key signs nothing new: its stored bytes are resent while they are of use
@@ -159,7 +159,7 @@ async function advanceRelay(
   if (!isDue && !isPassed && !relay.isReopened) return;
   // sends before it may have taken long
   const fresh = await network.lanes.readMarket(MARKET_AGE_MS);
-  const verdict = await judgeResend(network, relay, { newest, isObsolete, market: fresh });
+  const verdict = await decideResend(network, relay, { newest, isObsolete, market: fresh });
   // while the ledger can't tell, only what a node has accepted is sent once more
   const isLikeNew = relay.isReopened || relay.state === "SIGNED";
   // the next pass asks for another head
@@ -172,7 +172,7 @@ async function advanceRelay(
   if (isPassed || (canRaise && isReplaced)) {
     if (await raiseAttempt(network, relay, { market: fresh, isObsolete, isReplaced })) return;
   }
-  // at the cap or without budget: authorizations that are over pay nobody, those that are not must not be sent
+  // at the cap or without budget: expired authorizations cannot pay, and the others must not be sent
   if (verdict === "less" && !isObsolete) return;
   const isJudged = !newest.isNoop && network.kinds[relay.kind].revise !== undefined;
   if (isDue)

@@ -22,7 +22,7 @@ export type RelayQueue = {
   close?(): Promise<void>;
 };
 
-/** Starts the loop. Returns the way to stop it. */
+/** Starts the loop. Returns a function that stops it. */
 export async function startNetworkLoop(
   listener: Sql,
   network: RelayNetwork,
@@ -55,7 +55,7 @@ export async function startNetworkLoop(
     }
   }
 
-  /** A drain that goes on under load is not waited for: what it has sent is monitored meanwhile. */
+  /** A drain that goes on under load is not waited for: what it has sent is monitored while it runs. */
   function drainQueues(): void {
     for (const queue of queues) {
       if (draining.has(queue)) continue;

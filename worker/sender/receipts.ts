@@ -1,8 +1,8 @@
-/** Receipts of our own transactions: which attempt was mined, where, and what it cost. */
+/** Finds and records receipts of our own transactions: which attempt was mined, in which block, and at what cost. */
 
-import { fieldOf, parseQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { fieldOf, parseQuantity } from "../../core/rpc/parse-answers.ts";
 import type { InFlightRelay, RelayReceipt } from "../../db/relays/relays.ts";
 import type { UnprovenRelay } from "../../db/relays/reorganised-relays.ts";
 

@@ -1,6 +1,6 @@
 /**
- * What the sender asks of those whose transactions it carries. Nonce, fees and bytes are the sender's; what a transaction is for is its
- * kind's. A kind without an answer is served like the sender's own no-ops: the same call until a block holds it.
+ * The interface between the sender and the handlers of its transactions. Nonce, fees and bytes belong to the sender; the purpose of a
+ * transaction belongs to its kind. A kind without a handler is treated like the sender's own no-ops: the same call until a block holds it.
  */
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import type { Hex, Network, NetworkId } from "../../core/domain/networks.ts";

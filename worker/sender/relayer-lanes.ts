@@ -1,12 +1,12 @@
-/** The relayer keys of one network as lanes: fees, balances and load, read from the node at most once a second. */
+/** The relayer keys of one network as lanes: fees, balance and load of each, read from the node at most once a second. */
 
 import { type Fees, nextFees } from "../../core/domain/raise-fees.ts";
 import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts";
-import { parseQuantity } from "../../core/rpc/answers.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openHeadWatch } from "../../core/rpc/head-watch.ts";
 import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
+import { parseQuantity } from "../../core/rpc/parse-answers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { findBudget } from "../../db/relays/budgets.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";

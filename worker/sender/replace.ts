@@ -75,7 +75,10 @@ export async function raiseAttempt(
   const { txHash, raw, leftOut, judgedAtMs } = stored;
   deps.log.info(
     {
-      ...{ network: chain.network.id, txHash, nonce: relay.nonce.toString(), isNoop: stored.isNoop },
+      network: chain.network.id,
+      txHash,
+      nonce: relay.nonce.toString(),
+      isNoop: stored.isNoop,
       ...(leftOut && leftOut.length > 0 ? { leftOut } : {}),
     },
     "raised the fee of a stuck transaction",

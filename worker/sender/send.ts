@@ -58,10 +58,15 @@ export async function storeRelay(
   const attempt = signCall(chain, key, { call, fees, nonce });
   const relayId = await insertRelay(tx, {
     ...{ ...lane, ...relay, nonce, attempt },
-    ...{ callTo: call.to, callData: call.data, gasLimit: call.gas },
+    callTo: call.to,
+    callData: call.data,
+    gasLimit: call.gas,
   });
   const fee: Charge = {
-    ...{ scope: "FEES", subject: lane.network, items: 1, amount: call.gas * fees.maxFeePerGas },
+    scope: "FEES",
+    subject: lane.network,
+    items: 1,
+    amount: call.gas * fees.maxFeePerGas,
     maximum: dailyFeeMaxWei ?? null,
   };
   const charges = [fee, ...((await bind?.(tx, relayId)) ?? [])];

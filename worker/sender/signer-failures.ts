@@ -1,4 +1,4 @@
-/** Which remote keys could not sign lately: they are not asked again at once, and other keys go first. */
+/** Remembers which remote keys failed to sign recently: they are not asked again for a while, and other keys are used first. */
 import type { RelayerKey, RemoteKey } from "../relayer-keys-env.ts";
 
 /** What waits for a signer must not wait for a timeout each. */

@@ -1,4 +1,4 @@
-/** What operations count for in budgets beside their fees. */
+/** What users' operations are charged in gas budgets, beside the network's fees. */
 import { type BundleItem, bundleItemGas } from "../../core/chain/user-operation.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Charge } from "../../db/relays/budgets.ts";
@@ -30,14 +30,21 @@ export function operationCharges(
   const gasOf = (part: typeof bundle) =>
     part.reduce((sum, { bundleItem }) => sum + bundleItemGas(bundleItem), 0n);
   const total: Charge = {
-    ...{ scope: "SENDS", subject: network, items: 1, amount: gasOf(bundle) },
+    scope: "SENDS",
+    subject: network,
+    items: 1,
+    amount: gasOf(bundle),
     maximum: limits.sendGasTotalPerDay ?? null,
   };
   const senders = [...Map.groupBy(bundle, ({ userId }) => userId)].map(([subject, own]): Charge => {
     const amount = gasOf(own);
     return {
-      ...{ scope: "SENDER", subject, items: Number(amount), amount },
-      ...{ maximum: limits.sendGasPerDay, isAdvisory: true },
+      scope: "SENDER",
+      subject,
+      items: Number(amount),
+      amount,
+      maximum: limits.sendGasPerDay,
+      isAdvisory: true,
     };
   });
   return [total, ...senders];

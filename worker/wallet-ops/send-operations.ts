@@ -219,7 +219,10 @@ async function sign(
   try {
     return await beginSigned(network, key, async (tx, signing) => {
       const relay = await storeRelay(tx, chain, signing, {
-        ...{ kind: "OPERATIONS", call, fees, dailyFeeMaxWei: deps.config.relayDailyFeeMaxWei },
+        kind: "OPERATIONS",
+        call,
+        fees,
+        dailyFeeMaxWei: deps.config.relayDailyFeeMaxWei,
         async bind(tx, relayId) {
           const marked = await markOperationsSigned(tx, relayId, ids);
           if (marked.length < ids.length)
@@ -246,18 +249,23 @@ function toSimulated(leased: LeasedOperation): SimulatedOperation {
     UserOperation,
     "nonce" | "callData" | "callGasLimit" | "verificationGasLimit" | "signature"
   > = {
-    ...{ sender: leased.address, preVerificationGas: 0n, maxFeePerGas: 0n, maxPriorityFeePerGas: 0n },
+    sender: leased.address,
+    preVerificationGas: 0n,
+    maxFeePerGas: 0n,
+    maxPriorityFeePerGas: 0n,
     initCode: "0x",
     paymasterAndData: "0x",
   };
   return {
     operation: {
       ...{ ...free, nonce: leased.accountNonce, callData: leased.callData, signature: leased.signature },
-      ...{ callGasLimit: leased.callGas, verificationGasLimit: leased.verificationGas },
+      callGasLimit: leased.callGas,
+      verificationGasLimit: leased.verificationGas,
     },
     before: leased.before.map(({ nonce, callData, callGas, verificationGas, signature }) => ({
       ...{ ...free, nonce: BigInt(nonce), callData, signature },
-      ...{ callGasLimit: BigInt(callGas), verificationGasLimit: BigInt(verificationGas) },
+      callGasLimit: BigInt(callGas),
+      verificationGasLimit: BigInt(verificationGas),
     })),
     deployment: { to: leased.factory, data: encodeCreateAccount(leased.owners, leased.saltNonce) },
     items: leased.items.map(({ to, units }) => ({ to, amountUnits: BigInt(units) })),

@@ -11,9 +11,9 @@ import { recordSecurityEvent } from "../../../db/accounts/security-events.ts";
 import { lockUser } from "../../../db/accounts/users.ts";
 import { findLiveSession } from "../../../db/sessions/sessions.ts";
 import { emailSchema } from "../../accounts/email-address.ts";
+import type { Trace } from "../../http/audit-trace.ts";
 import type { ApiDeps } from "../../http/deps.ts";
 import { verifySessionToken } from "../../http/session-cookie.ts";
-import type { Trace } from "../../http/trace.ts";
 import type { GoogleIdentity } from "./provider.ts";
 
 export type LinkRefusal = "email_not_verified" | "session_ended" | "linked_elsewhere" | "too_many";

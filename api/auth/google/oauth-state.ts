@@ -1,4 +1,4 @@
-/** A visit to the provider that is in progress: its state in the browser's cookie and, hashed, in the database; used once. */
+/** A sign-in at the provider that is in progress: its state in the browser's cookie and, hashed, in the database; used once. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import { invalid } from "../../../core/domain/errors.ts";
 import { insertOauthFlow, type OauthFlow, takeOauthFlow } from "../../../db/accounts/identities.ts";
@@ -11,7 +11,7 @@ const LINK_COOKIE = "googleLink";
 export const FLOW_LIFE_S = 600;
 export const CALLBACK_PATH = "/v1/auth/google/callback";
 
-/** The state of a link begins with it: the state alone tells the callback that nobody is to be signed in. */
+/** The state of a link begins with it: the callback knows by it alone that it must sign no one in. */
 export const LINK_STATE = "link.";
 
 type FlowDeps = Pick<ApiDeps, "sql" | "config">;

@@ -40,7 +40,7 @@ export function openProvider(config: GoogleConfig, log: Log): Provider {
       const url = client.buildAuthorizationUrl(configuration, {
         redirect_uri: redirectUri,
         scope: "openid email",
-        // a browser that is signed in to one account would go on with it, also for somebody who wants another
+        // without it the provider would continue with the account that the browser is signed in to, also for a person who wants another
         prompt: "select_account",
         code_challenge: await client.calculatePKCECodeChallenge(codeVerifier),
         code_challenge_method: "S256",

@@ -1,4 +1,4 @@
-/** Sign-in with Google, and the way back of linking an account: OpenID Connect code flow with state, PKCE and nonce. Off (404) unless configured. */
+/** Sign-in with Google, and the callback of linking an account: OpenID Connect code flow with state, PKCE and nonce. Off (404) unless configured. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { ServiceError } from "../../../core/domain/errors.ts";

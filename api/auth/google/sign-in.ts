@@ -15,8 +15,8 @@ import type { Tx } from "../../../db/postgres/client.ts";
 import type { Session, User } from "../../../db/schema.ts";
 import { deleteSessionsOf } from "../../../db/sessions/sessions.ts";
 import { emailSchema } from "../../accounts/email-address.ts";
+import type { Trace } from "../../http/audit-trace.ts";
 import type { ApiDeps } from "../../http/deps.ts";
-import type { Trace } from "../../http/trace.ts";
 import { type Browser, startSession } from "../../sessions/start-session.ts";
 import type { GoogleIdentity } from "./provider.ts";
 

@@ -1,9 +1,9 @@
-/** What statements, receipts and files for bookkeeping say about the merchant, and by which clock and currency. */
+/** Bookkeeping settings: what statements, receipts and exports print about the merchant, and their time zone and currency. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Check, Choice, Field, Notice } from "../parts/controls.tsx";
 import { CurrencyChoice } from "../parts/currency-choice.tsx";
 import { Form, Loading, Panel, Submit } from "../parts/forms.tsx";

@@ -1,6 +1,6 @@
 /** What files for DATEV need: the tax adviser's numbers, the year's first day, and the accounts that are posted to. */
 import type { Answer } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Choice, Field } from "../parts/controls.tsx";
 
 type Stored = NonNullable<Answer<"GET /v1/settings/books">["datev"]>;

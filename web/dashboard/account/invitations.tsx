@@ -4,7 +4,7 @@ import { invalidate, useLoad } from "../frame/load.ts";
 import { chooseMerchant } from "../frame/merchant.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Fault, Loading } from "../parts/forms.tsx";
 import { Empty, Name, Screen, Time } from "../parts/page-parts.tsx";

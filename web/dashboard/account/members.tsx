@@ -1,4 +1,4 @@
-/** Who may act for the account, in which role, and who is invited. */
+/** Members: who may act for the account, in which role, and open invitations. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
@@ -6,10 +6,10 @@ import { actingMerchant, can, chooseMerchant } from "../frame/merchant.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Choice, Dialog, Field } from "../parts/controls.tsx";
-import { DialogLater } from "../parts/dialog-later.tsx";
 import { Confirm, Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
+import { LazySignDialog } from "../parts/lazy-sign-dialog.tsx";
 import { Broken, Name, Screen, Time } from "../parts/page-parts.tsx";
 import { nameOfRole, ROLES, type Role, whatRoleMay } from "./roles.ts";
 
@@ -95,7 +95,7 @@ export function Members({ me }: ScreenProps) {
       </Panel>
       {isManager && <Open />}
       {promoted && wallet && (
-        <DialogLater>
+        <LazySignDialog>
           {({ AddMember }) => (
             <AddMember
               userId={promoted.userId}
@@ -104,7 +104,7 @@ export function Members({ me }: ScreenProps) {
               onClose={() => setPromoted(undefined)}
             />
           )}
-        </DialogLater>
+        </LazySignDialog>
       )}
       {isInviting && <Invite onClose={() => setInviting(false)} />}
       {removing && (

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Field } from "../parts/controls.tsx";
 import { Form, Loading, Panel } from "../parts/forms.tsx";
 import { Name, Time } from "../parts/page-parts.tsx";

@@ -1,6 +1,6 @@
 /** Roles in words. */
 import type { Merchant } from "../frame/merchant.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 
 export type Role = Merchant["role"];
 

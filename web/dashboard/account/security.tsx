@@ -1,17 +1,17 @@
-/** How one signs in, who is signed in where, and what has happened to the account. */
+/** How the account is signed in to, its sessions, and its security events. */
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Screen, Time } from "../parts/page-parts.tsx";
 import { Passkeys } from "./passkeys.tsx";
+import { nameOfMethod } from "./security-event-texts.ts";
+import { SecurityEvents } from "./security-events.tsx";
 import { SignInMethods } from "./sign-in-methods.tsx";
-import { Trail } from "./trail.tsx";
-import { nameOfMethod } from "./trail-words.ts";
 
 export function Security({ query }: ScreenProps) {
   return (
@@ -19,7 +19,7 @@ export function Security({ query }: ScreenProps) {
       <SignInMethods outcome={query.get("google")} />
       <Passkeys />
       <Sessions />
-      {can("trail:read") && <Trail cursor={query.get("page") ?? undefined} />}
+      {can("trail:read") && <SecurityEvents cursor={query.get("page") ?? undefined} />}
     </Screen>
   );
 }

@@ -1,18 +1,18 @@
-/** What payers see, how transfers are matched, and how this page behaves. */
+/** Settings: the name that payers see, how transfers are matched, and preferences of this page. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
-import { areShortcutsOn, setShortcuts } from "../frame/keys.tsx";
+import { areShortcutsOn, setShortcuts } from "../frame/keyboard-shortcuts.tsx";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { actingMerchant } from "../frame/merchant.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call, type Given } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Check, Field, Notice } from "../parts/controls.tsx";
 import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 import { Screen } from "../parts/page-parts.tsx";
 import { ownZone } from "../parts/time-zone-choice.tsx";
 import { Books } from "./books.tsx";
-import { PageLooks } from "./page-looks.tsx";
+import { PageBranding } from "./page-branding.tsx";
 
 export function Settings({ me, onChange }: ScreenProps) {
   const [areOn, setOn] = useState(areShortcutsOn);
@@ -20,7 +20,7 @@ export function Settings({ me, onChange }: ScreenProps) {
     <Screen title={say("Settings")}>
       {/* the name is the person's own */}
       {!actingMerchant() && <MerchantName initial={me.displayName} onChange={onChange} />}
-      <PageLooks />
+      <PageBranding />
       <Matching />
       <Books />
       <Panel title={say("This page")} isPadded>

@@ -1,11 +1,11 @@
-/** What signs in besides the passkey: Google accounts, each linked and unlinked in its owner's presence. */
+/** Sign-in methods beside the passkey: Google accounts, linked and unlinked by the signed-in owner. */
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { page } from "../frame/page-data.ts";
 import { setQuery } from "../frame/router.tsx";
 import { type Answer, call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Notice } from "../parts/controls.tsx";
 import { Confirm, Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Time } from "../parts/page-parts.tsx";

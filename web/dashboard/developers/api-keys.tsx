@@ -3,11 +3,11 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { type Answer, call, type Given } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Dialog, Field } from "../parts/controls.tsx";
 import { Checks, Form, Loading, Submit } from "../parts/forms.tsx";
 import { Empty, Name, Screen, Time } from "../parts/page-parts.tsx";
-import { KeepSecret } from "./keep-secret.tsx";
+import { OneTimeSecret } from "./one-time-secret.tsx";
 
 type Key = Answer<"GET /v1/api-keys">["data"][number];
 type Scope = NonNullable<Given<"POST /v1/api-keys">["body"]>["scopes"][number];
@@ -106,9 +106,14 @@ function NewKey({ onClose }: { onClose: () => void }) {
     });
   if (secret)
     return (
-      <KeepSecret title={say("Keep this key")} secret={secret} copy={say("Copy the key")} onClose={onClose}>
+      <OneTimeSecret
+        title={say("Keep this key")}
+        secret={secret}
+        copy={say("Copy the key")}
+        onClose={onClose}
+      >
         {say("It is shown this once. Put it where your program reads its secrets.")}
-      </KeepSecret>
+      </OneTimeSecret>
     );
   return (
     <Dialog title={say("New API key")} onClose={onClose}>

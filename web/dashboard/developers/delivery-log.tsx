@@ -1,9 +1,9 @@
-/** What was sent to an endpoint: each message with its attempts and answers, to be sent again. */
+/** The log of deliveries to an endpoint: each message with its attempts and answers, and a button to send it again. */
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
 import { type Answer, call } from "../frame/service.ts";
-import { say, sayCount } from "../frame/words.ts";
+import { say, sayCount } from "../frame/texts.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
 import { Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Broken, Status, Time } from "../parts/page-parts.tsx";

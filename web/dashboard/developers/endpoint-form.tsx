@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { call, type Given } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Dialog, Field } from "../parts/controls.tsx";
 import { Checks, Form, Submit } from "../parts/forms.tsx";
 

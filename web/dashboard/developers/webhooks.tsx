@@ -1,17 +1,17 @@
-/** Where events are sent, and the log of every delivery. */
+/** Webhook endpoints, and the log of their deliveries. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Fault, Loading } from "../parts/forms.tsx";
 import { Empty, Screen } from "../parts/page-parts.tsx";
 import { DeliveryLog, type Endpoint } from "./delivery-log.tsx";
 import { EndpointForm } from "./endpoint-form.tsx";
-import { KeepSecret } from "./keep-secret.tsx";
+import { OneTimeSecret } from "./one-time-secret.tsx";
 
 export function Webhooks({ query }: ScreenProps) {
   const [isAdding, setAdding] = useState(false);
@@ -56,7 +56,7 @@ export function Webhooks({ query }: ScreenProps) {
       {shown && <DeliveryLog endpoint={shown} query={query} />}
       {isAdding && <EndpointForm onClose={() => setAdding(false)} onMade={setSecret} />}
       {secret && (
-        <KeepSecret
+        <OneTimeSecret
           title={say("Keep this secret")}
           secret={secret}
           copy={say("Copy the secret")}
@@ -65,7 +65,7 @@ export function Webhooks({ query }: ScreenProps) {
           {say(
             "Your server checks each message's signature with it. It is shown this once. After a rotation the old one is good for 24 hours.",
           )}
-        </KeepSecret>
+        </OneTimeSecret>
       )}
     </Screen>
   );

@@ -1,7 +1,7 @@
 /** Which columns a file has, in which order, under which titles. */
 import { useState } from "preact/hooks";
 import { useLoad } from "../frame/load.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Choice, Field } from "../parts/controls.tsx";
 import { Loading } from "../parts/forms.tsx";
 

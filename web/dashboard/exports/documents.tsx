@@ -6,7 +6,7 @@ import { can } from "../frame/merchant.ts";
 import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
-import { formatMonth, say } from "../frame/words.ts";
+import { formatMonth, say } from "../frame/texts.ts";
 import { Button, Choice } from "../parts/controls.tsx";
 import { Fault, Loading, Pager } from "../parts/forms.tsx";
 import { Amount, Empty, Screen, Table, Time, USDC } from "../parts/page-parts.tsx";

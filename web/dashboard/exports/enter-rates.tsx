@@ -4,11 +4,11 @@ import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
 import { call } from "../frame/service.ts";
-import { formatCount, say, sayCount } from "../frame/words.ts";
+import { formatCount, say, sayCount } from "../frame/texts.ts";
 import { Choice, Field, Notice } from "../parts/controls.tsx";
 import { CurrencyChoice } from "../parts/currency-choice.tsx";
 import { Fault, Form, Panel, Submit } from "../parts/forms.tsx";
-import { RATES_MAX, type RateLine, readRates } from "./read-rates.ts";
+import { RATES_MAX, type RateLine, readRates } from "./parse-rates.ts";
 
 const EMPTY = { dateFrom: "", dateTo: "", rate: "" };
 const FAULTS_SHOWN = 5;

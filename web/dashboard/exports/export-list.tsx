@@ -4,7 +4,7 @@ import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Choice } from "../parts/controls.tsx";
 import { CurrencyChoice } from "../parts/currency-choice.tsx";
 import { Fault, Form } from "../parts/forms.tsx";

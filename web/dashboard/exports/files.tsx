@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { forMerchant } from "../frame/merchant.ts";
 import type { Answer } from "../frame/service.ts";
-import { formatBytes, formatCount, say, sayCount } from "../frame/words.ts";
+import { formatBytes, formatCount, say, sayCount } from "../frame/texts.ts";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Empty, Status, Time } from "../parts/page-parts.tsx";
 

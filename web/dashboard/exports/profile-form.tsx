@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { call, type Given } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Choice, Dialog, Field } from "../parts/controls.tsx";
 import { CurrencyChoice } from "../parts/currency-choice.tsx";
 import { Checks, Form, Submit } from "../parts/forms.tsx";
@@ -21,7 +21,13 @@ const TYPES = [
   ["SEND", "Sent"],
 ] as const;
 const EMPTY: Definition = {
-  ...{ name: "", format: "csv", columns: null, fiatCurrency: null, timeZone: null, types: [], networks: [] },
+  name: "",
+  format: "csv",
+  columns: null,
+  fiatCurrency: null,
+  timeZone: null,
+  types: [],
+  networks: [],
 };
 
 /** `profile` undefined: a new one. */

@@ -5,7 +5,7 @@ import { can } from "../frame/merchant.ts";
 import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { formatDate, say, sayCount } from "../frame/words.ts";
+import { formatDate, say, sayCount } from "../frame/texts.ts";
 import { Button, Choice, Notice } from "../parts/controls.tsx";
 import { Confirm, Loading, Pager, Panel } from "../parts/forms.tsx";
 import { Empty, Screen } from "../parts/page-parts.tsx";

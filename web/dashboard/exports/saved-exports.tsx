@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { call } from "../frame/service.ts";
-import { say, sayCount } from "../frame/words.ts";
+import { say, sayCount } from "../frame/texts.ts";
 import { Button, Dialog, Field } from "../parts/controls.tsx";
 import { Confirm, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
 import { Empty, Name, Screen } from "../parts/page-parts.tsx";

@@ -4,7 +4,7 @@ import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { forMerchant } from "../frame/merchant.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { formatDate, say } from "../frame/words.ts";
+import { formatDate, say } from "../frame/texts.ts";
 import { Button, Choice, Dialog } from "../parts/controls.tsx";
 import { Confirm, Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
 import { Empty, Name, Status } from "../parts/page-parts.tsx";

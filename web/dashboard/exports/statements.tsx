@@ -7,7 +7,7 @@ import { nameOfNetwork } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call, type Given } from "../frame/service.ts";
-import { formatMonth, say } from "../frame/words.ts";
+import { formatMonth, say } from "../frame/texts.ts";
 import { Button, Choice, Field } from "../parts/controls.tsx";
 import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 import { Empty, Screen, Status } from "../parts/page-parts.tsx";

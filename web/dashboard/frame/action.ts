@@ -1,4 +1,4 @@
-/** What a form's button does: busy while it runs, and why it did not work. */
+/** The state of an action behind a button: busy while it runs, and its error. */
 import { useState } from "preact/hooks";
 import { invalidate } from "./load.ts";
 import { messageOf, Refusal } from "./service.ts";

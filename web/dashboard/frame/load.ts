@@ -1,6 +1,6 @@
 /**
- * What screens read, kept by key: shown at once when it is known, and read again behind it. What an event carries is put into what is
- * shown without a call; what it does not carry is read again, at once, then at most four times a second while the page is visible.
+ * The cache of what screens read: cached data is shown immediately and read again in the background. An event's data is written into the
+ * cache without a call; what it does not carry is read again, immediately and then at most four times a second while the page is visible.
  */
 import { useEffect, useState } from "preact/hooks";
 import type { Wire } from "../wire.ts";

@@ -1,6 +1,6 @@
 /** Passkeys of this browser: made and asked with the options that the API gives. */
 import { type Answer, call } from "./service.ts";
-import { say } from "./words.ts";
+import { say } from "./texts.ts";
 
 type Made = Extract<
   Parameters<typeof call<"POST /v1/wallets/setup/complete">>[1],

@@ -1,4 +1,4 @@
-/** What every screen is given. */
+/** Properties of every screen. */
 import type { Me } from "./session.tsx";
 
 export type ScreenProps = {

@@ -1,6 +1,6 @@
 /** Calls of the API, typed by its own document. A call that needs the passkey waits for it and is made again, so nothing typed is lost. */
 import type { Wire } from "../wire.ts";
-import { say } from "./words.ts";
+import { say } from "./texts.ts";
 
 type Name = keyof Wire;
 export type Answer<Of extends Name> = Wire[Of]["answer"];

@@ -1,11 +1,11 @@
-/** Who is signed in, and the dialog that asks for the passkey over the page when the session is over: what was typed stays. */
+/** The session: who is signed in, and the dialog that asks for the passkey when the session has ended, over the page, so that typed input stays. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Dialog } from "../parts/controls.tsx";
 import { Submit } from "../parts/forms.tsx";
 import { useAction } from "./action.ts";
 import { signInWithPasskey } from "./passkey.ts";
 import { type Answer, call, onPasskeyNeeded, type PasskeyReason } from "./service.ts";
-import { say } from "./words.ts";
+import { say } from "./texts.ts";
 
 export type Me = Answer<"GET /v1/auth/me">;
 

@@ -7,11 +7,11 @@ import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
-import { ADVICE } from "../overview/attention.tsx";
+import { say } from "../frame/texts.ts";
+import { ADVICE } from "../overview/link-exceptions.tsx";
 import { Button, Check, Copy, Notice } from "../parts/controls.tsx";
-import { DialogLater } from "../parts/dialog-later.tsx";
 import { Confirm, Fault, Panel } from "../parts/forms.tsx";
+import { LazySignDialog } from "../parts/lazy-sign-dialog.tsx";
 import {
   Address,
   Amount,
@@ -181,14 +181,14 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
       {refunds && refunds.refunds.length > 0 && <RefundRows refunds={refunds} />}
       {/* stays when nothing is left to refund: it is still following what was signed */}
       {isRefunding && refunds && (canSign || canAsk) && (
-        <DialogLater>
+        <LazySignDialog>
           {({ Refund }) => (
             <Refund
               {...{ link, refunds, from }}
               onClose={() => setQuery({ open: undefined }, { replace: true })}
             />
           )}
-        </DialogLater>
+        </LazySignDialog>
       )}
     </Screen>
   );

@@ -4,7 +4,7 @@ import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { navigate, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { formatCount, say } from "../frame/words.ts";
+import { formatCount, say } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Loading, Pager } from "../parts/forms.tsx";
 import { Empty, nameOfStatus, Screen } from "../parts/page-parts.tsx";

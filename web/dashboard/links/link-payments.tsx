@@ -1,7 +1,7 @@
 /** Payments of a link that can be paid more than once. */
 import { useLoad } from "../frame/load.ts";
 import { Link } from "../frame/router.tsx";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Address, Amount, Status, Time } from "../parts/page-parts.tsx";
 

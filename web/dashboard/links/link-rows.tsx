@@ -1,7 +1,7 @@
 /** A table of links; on a phone each row becomes two lines. */
 import { Link } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Copy } from "../parts/controls.tsx";
 import { Amount, Status, Table, Time, USDC } from "../parts/page-parts.tsx";
 

@@ -1,10 +1,10 @@
-/** A new link, with everything one can ask for; what few need is folded away. */
+/** The form for a new link; fields that few need are folded. */
 import { useRef, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { navigate } from "../frame/router.tsx";
 import { call, type Given, Refusal } from "../frame/service.ts";
 import type { Me } from "../frame/session.tsx";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Check, Choice, Dialog, Field } from "../parts/controls.tsx";
 import { Form, Submit } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";

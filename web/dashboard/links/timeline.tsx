@@ -1,6 +1,6 @@
-/** What has happened to a link, in order; the last line is now. */
+/** The history of a link in order; the last line is its present state. */
 import type { ComponentChildren } from "preact";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Amount, Time } from "../parts/page-parts.tsx";
 import type { LinkData, PublicData, Refunds } from "./link-data.ts";
 

@@ -2,7 +2,7 @@
 import { page } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Panel } from "../parts/forms.tsx";
 
 type ListedLink = Answer<"GET /v1/payment-links">["links"][number];

@@ -1,5 +1,5 @@
 /** A bar a day, and the same as a table for readers who do not see bars. */
-import { formatAmount, formatCount, formatDay, say } from "../frame/words.ts";
+import { formatAmount, formatCount, formatDay, say } from "../frame/texts.ts";
 
 type Day = { date: string; received: string; count: number };
 

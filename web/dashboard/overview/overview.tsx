@@ -1,17 +1,17 @@
-/** What happened and what needs attention; before the first payment, what to do next. */
+/** The overview: recent payments and links that need attention; before the first payment, the next step. */
 
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { nameOfNetwork } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { formatCount, say } from "../frame/words.ts";
+import { formatCount, say } from "../frame/texts.ts";
 import { LinkRows } from "../links/link-rows.tsx";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Amount, Broken, Screen } from "../parts/page-parts.tsx";
-import { Attention } from "./attention.tsx";
 import { Checklist } from "./checklist.tsx";
 import { DayBars } from "./day-bars.tsx";
+import { LinkExceptions } from "./link-exceptions.tsx";
 
 const LATEST = 8;
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -33,7 +33,7 @@ export function Overview({ me }: ScreenProps) {
       }
     >
       {isNew && can("money:send") && <Checklist links={links.value?.links ?? []} />}
-      <Attention />
+      <LinkExceptions />
       <section class="tiles" aria-label={say("Balances")}>
         {me.wallets.map(({ network }) => (
           <Balance key={network} network={network} />

@@ -1,7 +1,7 @@
 /** The controls of every screen. */
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 
 type ButtonProps = {
   kind?: "main" | "plain" | "danger" | "quiet";

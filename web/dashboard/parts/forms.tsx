@@ -4,7 +4,7 @@ import { useId } from "preact/hooks";
 import { type Action, useAction } from "../frame/action.ts";
 import type { Loaded } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Check, Dialog, Notice } from "./controls.tsx";
 import { Broken, Skeleton } from "./page-parts.tsx";
 

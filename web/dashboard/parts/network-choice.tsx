@@ -1,7 +1,7 @@
 /** On which network: nothing to choose while the merchant has one wallet. */
 import { nameOfNetwork } from "../frame/page-data.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Choice } from "./controls.tsx";
 
 type Wallet = ScreenProps["me"]["wallets"][number];

@@ -1,9 +1,9 @@
-/** What screens are put together from: headings, empty and broken states, statuses, times, amounts. */
+/** Components that screens consist of: headings, empty and error states, statuses, times, amounts. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Loaded } from "../frame/load.ts";
 import { networkOf, page } from "../frame/page-data.ts";
-import { formatAmount, formatFull, formatShort, say, shorten, toUtc } from "../frame/words.ts";
+import { formatAmount, formatFull, formatShort, say, shorten, toUtc } from "../frame/texts.ts";
 import { Button, Notice } from "./controls.tsx";
 
 type ScreenProps = {

@@ -1,7 +1,7 @@
 /** What the API warns of before a signature, in the reader's language. */
 import { networkOf, page } from "../frame/page-data.ts";
 import type { Answer } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Notice } from "./controls.tsx";
 
 type Warning = Answer<"POST /v1/wallets/send/prepare">["warnings"][number];

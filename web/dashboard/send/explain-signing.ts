@@ -1,7 +1,7 @@
-/** Why nothing was signed, in words. */
+/** Explains why nothing was signed. */
 import { messageOf } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
-import { ForeignOperation } from "./operation.ts";
+import { say } from "../frame/texts.ts";
+import { ForeignOperation } from "./check-signed-operation.ts";
 
 export function explainSigning(error: unknown): string {
   if (!(error instanceof ForeignOperation)) return messageOf(error);

@@ -1,8 +1,8 @@
 /** Confirms and follows a prepared send or payout. */
 import type { Assertion } from "../frame/passkey.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
-import { tagOf } from "./operation.ts";
+import { say } from "../frame/texts.ts";
+import { tagOf } from "./check-signed-operation.ts";
 import type { Progress, ToSign } from "./sign-sheet.tsx";
 
 type Prepared = Answer<"POST /v1/wallets/send/prepare">;
@@ -23,7 +23,13 @@ export function toSign(
         ? say("Sign this transfer")
         : say("Sign these {count} transfers", { count: payments.length }),
     offered: prepared,
-    ...{ network, from, payments, fee, balanceAfter, warnings, tag: tagOf(prepared.sendId) },
+    network,
+    from,
+    payments,
+    fee,
+    balanceAfter,
+    warnings,
+    tag: tagOf(prepared.sendId),
   };
 }
 

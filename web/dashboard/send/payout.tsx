@@ -5,14 +5,14 @@ import { useLoad } from "../frame/load.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { say, sayCount } from "../frame/words.ts";
+import { say, sayCount } from "../frame/texts.ts";
 import { Button, Field, Notice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";
 import { Amount, Screen, Table, USDC } from "../parts/page-parts.tsx";
+import { readUnits, writeUnits } from "./check-signed-operation.ts";
 import { actionsOf, toSign } from "./follow-send.ts";
-import { readUnits, writeUnits } from "./operation.ts";
-import { LINES_MAX, type PayoutLine, readPayout } from "./read-payout.ts";
+import { LINES_MAX, type PayoutLine, readPayout } from "./parse-payout.ts";
 import { RecentSends } from "./recent-sends.tsx";
 import { SignSheet } from "./sign-sheet.tsx";
 

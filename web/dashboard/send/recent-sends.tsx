@@ -1,6 +1,6 @@
-/** What left the wallet lately, and what waits. */
+/** Recent sends of the wallet, pending ones included. */
 import { useLoad } from "../frame/load.ts";
-import { say, sayCount } from "../frame/words.ts";
+import { say, sayCount } from "../frame/texts.ts";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Address, Amount, Hash, Status, Time } from "../parts/page-parts.tsx";
 

@@ -4,12 +4,12 @@ import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { type Answer, call, type Given } from "../frame/service.ts";
-import { formatAmount, say, shorten } from "../frame/words.ts";
+import { formatAmount, say, shorten } from "../frame/texts.ts";
 import { type LinkData, openRequests, type Refunds } from "../links/link-data.ts";
 import { Button, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { Address, Amount, Facts } from "../parts/page-parts.tsx";
-import { readUnits, tagOf } from "./operation.ts";
+import { readUnits, tagOf } from "./check-signed-operation.ts";
 import { SignSheet, type ToSign } from "./sign-sheet.tsx";
 
 type Prepared = Answer<"POST /v1/payment-links/{id}/refunds">;

@@ -1,16 +1,22 @@
-/** Shows in full what the passkey will sign, checks that it is that, and follows it until the chain has decided. */
+/** Shows in full what the passkey will sign, checks it, asks for the signature, and follows the operation until the chain has decided. */
 import { useRef, useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork, networkOf } from "../frame/page-data.ts";
 import { type Assertion, usePasskeyOf } from "../frame/passkey.ts";
 import { type Answer, messageOf, Refusal } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Check, Dialog } from "../parts/controls.tsx";
 import { Fault } from "../parts/forms.tsx";
 import { Address, Amount, Facts, Hash, Status } from "../parts/page-parts.tsx";
 import { Warnings } from "../parts/warnings.tsx";
+import {
+  checkOperation,
+  lastRecipient,
+  type Offered,
+  readUnits,
+  writeUnits,
+} from "./check-signed-operation.ts";
 import { explainSigning } from "./explain-signing.ts";
-import { checkOperation, lastRecipient, type Offered, readUnits, writeUnits } from "./operation.ts";
 
 type Warning = Answer<"POST /v1/wallets/send/prepare">["warnings"][number];
 

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { page } from "../frame/page-data.ts";
 import { call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Field } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 

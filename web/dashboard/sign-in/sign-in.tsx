@@ -1,10 +1,10 @@
-/** The way in: an e-mail address, a code when it is new, then the passkey. Sign-up and sign-in are one road. */
+/** Sign-up and sign-in in one sequence: an e-mail address, a code when it is new, then the passkey. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { page } from "../frame/page-data.ts";
 import { signInFromList, signInWithPasskey } from "../frame/passkey.ts";
 import { usePlace } from "../frame/router.tsx";
 import { call, messageOf, Refusal } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Field } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { CodeStep } from "./code-step.tsx";

@@ -4,7 +4,7 @@ import { useAction } from "../frame/action.ts";
 import { page } from "../frame/page-data.ts";
 import { makePasskey, usePasskeyOf } from "../frame/passkey.ts";
 import { call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Choice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 

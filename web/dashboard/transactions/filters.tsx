@@ -2,7 +2,7 @@
 import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { setQuery } from "../frame/router.tsx";
 import type { Given } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Choice, Field } from "../parts/controls.tsx";
 import { nameOfStatus } from "../parts/page-parts.tsx";
 import { SearchField } from "../parts/search-field.tsx";

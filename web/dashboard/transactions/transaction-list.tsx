@@ -4,7 +4,7 @@ import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { Link, navigate, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
-import { formatCount, say, sayCount } from "../frame/words.ts";
+import { formatCount, say, sayCount } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Loading } from "../parts/forms.tsx";
 import { Broken, Empty, Screen } from "../parts/page-parts.tsx";

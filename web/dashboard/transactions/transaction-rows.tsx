@@ -1,7 +1,7 @@
 /** The history as a table; a row opens its details beside it. */
 import { setQuery } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
-import { say, shorten } from "../frame/words.ts";
+import { say, shorten } from "../frame/texts.ts";
 import { Amount, Status, Table, Time, USDC } from "../parts/page-parts.tsx";
 
 export type Transaction = Answer<"GET /v1/transactions">["data"]["transactions"][number];

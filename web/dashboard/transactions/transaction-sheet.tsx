@@ -4,7 +4,7 @@ import { can } from "../frame/merchant.ts";
 import { nameOfNetwork } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import { call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { SETTLED_BY } from "../links/link-data.ts";
 import { Button, Copy, Dialog } from "../parts/controls.tsx";
 import { Fault } from "../parts/forms.tsx";

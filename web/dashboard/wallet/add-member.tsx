@@ -2,10 +2,10 @@
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Dialog } from "../parts/controls.tsx";
 import { Submit } from "../parts/forms.tsx";
-import { checkCall, tagOf } from "../send/operation.ts";
+import { checkCall, tagOf } from "../send/check-signed-operation.ts";
 import { addedPoint, encodeAddPasskey } from "./owner-call.ts";
 import { OwnerSheet, type PreparedChange } from "./owner-sheet.tsx";
 

@@ -5,10 +5,10 @@ import { useAction } from "../frame/action.ts";
 import { makePasskey } from "../frame/passkey.ts";
 import { call } from "../frame/service.ts";
 import type { Me } from "../frame/session.tsx";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Dialog, Field } from "../parts/controls.tsx";
 import { Form, Panel, Submit } from "../parts/forms.tsx";
-import { checkCall, tagOf } from "../send/operation.ts";
+import { checkCall, tagOf } from "../send/check-signed-operation.ts";
 import { encodeAddPasskey, pointOf } from "./owner-call.ts";
 import { OwnerSheet, type PreparedChange } from "./owner-sheet.tsx";
 
@@ -47,7 +47,8 @@ function Add({ wallet, onClose }: { wallet: string; onClose: () => void }) {
     const { prepared, point } = made;
     const check = async () =>
       checkCall(prepared, {
-        ...{ chainId: null, from: wallet },
+        chainId: null,
+        from: wallet,
         callData: encodeAddPasskey(point, tagOf(prepared.ownerChangeId)),
       });
     return <OwnerSheet prepared={prepared} check={check} owner={{ name, address: null }} onClose={onClose} />;

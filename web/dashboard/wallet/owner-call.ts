@@ -1,7 +1,7 @@
 /** The account's calls that change its owners, made again from what the page shows before a passkey signs them. */
 import { hexOfBytes } from "../../chain/bytes.ts";
 import type { Hex } from "../../chain/networks.ts";
-import { encodeBytes, encodeExecute, ForeignOperation, word } from "../send/operation.ts";
+import { encodeBytes, encodeExecute, ForeignOperation, word } from "../send/check-signed-operation.ts";
 
 const ADD_PUBLIC_KEY = "29565e3b";
 const REMOVE_AT_INDEX = "89625b57";

@@ -5,7 +5,7 @@ import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork } from "../frame/page-data.ts";
 import { usePasskeyOf } from "../frame/passkey.ts";
 import { type Answer, call, Refusal } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
 import { Fault } from "../parts/forms.tsx";
 import { Address, Facts, Hash, Status } from "../parts/page-parts.tsx";

@@ -1,16 +1,16 @@
-/** Who can move a wallet's money: its owners on one network, and taking one away. */
+/** The owners of a wallet on one network, and removing one. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { nameOfNetwork, networkOf } from "../frame/page-data.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
 import { Submit } from "../parts/forms.tsx";
 import { Address, Broken, Name, Skeleton, Time } from "../parts/page-parts.tsx";
 import { Warnings } from "../parts/warnings.tsx";
-import { checkCall, tagOf } from "../send/operation.ts";
+import { checkCall, tagOf } from "../send/check-signed-operation.ts";
 import { encodeRemoveOwner, removedOwner } from "./owner-call.ts";
 import { OwnerSheet, type PreparedChange } from "./owner-sheet.tsx";
 

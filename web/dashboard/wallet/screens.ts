@@ -1,4 +1,4 @@
-/** Where money leaves: the screens and dialogs that sign, loaded together when one of them is first needed. */
+/** The screens and dialogs that sign, loaded together when one of them is first needed. */
 import { Payout } from "../send/payout.tsx";
 import { Refund } from "../send/refund.tsx";
 import { Send } from "../send/send.tsx";

@@ -6,7 +6,7 @@ import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import type { Me } from "../frame/session.tsx";
-import { say } from "../frame/words.ts";
+import { say } from "../frame/texts.ts";
 import { QrCode } from "../links/qr-code.tsx";
 import { Button, Copy } from "../parts/controls.tsx";
 import { Fault, Panel } from "../parts/forms.tsx";

@@ -1,13 +1,13 @@
 /** A month's documents as a zip: each as PDF, void ones too, with a table of all of them. */
 import { setImmediate } from "node:timers/promises";
+import { DEFAULT_LANGUAGE } from "../../../core/domain/language.ts";
+import { localTime } from "../../../core/domain/local-time.ts";
+import { formatUnits } from "../../../core/domain/money.ts";
 import {
   ARCHIVE_DOCUMENTS_MAX,
   type DocumentArchive,
   documentNumber,
-} from "../../../core/domain/document.ts";
-import { DEFAULT_LANGUAGE } from "../../../core/domain/language.ts";
-import { localTime } from "../../../core/domain/local-time.ts";
-import { formatUnits } from "../../../core/domain/money.ts";
+} from "../../../core/domain/numbered-document.ts";
 import { receiptNumberOf, type ShownDocument, toPrinted } from "../../../db/documents/documents.ts";
 import { refreshDocuments } from "../../../db/documents/issue-documents.ts";
 import {

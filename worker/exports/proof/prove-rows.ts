@@ -3,10 +3,10 @@ import { setTimeout } from "node:timers/promises";
 import { proveTransfer, type TransferProof } from "../../../core/chain/transfer-proof.ts";
 import type { ExportRow } from "../../../core/domain/export.ts";
 import type { Hex } from "../../../core/domain/networks.ts";
-import { toQuantity } from "../../../core/rpc/answers.ts";
 import type { Chain } from "../../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../../core/rpc/errors.ts";
 import type { RpcOutcome } from "../../../core/rpc/node.ts";
+import { toQuantity } from "../../../core/rpc/parse-answers.ts";
 
 /** How often a block is read: a node may lag or leave something out, and another one is asked next. */
 const READS_MAX = 3;

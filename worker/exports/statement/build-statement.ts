@@ -17,8 +17,8 @@ import {
 import { NO_FILTER } from "../../../core/domain/transaction.ts";
 import { defaultMerchantName } from "../../../core/domain/user.ts";
 import { findUser } from "../../../db/accounts/users.ts";
+import { openExportCursor } from "../../../db/exports/export-rows.ts";
 import { findMerchantBooks } from "../../../db/exports/merchant-books.ts";
-import { openExportCursor } from "../../../db/exports/rows.ts";
 import { sumMovements, sumOpening } from "../../../db/exports/statements.ts";
 import { readValuation } from "../../../db/exports/valuation.ts";
 import type { Tx } from "../../../db/postgres/client.ts";

@@ -1,10 +1,11 @@
 /**
- * Closes months: as soon as a merchant's month is over and confirmed, records what the chain says his wallet holds, orders its statement as PDF
- * and CSV, and announces it by mail when both are made. Runs every minute, may run twice and die anywhere: each step finds what is left to do.
+ * Closes months: when a merchant's month is over and confirmed, records the wallet's balance on the chain, orders its statement as PDF and
+ * CSV, and announces it by mail when both are made. Runs every minute; it may run twice or stop anywhere, because each step finds what is
+ * left to do.
  */
 import { setImmediate } from "node:timers/promises";
 import { monthBefore, periodOfMonth } from "../../../core/domain/calendar.ts";
-import { MONTHLY_STATEMENT_KEPT_DAYS } from "../../../core/domain/export-life.ts";
+import { MONTHLY_STATEMENT_KEPT_DAYS } from "../../../core/domain/export-lifetime.ts";
 import { newExportId } from "../../../core/domain/ids.ts";
 import { NO_FILTER } from "../../../core/domain/transaction.ts";
 import type { Log } from "../../../core/runtime/log.ts";

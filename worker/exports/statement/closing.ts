@@ -2,7 +2,7 @@
  * How far a statement reaches, and what the chain says there. A period that is over and confirmed is final, and its balance on the chain is
  * recorded once: nodes drop old states. Any other statement ends with the last confirmed block.
  */
-import { findLastBlockBefore } from "../../../core/chain/block-at.ts";
+import { findLastBlockBefore } from "../../../core/chain/block-at-time.ts";
 import { readBalance } from "../../../core/chain/usdc.ts";
 import type { Hex, NetworkId } from "../../../core/domain/networks.ts";
 import type { ClosingBlock } from "../../../core/domain/statement.ts";

@@ -1,0 +1,7 @@
+/** Who made a request, from where and under which id: written beside each change, so that the security trail leads back to the request. */
+export type Trace = {
+  requestId: string;
+  clientAddress: string;
+  /** The person or API key that acts, if known. */
+  actorId?: string;
+};

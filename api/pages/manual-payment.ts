@@ -1,0 +1,50 @@
+/**
+ * The part of the payment page for a payer who sends the transfer without its script: amount, address, network, and the page's address as
+ * a QR code.
+ */
+import { NETWORKS } from "../../core/domain/networks.ts";
+import type { FixedLinkData } from "../links/wire.ts";
+import { type Html, html } from "./html.ts";
+import type { PageTexts } from "./page-texts.ts";
+import { qrCode } from "./qr-code.ts";
+
+/** The script closes both parts at once; without one they stay open. */
+export function byHandPart(link: FixedLinkData, texts: PageTexts): Html {
+  const { say } = texts;
+  const network = NETWORKS[link.network].displayName;
+  // plain digits with a point, as a wallet's field takes them
+  const amount = plainAmount(link.payAmount ?? link.amount);
+  return html`<details class="more" id="by-hand" open>
+<summary>${say("byHand")}</summary>
+<div class="inside">
+<p>${say("byHandIntro")}</p>
+<dl class="facts">
+<div><dt>${say("amountLabel")}</dt><dd><bdi class="exact">${amount} USDC</bdi>${copyButton(amount, "copyAmount", texts)}</dd></div>
+<div><dt>${say("addressLabel")}</dt><dd><bdi class="exact address">${link.recipientChecksumAddress}</bdi>${copyButton(link.recipientChecksumAddress, "copyAddress", texts)}</dd></div>
+<div><dt>${say("networkLabel")}</dt><dd>${network}</dd></div>
+</dl>
+${link.payAmount !== null && html`<p class="small">${say("uniqueAmount")}</p>`}
+<p class="small caution">${say("networkWarning", { network })}</p>
+<div id="claim"></div>
+</div>
+</details>`;
+}
+
+export function phonePart(pageUrl: string, { say }: PageTexts): Html {
+  return html`<details class="more" id="phone" open>
+<summary>${say("phone")}</summary>
+<div class="inside center">
+${qrCode(pageUrl, say("qrLabel"))}
+<p class="small">${say("phoneText")}</p>
+</div>
+</details>`;
+}
+
+/** Shown once a script is there to do it. */
+function copyButton(text: string, label: "copyAmount" | "copyAddress", { say }: PageTexts): Html {
+  return html`<button type="button" class="copy" data-copy="${text}" aria-label="${say(label)}" hidden>${say("copy")}</button>`;
+}
+
+function plainAmount(amount: number): string {
+  return amount.toFixed(6).replace(/0{1,4}$/, "");
+}

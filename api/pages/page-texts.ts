@@ -1,0 +1,76 @@
+/** The texts of the payment pages: which language a request gets, and how numbers and times are written in it. */
+
+import {
+  acceptedLanguage,
+  DEFAULT_LANGUAGE,
+  findLanguage,
+  type Language,
+} from "../../core/domain/language.ts";
+import ar from "../../web/messages/ar.json" with { type: "json" };
+import dashboardDe from "../../web/messages/dashboard/de.json" with { type: "json" };
+import de from "../../web/messages/de.json" with { type: "json" };
+import en from "../../web/messages/en.json" with { type: "json" };
+import es from "../../web/messages/es.json" with { type: "json" };
+import fr from "../../web/messages/fr.json" with { type: "json" };
+import hi from "../../web/messages/hi.json" with { type: "json" };
+import id from "../../web/messages/id.json" with { type: "json" };
+import ptBR from "../../web/messages/pt-BR.json" with { type: "json" };
+import tr from "../../web/messages/tr.json" with { type: "json" };
+import vi from "../../web/messages/vi.json" with { type: "json" };
+import zhHans from "../../web/messages/zh-Hans.json" with { type: "json" };
+
+export type Messages = typeof en;
+
+/** By BCP 47 tag, with the name each language has for itself. */
+export const LANGUAGES = {
+  en: { name: "English", messages: en },
+  es: { name: "Español", messages: es },
+  "pt-BR": { name: "Português", messages: ptBR },
+  fr: { name: "Français", messages: fr },
+  de: { name: "Deutsch", messages: de },
+  tr: { name: "Türkçe", messages: tr },
+  ar: { name: "العربية", messages: ar },
+  hi: { name: "हिन्दी", messages: hi },
+  id: { name: "Bahasa Indonesia", messages: id },
+  vi: { name: "Tiếng Việt", messages: vi },
+  "zh-Hans": { name: "简体中文", messages: zhHans },
+} as const satisfies Record<Language, { name: string; messages: Messages }>;
+
+export type PageTexts = {
+  language: Language;
+  direction: "ltr" | "rtl";
+  messages: Messages;
+  say: (key: keyof Messages, values?: Record<string, string>) => string;
+  formatAmount: (amount: number) => string;
+  formatTime: (time: Date | string) => string;
+};
+
+/** The dashboard's texts by their English ones, which show where a translation is missing. */
+const DASHBOARD: Partial<Record<Language, Readonly<Record<string, string>>>> = { en: {}, de: dashboardDe };
+
+/** Undefined: the dashboard does not speak this language yet. */
+export function dashboardMessagesOf(language: Language): Readonly<Record<string, string>> | undefined {
+  return DASHBOARD[language];
+}
+
+/** `asked` is the page's `?lang=`, which wins over the browser's `Accept-Language`. */
+export function chooseLanguage(asked: string | null, accepted: string | null): Language {
+  return (asked === null ? undefined : findLanguage(asked)) ?? acceptedLanguage(accepted) ?? DEFAULT_LANGUAGE;
+}
+
+export function textsOf(language: Language): PageTexts {
+  const { messages } = LANGUAGES[language];
+  // Latin digits everywhere: an amount is compared with what a wallet shows.
+  const locale = `${language}-u-nu-latn`;
+  const amounts = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
+  const times = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
+  return {
+    language,
+    direction: language === "ar" ? "rtl" : "ltr",
+    messages,
+    say: (key, values = {}) =>
+      messages[key].replace(/\{(\w+)\}/g, (placeholder, name: string) => values[name] ?? placeholder),
+    formatAmount: (amount) => amounts.format(amount),
+    formatTime: (time) => `${times.format(new Date(time))} UTC`,
+  };
+}

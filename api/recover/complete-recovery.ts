@@ -1,0 +1,112 @@
+/**
+ * Second half of a recovery: the code from the mailbox, with the proof given before, opens a session that can only register a passkey. It
+ * ends all other sessions and mails the user. The new passkey signs in once the address owner has made it an owner on the chain.
+ */
+import { encodeAddOwner } from "../../core/chain/passkey-account.ts";
+import { invalid, ServiceError } from "../../core/domain/errors.ts";
+import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { nameOfOwner } from "../../core/domain/notice-mail.ts";
+import { isOtpCode, OTP_ATTEMPTS_MAX, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
+import { addressOfOwner } from "../../core/domain/owner.ts";
+import { consumeOtp, isOtpExhausted, takeOtpAttempt } from "../../db/accounts/otps.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { lockUserByEmail } from "../../db/accounts/users.ts";
+import { takeChallengeOf } from "../../db/auth/challenges.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import { addNotice } from "../../db/notices/notices.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import type { Session, User } from "../../db/schema.ts";
+import { deleteOtherSessions } from "../../db/sessions/sessions.ts";
+import { listWaitingAdditions } from "../../db/wallet-ops/owner-changes.ts";
+import type { Trace } from "../http/audit-trace.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { type PasskeyAnswer, storePasskey, verifyPasskeyOwner } from "../owners/new-owner.ts";
+import { readWalletOwners } from "../owners/wallet-owners.ts";
+import { type Browser, startSession } from "../sessions/start-session.ts";
+import { digestOf, findOwnedChains } from "./prove-owner.ts";
+
+export type RecoveryRequest = {
+  email: string;
+  code: string;
+  address: Hex;
+  signature: Hex;
+  browser: Browser;
+  trace: Trace;
+};
+
+type Outcome = { user: User; session: Session } | { refusal: "invalid" | "locked" };
+
+/** One message for wrong, expired, used and unknown; RATE_LIMITED when a code has no attempts left. */
+export async function recover(deps: ApiDeps, request: RecoveryRequest) {
+  // a refusal is a value until the transaction has committed, because the consumed attempt must persist
+  const outcome = await deps.sql.begin((tx) => tryCode(tx, deps, request));
+  if (!("refusal" in outcome)) return outcome;
+  if (outcome.refusal === "invalid")
+    throw invalid("otp", "invalid_or_expired", "The code or the proof is wrong or has expired");
+  throw new ServiceError("RATE_LIMITED", "Too many wrong codes; start again", {
+    headers: { "retry-after": String(OTP_COOL_DOWN_S) },
+    details: { field: "otp", issue: "too_many_attempts" },
+  });
+}
+
+async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise<Outcome> {
+  const { email, code, address, browser, trace } = request;
+  const user = await lockUserByEmail(tx, email);
+  if (user?.status !== "ACTIVE") return { refusal: "invalid" };
+  const otp = await takeOtpAttempt(tx, user.id);
+  if (!otp) return { refusal: (await isOtpExhausted(tx, user.id)) ? "locked" : "invalid" };
+  if (!isOtpCode(deps.config.otpPeppers, otp, code)) {
+    const type = otp.attempts >= OTP_ATTEMPTS_MAX ? "otp_locked" : "otp_refused";
+    await recordSecurityEvent(tx, { userId: user.id, type, ...trace });
+    return { refusal: "invalid" };
+  }
+  // the code alone opens nothing: the proof must be the one it was mailed for, and its address an owner still
+  const meant = { userId: user.id, purpose: "recover_proven" as const };
+  if (!(await takeChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
+  if ((await findOwnedChains(deps, user, address)).length === 0) return { refusal: "invalid" };
+  if (!(await consumeOtp(tx, otp.id))) return { refusal: "invalid" };
+  const session = await startSession(tx, { user, method: "recovery", browser, trace });
+  const ended = await deleteOtherSessions(tx, user.id, session.id);
+  const details = { address, endedSessions: ended };
+  await recordSecurityEvent(tx, { userId: user.id, type: "recovery_started", ...trace, details });
+  await addNotice(tx, {
+    ...{ userId: user.id, kind: "recovery", key: `recovery:${session.id}` },
+    details: { owner: nameOfOwner(address) },
+  });
+  return { user, session };
+}
+
+export type OwnerCall = { network: NetworkId; chainId: number; to: Hex; data: Hex };
+
+/** Registers the passkey. Returns the transactions by which an address owner makes it an owner, one a network where there is such an owner. */
+export async function registerPasskey(
+  deps: ApiDeps,
+  { user, answer, trace }: { user: User; answer: PasskeyAnswer; trace: Trace },
+): Promise<{ passkeyId: string; transactions: OwnerCall[] }> {
+  const { passkey, owner } = await verifyPasskeyOwner(deps, { user, trace }, answer);
+  if (!passkey) throw new Error("a registration gave no passkey");
+  const wallets = await readWalletOwners(deps, { userId: user.id, network: undefined });
+  const data = encodeAddOwner({ x: owner.slice(0, 66) as Hex, y: `0x${owner.slice(66)}` });
+  await deps.sql.begin(async (tx) => {
+    await storePasskey(tx, passkey);
+    const details = { passkeyId: passkey.id };
+    await recordSecurityEvent(tx, { userId: user.id, type: "passkey_added", ...trace, details });
+    // an address that waits to become an owner elsewhere can do nothing before the account is there
+    const waiting = await listWaitingAdditions(
+      tx,
+      wallets.map(({ wallet }) => wallet.id),
+    );
+    for (const { wallet, state } of wallets)
+      if (!state.isDeployed && waiting.some(({ walletId }) => walletId === wallet.id))
+        await enqueue(tx, "deploy_wallet", { walletId: wallet.id, requestId: trace.requestId });
+  });
+  const transactions = wallets
+    .filter(({ current }) => current.some((one) => one !== undefined && addressOfOwner(one) !== undefined))
+    .map(({ wallet: { network, address: to } }) => ({
+      network,
+      chainId: NETWORKS[network].chainId,
+      to,
+      data,
+    }));
+  return { passkeyId: passkey.id, transactions };
+}

@@ -1,0 +1,128 @@
+/**
+ * Reads what a refund's body asks for, whose payment, how much and to whom, and refuses more than what is left. core/domain/refund.ts
+ * chooses. The same for a refund and for a request for one.
+ */
+import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
+import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { chooseRefund, type RefundChoice, type RefundRequest } from "../../core/domain/refund.ts";
+import { type OperationTerms, parseRecipient } from "../../core/domain/wallet-operation.ts";
+import { findLink } from "../../db/links/links.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import type { PaymentLink, User, Wallet } from "../../db/schema.ts";
+import { listRefundable } from "../../db/wallet-ops/list-refundable.ts";
+import { findWallet } from "../../db/wallets/wallets.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { readLiterals, toExactUnits } from "../links/parse-amount.ts";
+
+export type RefundBody = {
+  amount?: number | string | undefined;
+  toAddress?: string | undefined;
+  reason?: string | undefined;
+  transactionId?: string | undefined;
+};
+
+export type AskedRefund = {
+  user: User;
+  linkId: string;
+  body: RefundBody;
+  bodyText: string;
+  idempotencyKey: string | undefined;
+  requestId: string;
+};
+
+export type Chosen = Extract<RefundChoice, { ok: true }>;
+
+/** Throws NOT_FOUND for another user's link and without a wallet on its network. */
+export async function getRefundedLink(
+  { sql }: Pick<ApiDeps, "sql">,
+  { user, linkId }: Pick<AskedRefund, "user" | "linkId">,
+): Promise<{ link: PaymentLink; wallet: Wallet }> {
+  const link = await findLink(sql, { id: linkId, userId: user.id });
+  if (!link) throw notFound("Payment link");
+  const wallet = await findWallet(sql, user.id, link.network);
+  if (!wallet) throw notFound(`A wallet of yours on ${link.network}`);
+  return { link, wallet };
+}
+
+/** Throws CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
+export async function readRefundChoice(
+  tx: Tx,
+  { link, wallet }: { link: PaymentLink; wallet: Wallet },
+  asked: Pick<AskedRefund, "body" | "bodyText">,
+): Promise<Chosen> {
+  const request = readRequest(asked, wallet);
+  return need(chooseRefund(link, await listRefundable(tx, link.id), request));
+}
+
+function readRequest(
+  { body, bodyText }: Pick<AskedRefund, "body" | "bodyText">,
+  wallet: Wallet,
+): RefundRequest {
+  const { document, literals } = readLiterals(bodyText === "" ? "{}" : bodyText, "amount");
+  const { amount, toAddress, transactionId } = body;
+  return {
+    transactionId,
+    toAddress: toAddress === undefined ? undefined : readAddress(toAddress, wallet),
+    amountUnits: amount === undefined ? undefined : toExactUnits("amount", amount, literals.get(document)),
+  };
+}
+
+function readAddress(text: string, { network, address }: Wallet): Hex {
+  const recipient = parseRecipient(text, { network, wallet: address });
+  if (recipient.ok) return recipient.address;
+  throw invalid("toAddress", recipient.issue);
+}
+
+function need(choice: RefundChoice): Chosen {
+  if (choice.ok) return choice;
+  switch (choice.issue) {
+    case "nothing_to_refund":
+      throw conflict("Nothing of this link's money is left to refund", { issue: choice.issue });
+    case "exceeds_refundable":
+      throw exceeds(choice.refundableUnits);
+    case "payer_ambiguous":
+      throw invalid(
+        "transactionId",
+        choice.issue,
+        "Several transfers came for this link: name one by transactionId",
+      );
+    case "unknown_transaction":
+      throw notFound("A CONFIRMED transaction of this link with this id");
+  }
+}
+
+export type Reserved = {
+  id: string;
+  linkId: string;
+  paidTxHash: Hex;
+  paidLogIndex: number;
+  amountUnits: bigint;
+};
+
+/** Call under the link's lock: what is left may have changed since the choice. Throws CONFLICT. */
+export async function refuseAboveRefundable(tx: Tx, refund: Reserved): Promise<void> {
+  const current = (await listRefundable(tx, refund.linkId, { except: refund.id })).find(
+    ({ txHash, logIndex }) => txHash === refund.paidTxHash && logIndex === refund.paidLogIndex,
+  );
+  const leftUnits = current?.leftUnits ?? 0n;
+  if (leftUnits < refund.amountUnits) throw exceeds(leftUnits > 0n ? leftUnits : 0n);
+}
+
+function exceeds(refundableUnits: bigint) {
+  return conflict(`At most ${formatUnits(refundableUnits)} USDC can be refunded`, {
+    field: "amount",
+    issue: "exceeds_refundable",
+    refundable: toAmountNumber(refundableUnits),
+  });
+}
+
+/** The sender of a plain transfer need not be the customer. */
+export function senderWarnings(to: Hex, isContract: boolean): OperationTerms["warnings"] {
+  const exchange = `${to} may belong to an exchange: money sent back there can be lost. Ask the customer for an address`;
+  const contract = `${to} is a contract (a router or a bridge, perhaps): ask the customer for an address`;
+  return [
+    { code: "payer_may_be_an_exchange", message: exchange },
+    ...(isContract ? [{ code: "payer_is_a_contract" as const, message: contract }] : []),
+  ];
+}

@@ -1,0 +1,267 @@
+/**
+ * Makes an operation for its owner to sign: what the chain says of the wallet now, the calls built from it, and the row, the
+ * recipients and the challenge in one transaction. Call data is never taken from a client.
+ */
+import {
+  type AccountState,
+  emptyCall,
+  readAccountState,
+  taggedTransfers,
+} from "../../core/chain/account-state.ts";
+import { toOwner } from "../../core/chain/passkey-account.ts";
+import { buildUserOperation, operationGas } from "../../core/chain/user-operation.ts";
+import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
+import { conflict, invalid, ServiceError } from "../../core/domain/errors.ts";
+import { newChallengeId } from "../../core/domain/ids.ts";
+import { formatUnits } from "../../core/domain/money.ts";
+import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { type OwnerSlots, withAdded } from "../../core/domain/owner.ts";
+import {
+  DEPLOYMENT_MINIMUM_SENDS,
+  OPERATION_LIFE_MS,
+  type OperationKind,
+  type OperationTerms,
+  operationTag,
+} from "../../core/domain/wallet-operation.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { insertChallenge } from "../../db/auth/challenges.ts";
+import { listPasskeys } from "../../db/auth/passkeys.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import type { Passkey, User, Wallet } from "../../db/schema.ts";
+import {
+  expireOperations,
+  findByIdempotencyKey,
+  findLiveOperation,
+  findOperation,
+  insertOperation,
+  type NewOperationItem,
+  type OperationView,
+} from "../../db/wallet-ops/operations.ts";
+import { listWaitingAdditions } from "../../db/wallet-ops/owner-changes.ts";
+import type { ApiDeps } from "../http/deps.ts";
+import { refuseOverGasBudget, refuseOverNetworkBudget } from "./send-gas-budget.ts";
+import { warningsOf } from "./warnings.ts";
+
+export type Preparation = {
+  id: string;
+  kind: OperationKind;
+  wallet: Wallet;
+  /** Whose passkeys may sign it: the challenge is bound to this person. */
+  signer: User;
+  items: readonly NewOperationItem[];
+  /** What makes two preparations of one Idempotency-Key the same. */
+  request: unknown;
+  idempotencyKey: string | undefined;
+  requestId: string;
+  /** Whose money goes back: its tag follows the operation's in the calls, so that a restored older backup finds the refund's link. */
+  refundedLink?: { tag: Hex };
+  /** Prepares an empty operation of this one's nonce instead of transfers. */
+  voidOf?: { id: string; accountNonce: bigint };
+  /** An unsigned operation with this id is prepared again. */
+  renews?: boolean;
+  extraWarnings?: (state: AccountState) => OperationTerms["warnings"];
+  /** In the transaction that stores the operation; a throw stores nothing. */
+  reserve?: (tx: Tx) => Promise<void>;
+};
+
+export type Prepared = { operation: OperationView; isReplay: boolean };
+
+/** How many of the user's unsigned operations whose time is over are marked EXPIRED before a new one is inserted, which frees their Idempotency-Keys. */
+const EXPIRED_AT_ONCE = 100;
+
+/**
+ * Throws CONFLICT while another operation of the wallet is on its way or when it holds too little, FORBIDDEN when the token refuses,
+ * RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when no node answers.
+ */
+export async function prepareOperation(
+  deps: ApiDeps,
+  chain: Chain,
+  preparation: Preparation,
+): Promise<Prepared> {
+  const { wallet, kind, items } = preparation;
+  const replay = await findReplay(deps, preparation);
+  if (replay) return { operation: replay, isReplay: true };
+  if (!preparation.voidOf) await refuseWhileLive(deps, wallet);
+  await refuseOverGasBudget(deps, wallet.userId);
+  const state = await readState(chain, wallet, items);
+  refuseByChain(state, items);
+  if (!preparation.voidOf) refuseSmallDeployment(deps, wallet, state);
+  const passkeys = await listPasskeys(deps.sql, preparation.signer.id, deps.config.passkey.rpId);
+  const slots = await readSlots(deps, wallet, state);
+  const owners = ownersOf(slots, passkeys);
+  const [warnings, { usdc, chainId }] = [
+    await warningsOf(deps.sql, { userId: wallet.userId, items, state, slots }),
+    chain.network,
+  ];
+  const tag: Hex = `${operationTag(preparation.id)}${preparation.refundedLink?.tag.slice(2) ?? ""}`;
+  const calls = preparation.voidOf
+    ? [emptyCall(usdc.address, wallet.address, tag)]
+    : taggedTransfers(usdc.address, items, tag);
+  const nonce = preparation.voidOf?.accountNonce ?? state.nonce;
+  const operation = buildUserOperation({ sender: wallet.address, nonce, calls });
+  const gas = operationGas(operation, { deploys: !state.isDeployed });
+  await refuseOverNetworkBudget(deps, wallet.network, gas);
+  const userOpHash = userOperationHash(operation, chainId);
+  const total = totalOf(items);
+  const terms: OperationTerms = {
+    owners,
+    warnings: [...warnings, ...(preparation.extraWarnings?.(state) ?? [])],
+    balanceAfter: formatUnits(state.balanceUnits - total),
+    deploysWallet: !state.isDeployed,
+  };
+  const stored = await deps.sql.begin(async (tx) => {
+    await expireOperations(tx, { userId: wallet.userId, limit: EXPIRED_AT_ONCE });
+    const challengeId = newChallengeId();
+    const row = await insertOperation(tx, {
+      id: preparation.id,
+      userId: wallet.userId,
+      walletId: wallet.id,
+      network: wallet.network,
+      kind,
+      userOpHash,
+      accountNonce: nonce,
+      callData: operation.callData,
+      terms,
+      challengeId,
+      items,
+      callGas: operation.callGasLimit,
+      verificationGas: operation.verificationGasLimit,
+      idempotencyKey: preparation.idempotencyKey,
+      request: preparation.request,
+      voidOf: preparation.voidOf?.id,
+      requestId: preparation.requestId,
+      lifeMs: OPERATION_LIFE_MS,
+      renews: preparation.renews ?? false,
+    });
+    if (!row) return undefined;
+    await preparation.reserve?.(tx);
+    await insertChallenge(tx, {
+      id: challengeId,
+      userId: preparation.signer.id,
+      purpose: "send",
+      network: wallet.network,
+      challenge: Buffer.from(userOpHash.slice(2), "hex"),
+      lifeMs: OPERATION_LIFE_MS,
+    });
+    return findOperation(tx, { id: row.id, userId: wallet.userId, kind });
+  });
+  if (stored) return { operation: stored, isReplay: false };
+  if (preparation.renews)
+    throw conflict("This was signed or cancelled just now", { issue: "already_confirmed" });
+  // another request with the same key was faster
+  const faster = await findReplay(deps, preparation);
+  if (faster) return { operation: faster, isReplay: true };
+  throw conflict("A request with this Idempotency-Key is still running.", {
+    field: "Idempotency-Key",
+    issue: "in_progress",
+  });
+}
+
+/** What an Idempotency-Key prepared before, as it is now. Throws CONFLICT when the key was used with another request. */
+export async function findReplay(
+  deps: ApiDeps,
+  {
+    wallet,
+    kind,
+    idempotencyKey: key,
+    request,
+  }: Pick<Preparation, "kind" | "idempotencyKey" | "request"> & {
+    wallet: Pick<Wallet, "userId">;
+  },
+): Promise<OperationView | undefined> {
+  if (key === undefined) return undefined;
+  const known = await findByIdempotencyKey(deps.sql, { userId: wallet.userId, kind, key, request });
+  const hasLapsed = known?.operation.state === "AWAITING_SIGNATURE" && known.operation.isOver;
+  if (!known || hasLapsed) return undefined;
+  if (known.isSameRequest) return known.operation;
+  throw conflict("This Idempotency-Key was used with another request.", {
+    field: "Idempotency-Key",
+    issue: "other_request",
+  });
+}
+
+async function refuseWhileLive({ sql }: ApiDeps, wallet: Wallet): Promise<void> {
+  const id = await findLiveOperation(sql, wallet.id);
+  if (id === undefined) return;
+  throw conflict("Another operation of this wallet is on its way; wait until it is confirmed", {
+    issue: "operation_in_flight",
+    id,
+  });
+}
+
+async function readState(
+  chain: Chain,
+  wallet: Wallet,
+  items: readonly NewOperationItem[],
+): Promise<AccountState> {
+  try {
+    return await readAccountState(chain, wallet.address, items);
+  } catch (cause) {
+    if (!(cause instanceof RpcTransportError)) throw cause;
+    throw new ServiceError("INTERNAL_ERROR", `${wallet.network} cannot be read right now`, {
+      details: { issue: "network_unreachable", retryable: true },
+      cause,
+    });
+  }
+}
+
+function refuseByChain(state: AccountState, items: readonly NewOperationItem[]): void {
+  if (state.balanceUnits < totalOf(items))
+    throw conflict(`The wallet holds ${formatUnits(state.balanceUnits)} USDC, less than this needs`, {
+      field: "amount",
+      issue: "insufficient_funds",
+    });
+  const position = state.refusals.findIndex((refusal) => refusal !== undefined);
+  const refusal = state.refusals[position];
+  if (!refusal) return;
+  const to = items[position]?.to ?? "";
+  throw new ServiceError("FORBIDDEN", `The token refuses this transfer to ${to}: ${refusal.text}`, {
+    details: { issue: "payment_not_allowed", position, to },
+  });
+}
+
+/** A first operation deploys the account: where that costs money, not for a wallet that holds next to nothing. */
+function refuseSmallDeployment(
+  { config }: Pick<ApiDeps, "config">,
+  { network }: Wallet,
+  { isDeployed, balanceUnits }: AccountState,
+): void {
+  const minUnits = DEPLOYMENT_MINIMUM_SENDS * config.sendMinUnits;
+  if (isDeployed || NETWORKS[network].isTestnet || balanceUnits >= minUnits) return;
+  throw invalid(
+    "amount",
+    "below_minimum",
+    `The first send on ${network} deploys the wallet: it must hold ${formatUnits(minUnits)} USDC at least`,
+  );
+}
+
+/** The account's owners by index. One that is not deployed yet has its first owners and those whose addition waits for its first operation. */
+async function readSlots(
+  { sql }: ApiDeps,
+  wallet: Wallet,
+  { isDeployed, owners }: AccountState,
+): Promise<OwnerSlots> {
+  if (isDeployed) return owners;
+  const waiting = await listWaitingAdditions(sql, [wallet.id]);
+  return withAdded(
+    wallet.owners,
+    waiting.map(({ owner }) => owner),
+  );
+}
+
+/** The signer's passkeys that control the account on this network, each with the index it signs under there. */
+function ownersOf(slots: OwnerSlots, passkeys: readonly Passkey[]): OperationTerms["owners"] {
+  return passkeys.flatMap(({ id, publicKeyX, publicKeyY }) => {
+    const index = slots.indexOf(toOwner({ x: hexOf(publicKeyX), y: hexOf(publicKeyY) }));
+    return index < 0 ? [] : [{ passkeyId: id, index }];
+  });
+}
+
+function totalOf(items: readonly { amountUnits: bigint }[]): bigint {
+  return items.reduce((sum, { amountUnits }) => sum + amountUnits, 0n);
+}
+
+function hexOf(bytes: Uint8Array): Hex {
+  return `0x${Buffer.from(bytes).toString("hex")}`;
+}

@@ -1,0 +1,231 @@
+/**
+ * Commits blocks with everything they change: cursor, transfers, payments, links, history and events in one SQL transaction. Two spans of a
+ * catch-up may be on their way at the same time: rows that no other span decides about are stored by the second while the first is
+ * committed, so two of Postgres' processes work. It moves the cursor after the first, or fails with it.
+ */
+
+import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
+import { insertBlocks } from "../../db/ledger/blocks.ts";
+import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
+import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
+import { beginAhead } from "../../db/ledger/leader-lock.ts";
+import type { NewTransfer } from "../../db/ledger/transfers.ts";
+import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import { notify } from "../../db/postgres/notifications.ts";
+import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
+import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
+import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import type { BlockHeader } from "../source/block-header.ts";
+import type { BlockContent } from "../source/decode-logs.ts";
+import { withLostOperations } from "../source/read-lost-operations.ts";
+import { withTags } from "../source/read-tags.ts";
+import { bulkOf, FencedError, type Term } from "../term.ts";
+import { accountChangesOf, reportWalletChanges } from "./report-wallet-changes.ts";
+import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
+
+/** Blocks to commit, and what is known of those around them. */
+export type Span = {
+  /** In order; blocks between them hold nothing of ours. */
+  blocks: readonly BlockContent[];
+  /** Where the cursor must be: the block that they follow. Absent where that was checked by other means. */
+  from?: BlockPoint;
+  /** Where the cursor goes. */
+  to: BlockPoint;
+  head: BlockHeader;
+  /** Headers to remember. */
+  kept: readonly BlockHeader[];
+  /** Everything at or below is deep enough. */
+  depthNumber: number;
+  confirmedAtS: (blockNumber: number) => number | undefined;
+};
+
+/** What a commit settled, how many blocks the cursor moved, and the Unix times at which its parts ended. */
+export type Applied = {
+  settled: Touched;
+  movedBlocks: number;
+  readMs: number;
+  settledMs: number;
+  committedMs: number;
+};
+
+/** A span that is being committed. */
+export type Applying<Result = unknown> = {
+  /**
+   * True once its transaction has begun and it is known that nothing it writes decides about a later span. False when it has to
+   * be waited for. Never rejects.
+   */
+  readonly isUnrelated: Promise<boolean>;
+  readonly applied: Promise<Result>;
+};
+
+export const NOTHING_BEFORE: Applying = {
+  isUnrelated: Promise.resolve(false),
+  applied: Promise.resolve(),
+};
+
+/** Applies what follows the cursor. Throws FencedError when another leader was faster. */
+export async function applySpan(term: Term, span: Span): Promise<Applied> {
+  return applyWhole(term, await withDetails(term, span));
+}
+
+/** Applies, in a catch-up, what follows the blocks of `before`. Nothing of it is visible before those are committed. */
+export function applyAfter(term: Term, span: Span, before: Applying): Applying<Applied> {
+  const { promise: isUnrelated, resolve } = Promise.withResolvers<boolean>();
+  const applied = applyAhead(term, span, before, () => resolve(true)).finally(() => resolve(false));
+  return { isUnrelated, applied };
+}
+
+async function applyAhead(term: Term, span: Span, before: Applying, onBegun: () => void): Promise<Applied> {
+  if (!(await before.isUnrelated)) await before.applied;
+  const detailed = await withDetails(term, span);
+  const written = await term.sql.begin(async (tx) => {
+    // also: the events of a span come before those of the next, by the number of its transaction
+    if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
+    const rows = await findUnrelated(tx, settlingOf(term, detailed));
+    if (!rows) return undefined;
+    onBegun();
+    await storeAhead(tx, term, rows);
+    await before.applied;
+    return writeSpan(tx, term, detailed, async () => NOTHING_SETTLED);
+  });
+  if (written) return finish(term, detailed, written);
+  await before.applied;
+  return applyWhole(term, detailed);
+}
+
+type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
+
+/** As `writeAsNew`, but within its transaction: another one would have a higher number than the next span's, and its events a later place. */
+async function storeAhead(tx: OpenTransaction, term: Term, rows: readonly NewTransfer[]): Promise<void> {
+  const store = (part: Tx, areNew: boolean) =>
+    storeUnrelated(part, term.network, rows, { ...bulkOf(term), areNew });
+  try {
+    await tx.savepoint((part) => store(part, true));
+  } catch (error) {
+    if (!isUniqueViolation(error)) throw error;
+    await store(tx, false);
+  }
+}
+
+const NOTHING_SETTLED: Touched = { linkIds: [], paymentIds: [], operationIds: [] };
+
+async function applyWhole(term: Term, span: DetailedSpan): Promise<Applied> {
+  const { isCatchingUp = false } = term;
+  const written = await writeAsNew(term, (tx, areNew) => {
+    const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
+    return writeSpan(tx, term, span, () => settleTransfers(tx, { ...settlingOf(term, span), bulk }));
+  });
+  return finish(term, span, written);
+}
+
+/** In a catch-up all transfers are expected to be new first, see `Bulk`. */
+async function writeAsNew<Result>(
+  { sql, isCatchingUp = false }: Term,
+  write: (tx: Tx, areNew: boolean) => Promise<Result>,
+): Promise<Result> {
+  const begin = (areNew: boolean) => sql.begin((tx) => write(tx, areNew)) as Promise<Result>;
+  return begin(isCatchingUp).catch((error) => {
+    // left by a reorganisation, or booked for a wallet that joined while it was below the cursor
+    if (!isCatchingUp || !isUniqueViolation(error)) throw error;
+    return begin(false);
+  });
+}
+
+type Written = Omit<Applied, "readMs" | "committedMs">;
+
+function finish(term: Term, { to, readMs }: DetailedSpan, written: Written): Applied {
+  term.cursor = to;
+  return { ...written, readMs, committedMs: unixMs() };
+}
+
+/** With what only their transactions say. */
+type DetailedSpan = Span & { readMs: number };
+
+async function withDetails(term: Term, span: Span): Promise<DetailedSpan> {
+  const tagged = await withTags(term, span.blocks, (address) => term.watched.has(address));
+  const blocks = await withLostOperations(term, tagged);
+  return { ...span, blocks, readMs: unixMs() };
+}
+
+function settlingOf({ network, watched }: Term, { blocks, confirmedAtS }: Span) {
+  return {
+    network,
+    transfers: blocks.flatMap((block) => block.transfers),
+    spent: blocks.flatMap((block) => block.spent),
+    operations: blocks.flatMap((block) => block.operations),
+    isWatched: (address: Hex) => watched.has(address),
+    confirmedAtS,
+  };
+}
+
+/** Consecutive blocks that begin right after the cursor. */
+export function toSpan(term: Term, blocks: readonly BlockContent[], head: BlockHeader): Span | undefined {
+  const [first, last] = [blocks[0]?.block, blocks.at(-1)?.block];
+  if (!first || !last) return undefined;
+  const { confirmations } = term;
+  const times = new Map(blocks.map(({ block }) => [block.number, block.timeS]));
+  return {
+    blocks,
+    from: { number: first.number - 1, hash: first.parentHash },
+    to: { number: last.number, hash: last.hash },
+    head,
+    // what a reorganisation may still reach, and what makes the transfers before this span deep
+    kept: blocks
+      .map(({ block }) => block)
+      .filter((block, index) => block.number > head.number - KEPT_BLOCKS || index < confirmations - 1),
+    depthNumber: newestConfirmedBlock(last.number, confirmations),
+    confirmedAtS: (number) => times.get(confirmingBlock(number, confirmations)),
+  };
+}
+
+/** By the clock that the times of blocks being heard of are read from. */
+function unixMs(): number {
+  return performance.timeOrigin + performance.now();
+}
+
+async function writeSpan(tx: Tx, term: Term, span: Span, settle: () => Promise<Touched>): Promise<Written> {
+  const { network, confirmations } = term;
+  const { blocks, from = term.cursor, to, head, depthNumber } = span;
+  const [isMoved] = await Promise.all([
+    moveCursor(tx, { network, epoch: term.epoch, from, to, head }),
+    insertBlocks(tx, network, span.kept),
+  ]);
+  if (!isMoved) throw new FencedError(network);
+  const settled = await settle();
+  await recordAccountChanges(tx, network, accountChangesOf(blocks));
+  const [confirmed, facilitatedIds, concludedIds] = await Promise.all([
+    confirmTransfers(tx, { network, depthNumber, confirmations }),
+    confirmFacilitatedPayments(tx, { network, depthNumber }),
+    concludeOperations(tx, { network, depthNumber }),
+  ]);
+  // after the operations and transfers that it names are concluded
+  await reportWalletChanges(tx, {
+    network,
+    after: newestConfirmedBlock(from.number, confirmations),
+    depthNumber,
+  });
+  const linkIds = [...settled.linkIds, ...confirmed.linkIds];
+  const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
+  const settledMs = unixMs();
+  await Promise.all([
+    notify(tx, [
+      ...settled.paymentIds,
+      ...confirmed.paymentIds,
+      ...facilitatedIds,
+      ...settled.operationIds,
+      ...concludedIds,
+      ...moves.map(({ id }) => id),
+    ]),
+    announceBlock(tx, term, to.number),
+  ]);
+  return { settled, settledMs, movedBlocks: to.number - from.number };
+}
+
+/** Wakes the worker, which looks at its transactions in flight. */
+export async function announceBlock(tx: Tx, term: Pick<Term, "network">, number: number): Promise<void> {
+  await tx`select pg_notify('block', ${`${term.network}:${number}`})`;
+}

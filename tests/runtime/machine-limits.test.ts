@@ -1,0 +1,45 @@
+/** The limits of a machine, just inside and just outside. */
+import { describe, expect, test } from "bun:test";
+import { judgeDisk } from "../../api/health/checks.ts";
+import { isNearlyFull, openFilesRisk, readDiskSpace } from "../../core/runtime/machine-limits.ts";
+
+const limits = (soft: string) =>
+  `Limit                     Soft Limit           Hard Limit           Units     \nMax open files            ${soft}                 1048576              files     \n`;
+
+describe("open files", () => {
+  test("8,192 and unlimited are enough, one less is a risk that names the figure", () => {
+    expect(openFilesRisk(limits("8192"))).toBeUndefined();
+    expect(openFilesRisk(limits("unlimited"))).toBeUndefined();
+    expect(openFilesRisk(limits("8191"))).toContain("at most 8191 files");
+    expect(openFilesRisk(undefined)).toBeUndefined();
+  });
+});
+
+describe("disk", () => {
+  const gb = 1e9;
+  test("5 % of a large disk and 1 GB of a small one are enough, a byte less is nearly full", () => {
+    expect(isNearlyFull({ totalBytes: 100 * gb, freeBytes: 5 * gb })).toBe(false);
+    expect(isNearlyFull({ totalBytes: 100 * gb, freeBytes: 5 * gb - 1 })).toBe(true);
+    expect(isNearlyFull({ totalBytes: 10 * gb, freeBytes: gb })).toBe(false);
+    expect(isNearlyFull({ totalBytes: 10 * gb, freeBytes: gb - 1 })).toBe(true);
+  });
+
+  test("health reports a nearly full disk with its figures, and one byte more as healthy", () => {
+    const full = { totalBytes: 10 * gb, freeBytes: gb - 1 };
+    expect(judgeDisk(full)).toEqual({
+      ...{
+        status: "unhealthy",
+        error: "the disk is nearly full: 1.0 GB free of 10.0 GB (9 %)",
+        details: full,
+      },
+    });
+    expect(judgeDisk({ ...full, freeBytes: gb }).status).toBe("healthy");
+    expect(judgeDisk(undefined)).toEqual({ status: "healthy" });
+  });
+
+  test("a folder that is not there has no space, one that is has no more than its disk", () => {
+    expect(readDiskSpace("/no/such/folder")).toBeUndefined();
+    const space = readDiskSpace("/");
+    expect(space?.totalBytes).toBeGreaterThanOrEqual(space?.freeBytes ?? Number.POSITIVE_INFINITY);
+  });
+});

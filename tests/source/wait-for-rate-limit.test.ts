@@ -1,0 +1,41 @@
+/** When the only node asks for a rest: it is waited out if it is short, and another node is asked where there is one. */
+import { afterEach, expect, test } from "bun:test";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { waitForRateLimit } from "../../indexer/source/wait-for-rate-limit.ts";
+
+let chain: Chain | undefined;
+afterEach(() => chain?.close());
+
+function waits(error: unknown, nodes = 1): Promise<boolean> {
+  chain?.close();
+  // nothing is asked of them
+  const urls = Array.from({ length: nodes }, (_, index) => `http://127.0.0.1:1/${index}`);
+  chain = openChain({ network: "base-sepolia", urls, timeoutMs: 1_000 });
+  return waitForRateLimit(chain, error);
+}
+const asksForRest = (retryAfterMs: number | undefined, kind: "rate-limit" | "timeout" = "rate-limit") =>
+  new RpcTransportError(kind, "not now", { retryAfterMs });
+
+test("a short rest of the only node is waited out", async () => {
+  expect(await waits(asksForRest(0))).toBe(true);
+  expect(await waits(asksForRest(5))).toBe(true);
+});
+
+test("a rest of two seconds is waited out, and no longer one", async () => {
+  expect(await waits(asksForRest(2_000))).toBe(true);
+  expect(await waits(asksForRest(2_001))).toBe(false);
+});
+
+test.each([
+  ["of unknown length", asksForRest(undefined)],
+  ["after another failure", asksForRest(5, "timeout")],
+  ["that is no answer of a node", new Error("not now")],
+  ["that nothing names", undefined],
+])("a rest %s is not waited out", async (_which, error) => {
+  expect(await waits(error)).toBe(false);
+});
+
+test("a rest is not waited out where there is another node", async () => {
+  expect(await waits(asksForRest(5), 2)).toBe(false);
+});

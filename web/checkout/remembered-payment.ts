@@ -1,0 +1,42 @@
+/**
+ * Remembers this browser's own payment of a link, so that a reload or a second tab never pays twice. When it is resumed or forgotten:
+ * `resume` of payment-flow.ts.
+ */
+import type { Hex } from "./page-data.ts";
+
+export type Attempt =
+  /** Signed, and perhaps accepted: the same bytes may be sent again. */
+  | { kind: "signature"; payer: Hex; body: string; key: string; validBefore: number; txHash?: Hex | null }
+  /** Handed to a wallet; without a hash nothing is known of it. */
+  | { kind: "transfer"; payer: Hex; txHash?: Hex | null };
+
+const nameOf = (linkId: string) => `payment:${linkId}`;
+
+export function readAttempt(linkId: string): Attempt | undefined {
+  try {
+    return JSON.parse(localStorage.getItem(nameOf(linkId)) ?? "null") ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Undefined forgets. A browser that keeps nothing still pays; it only cannot warn after a reload. */
+export function storeAttempt(linkId: string, attempt: Attempt | undefined): void {
+  try {
+    if (attempt) localStorage.setItem(nameOf(linkId), JSON.stringify(attempt));
+    else localStorage.removeItem(nameOf(linkId));
+  } catch {}
+}
+
+/** Runs `work` while no other tab of this browser pays the same link. False when one does. */
+export async function withBrowserLock(linkId: string, work: () => Promise<void>): Promise<boolean> {
+  if (!navigator.locks) {
+    await work();
+    return true;
+  }
+  return navigator.locks.request(nameOf(linkId), { ifAvailable: true }, async (lock) => {
+    if (!lock) return false;
+    await work();
+    return true;
+  });
+}

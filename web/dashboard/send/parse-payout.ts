@@ -1,0 +1,58 @@
+/**
+ * Parses a payout's lines: address, amount and an optional note, separated by commas, semicolons or tabs. Every line is checked before
+ * anything is sent to the service.
+ */
+import { filledLines, splitCells } from "../parts/split-cells.ts";
+import { readUnits } from "./check-signed-operation.ts";
+
+export const LINES_MAX = 100;
+
+export type PayoutLine = {
+  readonly number: number;
+  readonly to: string;
+  readonly amount: string;
+  readonly note: string;
+  readonly units: bigint;
+  /** An English text, to be translated; undefined: nothing is wrong with it. */
+  readonly fault: string | undefined;
+  /** The earlier line that says the same. */
+  readonly twin: number | undefined;
+};
+
+const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
+const NOTE_MAX = 500;
+
+export function readPayout(text: string, ownAddress: string): PayoutLine[] {
+  const filled = filledLines(text);
+  // a first line without an address is a heading
+  const rows = filled.filter(({ line }, index) => index > 0 || /0x/i.test(line));
+  const seen = new Map<string, number>();
+  return rows.map(({ line, number }) => {
+    const [to = "", amount = "", ...rest] = splitCells(line);
+    const note = rest.join(", ").trim();
+    const units = readUnits(amount);
+    const key = `${to.toLowerCase()} ${units}`;
+    const twin = seen.get(key);
+    seen.set(key, twin ?? number);
+    const fault = faultOf({ to, units, note, twin, ownAddress });
+    return { number, to, amount: amount.replace(",", "."), note, units: units ?? 0n, fault, twin };
+  });
+}
+
+type Given = {
+  to: string;
+  units: bigint | undefined;
+  note: string;
+  twin: number | undefined;
+  ownAddress: string;
+};
+
+function faultOf({ to, units, note, twin, ownAddress }: Given): string | undefined {
+  if (!ADDRESS.test(to)) return "No address: 0x and 40 digits are needed.";
+  if (/^0x0{40}$/.test(to)) return "The zero address: what it receives is lost.";
+  if (to.toLowerCase() === ownAddress.toLowerCase()) return "This is your own wallet.";
+  if (units === undefined) return "No amount: at most 6 places, such as 12.50.";
+  if (units === 0n) return "The amount is 0.";
+  if (Array.from(note).length > NOTE_MAX) return "The note is longer than 500 characters.";
+  return twin === undefined ? undefined : "The same as line {number}: same address, same amount.";
+}
