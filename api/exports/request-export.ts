@@ -1,11 +1,15 @@
 /** Queues an export and waits, within limits, until the worker has made it. */
 import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { ExportFormat } from "../../core/domain/export.ts";
+import { spreadMs } from "../../core/domain/export-pace.ts";
 import { newExportId } from "../../core/domain/ids.ts";
 import { type ExportRequest, findExport, insertExport } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { ApiDeps } from "../http/deps.ts";
+
+/** Whoever waits is notified; without that a file is looked for seldom. */
+const REREAD_MS = 5_000;
 
 export type Asked = {
   userId: string;
@@ -44,7 +48,8 @@ export async function requestExport(
     const row = await findExport(sql, { id, userId: asked.userId });
     return row?.status === "READY" || row?.status === "FAILED" ? row : undefined;
   };
-  const ended = await watch.settle(read, waitMs);
+  const rereadMs = spreadMs(REREAD_MS, Math.random());
+  const ended = await watch.settle(read, waitMs, { isJustStored: true, rereadMs });
   if (ended?.refusal)
     throw conflict(`The export was refused: ${ended.refusal}`, { field: "export", issue: "refused" });
   if (ended?.status === "FAILED") throw new ServiceError("INTERNAL_ERROR", "The export failed");

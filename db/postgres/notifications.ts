@@ -34,6 +34,8 @@ export type SettleOptions = {
   retriesMs?: readonly number[];
   /** The caller has just committed the row, without an outcome: it is read once it was notified of, or after a re-read interval. */
   isJustStored?: boolean;
+  /** The re-read interval of a waiter whose outcome takes longer than most. Default 1 s. */
+  rereadMs?: number;
 };
 
 /** Wakes all watchers of these ids when `tx` commits. */
@@ -79,12 +81,12 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
   async function settle<T>(
     read: () => Promise<T | undefined>,
     timeoutMs: number,
-    { retriesMs = [], isJustStored = false }: SettleOptions = {},
+    { retriesMs = [], isJustStored = false, rereadMs = REREAD_MS }: SettleOptions = {},
   ): Promise<T | undefined> {
     const deadline = Date.now() + timeoutMs;
     let retries: number[] = [];
     try {
-      if (isJustStored) await pause(Math.min(timeoutMs, REREAD_MS));
+      if (isJustStored) await pause(Math.min(timeoutMs, rereadMs));
       for (;;) {
         if (isNotified) retries = [...retriesMs];
         isNotified = false;
@@ -92,7 +94,7 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
         if (value !== undefined) return value;
         const leftMs = deadline - Date.now();
         if (leftMs <= 0) return undefined;
-        await pause(Math.min(leftMs, retries.shift() ?? REREAD_MS));
+        await pause(Math.min(leftMs, retries.shift() ?? rereadMs));
       }
     } finally {
       cancel();

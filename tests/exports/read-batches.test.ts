@@ -5,7 +5,7 @@ import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { insertUser } from "../../db/accounts/users.ts";
 import { fetchExportRows, openExportCursor } from "../../db/exports/export-rows.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
-import { BATCH_ROWS, readBatches, restMsAfter } from "../../worker/exports/read-batches.ts";
+import { BATCH_ROWS, readBatches } from "../../worker/exports/read-batches.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { insertHistory } from "../transactions/history.ts";
 
@@ -69,11 +69,3 @@ test("the database is asked for a batch when the one before is rendered, or a ba
     });
   }
 }, 120_000);
-
-test("an export that rests does so after each batch, for less than the batch took", () => {
-  expect(restMsAfter(20)).toBe(14);
-  expect([2, 9, 31, 400, 60_000].filter((workedMs) => restMsAfter(workedMs) >= workedMs)).toEqual([]);
-  // the clock of timers counts whole milliseconds
-  expect(restMsAfter(0.2)).toBe(1);
-  expect(restMsAfter(60_000)).toBe(50);
-});

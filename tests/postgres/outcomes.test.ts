@@ -60,3 +60,19 @@ test("a stored row whose notification was lost is read all the same, at the late
   expect(await outcomes.watch("five").settle(short.read, 0, { isJustStored: true })).toBe("over");
   expect([kept.reads, short.reads]).toEqual([1, 1]);
 });
+
+test("a row is read again after the interval that its waiter chose", async () => {
+  const settle = (rereadMs: number, name: string) => {
+    const row = openRow(2);
+    return outcomes
+      .watch(name)
+      .settle(row.read, TIMEOUT_MS, { rereadMs })
+      .then(() => name);
+  };
+  expect(await Promise.race([settle(TIMEOUT_MS / 2, "seldom"), settle(10, "often")])).toBe("often");
+  const stored = openRow(1);
+  const settled = outcomes
+    .watch("stored")
+    .settle(stored.read, TIMEOUT_MS, { isJustStored: true, rereadMs: 10 });
+  expect(await Promise.race([settled, settle(TIMEOUT_MS / 2, "seldom, too")])).toBe("over");
+});

@@ -12,6 +12,7 @@ import {
   type ExportProfile,
   type ExportSummary,
 } from "../../core/domain/export.ts";
+import { spreadMs } from "../../core/domain/export-pace.ts";
 import { ExportRefusal } from "../../core/domain/export-refusal-error.ts";
 import type { Valuation } from "../../core/domain/fiat.ts";
 import { localTime } from "../../core/domain/local-time.ts";
@@ -84,6 +85,8 @@ const RENDERS_AT_ONCE = 1;
 const ATTEMPTS_MAX = 3;
 /** A waiting export is polled after this, should its wake-up be lost. */
 const POLL_MS = 3_000;
+/** One in the line needs its job only when this process has died. */
+const LINE_POLL_MS = 6_000;
 
 /** `line`: exports this process was given while it rendered as many as it may. Each is also in the queue again, in case of a crash. */
 type Lane = { rendering: number; line: JobPayload<"build_export">[] };
@@ -99,7 +102,7 @@ export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_e
   if (lane.rendering >= RENDERS_AT_ONCE) {
     // its job comes back while it waits
     if (!lane.line.some(({ exportId }) => exportId === payload.exportId)) lane.line.push(payload);
-    await pollAgain(deps, payload);
+    await pollAgain(deps, payload, spreadMs(LINE_POLL_MS, Math.random()));
     return;
   }
   lane.rendering += 1;
@@ -114,8 +117,12 @@ export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_e
   }
 }
 
-function pollAgain({ sql }: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
-  return enqueue(sql, "build_export", payload, { runAt: new Date(Date.now() + POLL_MS) });
+function pollAgain(
+  { sql }: ExportDeps,
+  payload: JobPayload<"build_export">,
+  afterMs = POLL_MS,
+): Promise<void> {
+  return enqueue(sql, "build_export", payload, { runAt: new Date(Date.now() + afterMs) });
 }
 
 /** A transaction that does nothing else locks the export until it is READY: no other worker touches its pieces. */

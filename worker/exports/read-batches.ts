@@ -1,18 +1,16 @@
 /** The rows of an export, a batch at a time, from the cursor of its transaction. */
 import { setImmediate, setTimeout } from "node:timers/promises";
 import type { ExportRow } from "../../core/domain/export.ts";
+import { type Rest, restMsAfter } from "../../core/domain/export-pace.ts";
 import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { fetchExportRows } from "../../db/exports/export-rows.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 
-/** Rendering holds the event loop for a batch: some 15 ms of a PDF where there are spare cores, 6 ms elsewhere. */
-export const BATCH_ROWS = HAS_SPARE_CORES ? 250 : 100;
+/** Rendering holds the event loop for a batch: some 15 ms of a PDF where there are spare cores, 3 ms elsewhere. */
+export const BATCH_ROWS = HAS_SPARE_CORES ? 250 : 50;
 
-/** Of the time that a batch took: with the rest a file takes less than twice as long. */
-const REST_SHARE = 0.7;
-const REST_MIN_MS = 1;
-/** A database that does not answer is not waited for twice. */
-const REST_MAX_MS = 50;
+/** With the rest a file takes less than twice as long. */
+const REST: Rest = { share: 0.7, minMs: 1, maxMs: 50 };
 
 export type Reading = {
   /** The database reads a batch while the one before it is rendered: one export is faster, and every request beside it slower. */
@@ -37,17 +35,12 @@ export async function* readBatches(
     yield rows;
     await onRead(rows.length);
     // rendering holds the event loop; the other jobs of this process get their turn between batches
-    await (rests ? setTimeout(restMsAfter(performance.now() - startedMs)) : setImmediate());
+    await (rests ? setTimeout(restMsAfter(performance.now() - startedMs, REST)) : setImmediate());
     if (isLast) return;
     if (isAhead) continue;
     startedMs = performance.now();
     coming = startFetch(tx);
   }
-}
-
-/** How long an export rests after a batch that took `workedMs`, in whole milliseconds. */
-export function restMsAfter(workedMs: number): number {
-  return Math.min(REST_MAX_MS, Math.max(REST_MIN_MS, Math.round(workedMs * REST_SHARE)));
 }
 
 function startFetch(tx: Tx): Promise<readonly ExportRow[]> {

@@ -68,6 +68,7 @@ export async function writeChunks(
   try {
     for await (const piece of pieces) {
       signal.throwIfAborted();
+      if (waitingBytes + piece.byteLength > CHUNK_BYTES) await flush();
       waiting.push(piece);
       waitingBytes += piece.byteLength;
       total += piece.byteLength;
