@@ -5,7 +5,7 @@ import { constants, zstdCompressSync } from "node:zlib";
 export type StoredChunk = { bytes: Uint8Array; isZstd: boolean };
 
 /**
- * The lowest level: 64 kB of JSON take 0.2 ms, a quarter of them is left. Higher ones take more time than they save the database. The
+ * The lowest level: 64 kB of JSON take 0.2 ms, and a sixth of them is left. Higher ones take more time than they save the database. The
  * frame's checksum makes a changed byte an error instead of a file that is wrong.
  */
 const FRAME = {
@@ -14,7 +14,7 @@ const FRAME = {
 /** Of compressed formats (xlsx, pdf) a few percent could be saved, not worth unpacking them. */
 const WORTH_SHARE = 0.9;
 
-/** Synchronous, as unpacking is: to ask another thread takes as much CPU again, and a chunk far less than a millisecond. */
+/** Synchronous, as unpacking is: 64 kB take far less than a millisecond, and another thread would need no less CPU. */
 export function packChunk(chunk: Uint8Array): StoredChunk {
   const frame = zstdCompressSync(chunk, FRAME);
   if (frame.byteLength > chunk.byteLength * WORTH_SHARE) return { bytes: chunk, isZstd: false };
