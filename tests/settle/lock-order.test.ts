@@ -80,6 +80,8 @@ describe("a transaction that settles locks its links in one order", () => {
     const links = await inOrder(lab.sql, await seedLinks(lab.sql, lab.merchant, { count: 2 }));
     const [spent, paid] = [await accept(lab, links.low), await accept(lab, links.high)];
     if (!spent || !paid) throw new Error("a payment was not accepted");
+    // the transfer does not fit the other link
+    await lab.sql`update payment_links set amount_units = 1 where id = ${links.low}`;
     await meetInOrder(lab.sql, links, () => read(lab, [makeTransfer(lab, 101, { payment: paid })], [spent]));
     expect(await paymentOf(lab, spent)).toMatchObject({ state: "FAILED" });
     expect(await linkOf(lab, links.high)).toMatchObject({ status: "PAID" });
@@ -88,8 +90,8 @@ describe("a transaction that settles locks its links in one order", () => {
   test("behavior: the one that a transfer leaves for its sender's proof too", async () => {
     const links = await inOrder(lab.sql, await seedLinks(lab.sql, lab.merchant, { count: 2 }));
     const { txHash, from } = makeTransfer(lab, 99);
-    await bookTransfer(lab, { link: links.low, pays: true, settledBy: "amount", txHash, from });
-    await lab.sql`update payment_links set status = 'PENDING' where id = ${links.low}`;
+    await bookTransfer(lab, { link: links.low, pays: true, settledBy: "early_claim", txHash, from });
+    await lab.sql`update payment_links set status = 'PENDING', amount_units = 1 where id = ${links.low}`;
     await claim(lab, links.high, makeTransfer(lab, 99, { txHash, from }), "EOA");
     await meetInOrder(lab.sql, links, () => lookBack(lab));
     expect(await linkOf(lab, links.low)).toMatchObject({ status: "ACTIVE" });
