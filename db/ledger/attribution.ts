@@ -91,13 +91,18 @@ type Judged = {
   payments: readonly PaymentFacts[];
   /** Links that count as paid in addition to those that a transfer pays. */
   takenLinks?: readonly TakenLink[];
+  /**
+   * Links that the caller changes whatever is attributed to them. A transaction that locked them later would hold the links of this
+   * snapshot meanwhile, and wait in a circle with one that locks both in their order (an API's group of payments, a contested claim).
+   */
+  lockedToo?: readonly string[];
 };
 
 /** Everything these transfers could settle. */
 export async function loadSnapshot(
   tx: Tx,
   network: NetworkId,
-  { transfers, payments, takenLinks = [] }: Judged,
+  { transfers, payments, takenLinks = [], lockedToo = [] }: Judged,
 ): Promise<LedgerSnapshot> {
   const known = new Set(payments.map(settlingKey));
   const taken = new Map(takenLinks.map(({ linkId, ...paidAt }) => [linkId, paidAt]));
@@ -116,7 +121,11 @@ export async function loadSnapshot(
           findEvidence(tx, network, open, { all: transfers, takenLinkIds: [...taken.keys()] }),
         ]);
   const linkIds = [...payments, ...claims].map((row) => row.linkId);
-  const facts = await lockLinkFacts(tx, [...new Set([...linkIds, ...evidence.linkIds, ...taken.keys()])]);
+  const facts = await lockLinkFacts(
+    tx,
+    [...new Set([...linkIds, ...evidence.linkIds, ...taken.keys()])],
+    lockedToo,
+  );
   const links = facts.map((link) => ({
     ...link,
     isTaken: link.isTaken || taken.has(link.id),
@@ -321,10 +330,15 @@ function countBy<Item>(items: readonly Item[], keyOf: (item: Item) => string): M
   return counts;
 }
 
-async function lockLinkFacts(tx: Tx, linkIds: readonly string[]): Promise<LinkFacts[]> {
+/** The facts of `linkIds`; locks `lockedToo` with them. */
+async function lockLinkFacts(
+  tx: Tx,
+  linkIds: readonly string[],
+  lockedToo: readonly string[],
+): Promise<LinkFacts[]> {
   if (linkIds.length === 0) return [];
   // a new snapshot, to see what was committed while we waited for the locks
-  const [, rows] = await Promise.all([lockLinks(tx, linkIds), readLinkFacts(tx, linkIds)]);
+  const [, rows] = await Promise.all([lockLinks(tx, [...linkIds, ...lockedToo]), readLinkFacts(tx, linkIds)]);
   return rows.map(({ createdAt, createdBlock, expiresAt, cancelledAt, paidBlock, paidLog, ...link }) => ({
     ...link,
     paidAt:

@@ -4,6 +4,18 @@ import type { Tx } from "../postgres/client.ts";
 
 export type ConfirmedTransfers = { linkIds: string[]; paymentIds: string[] };
 
+/** The links whose transfers `confirmTransfers` will confirm. */
+export async function findLinksToConfirm(
+  tx: Tx,
+  { network, depthNumber }: { network: NetworkId; depthNumber: number },
+): Promise<string[]> {
+  const rows = await tx<{ linkId: string }[]>`
+    select distinct link_id
+    from transfers
+    where network = ${network} and status = 'DETECTED' and block_number <= ${depthNumber} and link_id is not null`;
+  return rows.map(({ linkId }) => linkId);
+}
+
 /** DETECTED -> CONFIRMED for everything at or below `depthNumber`, with its history rows, payments and events. */
 export async function confirmTransfers(
   tx: Tx,

@@ -8,7 +8,7 @@ import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirm
 import type { Hex } from "../../core/domain/networks.ts";
 import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
-import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
+import { confirmTransfers, findLinksToConfirm } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { beginAhead } from "../../db/ledger/leader-lock.ts";
 import type { NewTransfer } from "../../db/ledger/transfers.ts";
@@ -117,7 +117,9 @@ async function applyWhole(term: Term, span: DetailedSpan): Promise<Applied> {
   const { isCatchingUp = false } = term;
   const written = await writeAsNew(term, (tx, areNew) => {
     const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
-    return writeSpan(tx, term, span, () => settleTransfers(tx, { ...settlingOf(term, span), bulk }));
+    return writeSpan(tx, term, span, (lockedToo) =>
+      settleTransfers(tx, { ...settlingOf(term, span), bulk, lockedToo }),
+    );
   });
   return finish(term, span, written);
 }
@@ -187,15 +189,22 @@ function unixMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
-async function writeSpan(tx: Tx, term: Term, span: Span, settle: () => Promise<Touched>): Promise<Written> {
+/** `settle` is given the links that are refreshed whatever it settles. */
+async function writeSpan(
+  tx: Tx,
+  term: Term,
+  span: Span,
+  settle: (lockedToo: readonly string[]) => Promise<Touched>,
+): Promise<Written> {
   const { network, confirmations } = term;
   const { blocks, from = term.cursor, to, head, depthNumber } = span;
-  const [isMoved] = await Promise.all([
+  const [isMoved, , linksToConfirm] = await Promise.all([
     moveCursor(tx, { network, epoch: term.epoch, from, to, head }),
     insertBlocks(tx, network, span.kept),
+    findLinksToConfirm(tx, { network, depthNumber }),
   ]);
   if (!isMoved) throw new FencedError(network);
-  const settled = await settle();
+  const settled = await settle(linksToConfirm);
   await recordAccountChanges(tx, network, accountChangesOf(blocks));
   const [confirmed, facilitatedIds, concludedIds] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),

@@ -54,7 +54,9 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
     blockTimeMs: one.blockTime.getTime(),
     authorizationNonce: one.authorizationNonce ?? undefined,
   }));
-  const verdicts = attributeTransfers(given, await loadSnapshot(tx, network, { transfers: given, payments }));
+  const lockedToo = booked.flatMap(({ linkId }) => linkId ?? []);
+  const snapshot = await loadSnapshot(tx, network, { transfers: given, payments, lockedToo });
+  const verdicts = attributeTransfers(given, snapshot);
   const found = booked.flatMap((transfer, index): Late[] => {
     const attribution = decideLate(transfer, verdicts[index]?.attribution, payments);
     return attribution ? [{ transfer, attribution }] : [];

@@ -31,6 +31,8 @@ export type Settling = {
   confirmedAtS: (blockNumber: number) => number | undefined;
   /** The past, read in bulk: plain transfers are stored by a statement of their own, before the others. */
   bulk?: Bulk | undefined;
+  /** Links that the caller will refresh besides those named in the answer; see `loadSnapshot`. */
+  lockedToo?: readonly string[];
   /** Asked what stands of earlier decisions about these transfers. */
   findPriorAttributions?: (transfers: readonly SeenTransfer[]) => Promise<PriorAttributions>;
 };
@@ -56,7 +58,9 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
     return isWatched(to) && !isElsewhere;
   });
   const prior = (await settling.findPriorAttributions?.(incoming)) ?? NO_PRIOR_ATTRIBUTIONS;
-  const verdicts = await attribute(tx, network, { transfers: incoming, payments, prior });
+  // also of payments that ended without a transfer
+  const lockedToo = [...(settling.lockedToo ?? []), ...payments.map(({ linkId }) => linkId)];
+  const verdicts = await attribute(tx, network, { transfers: incoming, payments, prior, lockedToo });
   // after payments and links, which are locked first everywhere
   const booked = settling.bookedTransfers ?? [];
   const attributed = [...verdicts].flatMap(([{ txHash, logIndex, from, amountUnits }, { attribution }]) =>
@@ -151,12 +155,13 @@ type Judged = {
   transfers: readonly SeenTransfer[];
   payments: readonly PaymentFacts[];
   prior: PriorAttributions;
+  lockedToo: readonly string[];
 };
 
 async function attribute(
   tx: Tx,
   network: NetworkId,
-  { transfers, payments, prior: { decided, takenLinks } }: Judged,
+  { transfers, payments, prior: { decided, takenLinks }, lockedToo }: Judged,
 ): Promise<Map<SeenTransfer, Verdict>> {
   const verdicts = new Map<SeenTransfer, Verdict>(decided);
   const open = transfers.filter((transfer) => !decided.has(transfer));
@@ -168,7 +173,12 @@ async function attribute(
     ),
   );
   const own = payments.filter((payment) => nonces.has(authorizationKey(payment.payer, payment.nonce)));
-  const snapshot = await loadSnapshot(tx, network, { transfers: given, payments: own, takenLinks });
+  const snapshot = await loadSnapshot(tx, network, {
+    transfers: given,
+    payments: own,
+    takenLinks,
+    lockedToo,
+  });
   const usedClaims = new Set([...verdicts.values()].map(({ attribution }) => attribution?.claimId));
   const claims = snapshot.claims.filter(({ id }) => !usedClaims.has(id));
   const found = attributeTransfers(given, { ...snapshot, claims });
