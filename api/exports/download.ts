@@ -9,7 +9,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 
-/** Without spare cores a file's chunks take a third of one: 64 kB cost this process, its connection and a reader on the same machine 2 ms. */
+/** Without spare cores each chunk takes time from others: that of this process, its connection and a reader on the same machine. */
 const REST: Rest = { share: 2, minMs: 2, maxMs: 20 };
 
 /** The file must be READY and its owner verified. */
