@@ -15,7 +15,7 @@ import {
   findIndexerPosition,
   listRelayerAddresses,
   ping,
-} from "../../db/health/process-status.ts";
+} from "../../db/health/component-status.ts";
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { balanceCall, codeCall } from "./chain-calls.ts";

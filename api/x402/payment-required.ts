@@ -2,7 +2,7 @@
  * What a payer is asked for. One 402 serves every client: the body's item is shape A merged with the standard version 1
  * `exact` item, the PAYMENT-REQUIRED header carries version 2, and `/x402/{linkId}` gives exactly shape B.
  */
-import type { PayableLink } from "../../core/domain/decide-authorization.ts";
+import type { PayableLink } from "../../core/domain/decide-link-payment.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { Refusal } from "../../core/domain/payment.ts";
 import { choiceOf } from "../../core/domain/reusable-link.ts";

@@ -10,7 +10,7 @@
  * Payer and nonce are public once a block holds them: all but `refuse` take a valid signature before they are acted on.
  */
 import type { Authorization } from "./authorization.ts";
-import { checkTerms, windowTimeS } from "./check-authorization.ts";
+import { checkTerms, windowTimeS } from "./check-payment-terms.ts";
 import type { LinkStatus } from "./link.ts";
 import { effectiveStatus } from "./link-expiry.ts";
 import type { Hex, NetworkId } from "./networks.ts";
