@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { type Hex, NETWORK_IDS } from "../core/domain/networks.ts";
 import { WALLET_FACTORIES } from "../core/domain/wallet-factories.ts";
-import { parseRecipient } from "../core/domain/wallet-operation.ts";
+import { parseRecipient } from "../core/domain/recipient.ts";
 import { chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
 import {
   commaList,
