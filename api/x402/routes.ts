@@ -1,6 +1,6 @@
 /**
- * x402 over HTTP. `/v1/x402/{linkId}` and `/x402/{linkId}` are the same resource in two documented shapes (shape A merged with the
- * standard, shape B to the letter). A payment comes in a header on GET or POST, or as JSON on POST …/pay.
+ * x402 over HTTP. `/v1/x402/{linkId}` and `/x402/{linkId}` are the same resource in two documented shapes (the merged item, and the
+ * `evm-erc3009` item: payment-required.ts). A payment comes in a header on GET or POST, or as JSON on POST …/pay.
  */
 
 import { Elysia } from "elysia";

@@ -1,5 +1,5 @@
 /**
- * User operations of a passkey wallet: what their states mean, and which transfers on the chain are theirs. Whom a send or refund may
+ * User operations of a passkey wallet: their states (transitions: ARCHITECTURE.md, States), and which transfers on the chain are theirs. Whom a send or refund may
  * pay: recipient.ts. The owner's passkey signs the operation's hash, which commits to the wallet, its nonce, the network, and call data
  * that names each recipient, each amount and this operation's id (core/chain/user-operation-hash.ts): a signature is good for exactly
  * these payments, once, and is accepted for ten minutes after preparation. Pure.

@@ -1,4 +1,4 @@
-/** Every figure of the operator's page, read from the rows that the processes leave behind. */
+/** Every figure of the operator's page, read from the rows that the processes write. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { countQueue, countWaitingPayments } from "../jobs/queue-depth.ts";
 import { countDifferences } from "../ledger/reconciliation.ts";
