@@ -8,7 +8,8 @@
  *   - no evidence names a link, it is the only unpaid link that fits the recipient and amount, no open one fits, and either the amount is
  *     the link's unique one or its merchant lets transfers match by amount (`matchByAmount`)
  *
- * In both the link is neither paid nor cancelled. Once the transfer is confirmed the link is PAID with the exception PAID_LATE (db/links/compute-link-status.ts).
+ * In both the link is neither paid nor cancelled. Once the transfer is confirmed the link is PAID, with the exception PAID_LATE unless
+ * another one of link.ts comes first (db/links/compute-link-status.ts).
  */
 import type { LinkStatus } from "./link.ts";
 

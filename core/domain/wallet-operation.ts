@@ -1,8 +1,8 @@
 /**
- * User operations of a passkey wallet: their states (transitions: ARCHITECTURE.md, States), and which transfers on the chain are theirs. Whom a send or refund may
- * pay: recipient.ts. The owner's passkey signs the operation's hash, which commits to the wallet, its nonce, the network, and call data
- * that names each recipient, each amount and this operation's id (core/chain/user-operation-hash.ts): a signature is good for exactly
- * these payments, once, and is accepted for ten minutes after preparation. Pure.
+ * User operations of a passkey wallet: their states (transitions: ARCHITECTURE.md, States), and which transfers on the chain are theirs.
+ * Whom a send or refund may pay: recipient.ts. The owner's passkey signs the operation's hash, which commits to the wallet, its nonce,
+ * the network, and call data that names each recipient, each amount and this operation's id (core/chain/user-operation-hash.ts): a
+ * signature is good for exactly these payments, once, and is accepted for ten minutes after preparation. Pure.
  */
 import type { Hex } from "./networks.ts";
 

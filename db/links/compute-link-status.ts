@@ -1,8 +1,8 @@
 /**
  * A payment link's status and exception, computed from the ledger as a whole instead of changed step by step: one statement serves a
  * block, a range, a late claim and a reorganisation. Where the paying transfer left the chain, PAID becomes what the rest of the ledger
- * gives: PENDING while something else holds the link, else ACTIVE, or EXPIRED when it has expired. Which link a transfer belongs to, a late one too,
- * is decided in `core/domain/attribute-transfers.ts`; what each exception means is said in `core/domain/link.ts`.
+ * gives: PENDING while something else holds the link, else ACTIVE, or EXPIRED when it has expired. Which link a transfer belongs to, a
+ * late one too, is decided in `core/domain/attribute-transfers.ts`; what each exception means is said in `core/domain/link.ts`.
  */
 import { enqueue } from "../jobs/queue.ts";
 import { queueDocuments } from "../jobs/queue-documents.ts";
