@@ -1,8 +1,8 @@
 /** The API's environment, read once at start. All faults are reported together; see core/runtime/env.ts. */
 import { z } from "zod";
 import { type Hex, NETWORK_IDS } from "../core/domain/networks.ts";
+import { parseRecipient } from "../core/domain/recipient.ts";
 import { WALLET_FACTORIES } from "../core/domain/wallet-factories.ts";
-import { parseRecipient } from "../core/domain/wallet-operation.ts";
 import { chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
 import {
   commaList,

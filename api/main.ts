@@ -10,7 +10,7 @@ import { handleStop } from "../core/runtime/shutdown.ts";
 import { statusPage } from "../core/status-page/serve-status-page.ts";
 import { openTracing } from "../core/tracing/open-tracing.ts";
 import { listForeignRpIds } from "../db/auth/passkeys.ts";
-import { reportProcess } from "../db/health/processes.ts";
+import { reportProcess } from "../db/health/process-heartbeats.ts";
 import { readServiceStatus } from "../db/health/service-status.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";

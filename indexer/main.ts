@@ -8,7 +8,7 @@ import { openMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { statusPage } from "../core/status-page/serve-status-page.ts";
 import { openTracing } from "../core/tracing/open-tracing.ts";
-import { reportProcess } from "../db/health/processes.ts";
+import { reportProcess } from "../db/health/process-heartbeats.ts";
 import { readServiceStatus } from "../db/health/service-status.ts";
 import { INDEXER_POOL_NAME } from "../db/ledger/leader-lock.ts";
 import { openDatabase } from "../db/postgres/client.ts";

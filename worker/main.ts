@@ -7,7 +7,7 @@ import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
 import { handleStop } from "../core/runtime/shutdown.ts";
 import { statusPage } from "../core/status-page/serve-status-page.ts";
 import { openTracing } from "../core/tracing/open-tracing.ts";
-import { reportProcess } from "../db/health/processes.ts";
+import { reportProcess } from "../db/health/process-heartbeats.ts";
 import { readServiceStatus, type WorkerDetails } from "../db/health/service-status.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
@@ -19,13 +19,13 @@ import { runQueue } from "./jobs/job-queue.ts";
 import { openWaitingMetrics } from "./jobs/waiting-metrics.ts";
 import { openMailer } from "./mail/mailer.ts";
 import { openBatchTiming } from "./payments/batch-timing.ts";
+import { checkUsdcContracts } from "./payments/check-usdc-contract.ts";
 import { openLedgerProgress } from "./payments/ledger-progress.ts";
 import { openPaymentMetrics } from "./payments/metrics.ts";
 import { paymentBudgets } from "./payments/payment-budgets.ts";
 import type { PaymentNetwork } from "./payments/payment-network.ts";
 import { openPaymentRelays } from "./payments/payment-relays.ts";
 import { drainPayments } from "./payments/relay-payments.ts";
-import { checkTokens } from "./payments/token-check.ts";
 import { openBudgetMetrics } from "./sender/budget-metrics.ts";
 import { coalesce } from "./sender/coalesce.ts";
 import { openRelayMetrics } from "./sender/metrics.ts";
@@ -94,7 +94,7 @@ const openChains = () =>
 const [chains, proofChains] = [openChains(), openChains()];
 for (const opened of [chains, proofChains])
   stop.onStop("chains", () => opened.forEach((chain) => void chain.close()));
-await checkTokens([...chains.values()], log);
+await checkUsdcContracts([...chains.values()], log);
 
 const replica = config.databaseReadUrl
   ? openDatabase(config.databaseReadUrl, { name: "worker reads", maxConnections: READ_CONNECTIONS })

@@ -59,7 +59,7 @@ function signerUrlOf(env: KeysEnv, id: NetworkId): string | undefined {
   return own ?? env.RELAYER_SIGNER_URL;
 }
 
-/** Of the networks that are enabled. `broken`: variables that have a fault of their own. */
+/** Of the networks that are enabled. `broken`: variables that already failed validation. */
 export function relayerKeysFaults(env: KeysEnv & NetworksEnv, broken: ReadonlySet<string>): string[] {
   const faults = signerFaults(env);
   for (const id of enabledNetworks(env)) {
@@ -89,7 +89,7 @@ export function openSignerFaults(env: KeysEnv): string[] {
   });
 }
 
-/** The signer is sent them decoded. */
+/** Credentials are sent to the signer decoded. */
 function hasReadableCredentials(text: string): boolean {
   const url = URL.parse(text);
   try {

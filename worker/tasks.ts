@@ -17,7 +17,7 @@ import { sendNotice } from "./mail/send-notice.ts";
 import { sendOtpEmail } from "./mail/send-otp-email.ts";
 import { sendReceiptEmail } from "./mail/send-receipt-email.ts";
 import { sendWalletFile } from "./mail/send-wallet-file.ts";
-import type { RelayNetwork } from "./sender/network.ts";
+import type { RelayNetwork } from "./sender/relay-network.ts";
 import { deployWallet } from "./wallet-ops/deploy-wallet.ts";
 import { deliverWebhooks } from "./webhooks/deliver.ts";
 

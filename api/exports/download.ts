@@ -1,7 +1,7 @@
 /** Streams an export's file chunk by chunk from the database: at most two chunks per download are in memory. */
 import { setTimeout } from "node:timers/promises";
 import { contentTypeOf, fileNameOf } from "../../core/domain/export.ts";
-import { type Rest, restMsAfter } from "../../core/domain/export-pace.ts";
+import { type Rest, restMsAfter } from "../../core/domain/export-throttle.ts";
 import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { readChunk } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";

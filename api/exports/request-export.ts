@@ -1,7 +1,7 @@
 /** Queues an export and waits, within limits, until the worker has made it. */
 import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { ExportFormat } from "../../core/domain/export.ts";
-import { spreadMs } from "../../core/domain/export-pace.ts";
+import { spreadMs } from "../../core/domain/export-throttle.ts";
 import { newExportId } from "../../core/domain/ids.ts";
 import { type ExportRequest, findExport, insertExport } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";

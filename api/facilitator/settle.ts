@@ -16,7 +16,7 @@ import {
   type NewFacilitatedPayment,
   requeueFacilitatedPayment,
 } from "../../db/payments/facilitated-payments.ts";
-import { findMerchantBudget } from "../../db/payments/merchant-budgets.ts";
+import { findMerchantBudget } from "../../db/payments/merchant-gas-budget.ts";
 import {
   type AuthorizedView,
   findPaymentByAuthorization,

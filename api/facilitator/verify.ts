@@ -1,6 +1,6 @@
 /** Whether a payment would settle now: terms, window and signature on the CPU, then one simulation by a node. Nothing is stored. */
 import { simulatePayments } from "../../core/chain/relay.ts";
-import { checkTerms, windowTimeS } from "../../core/domain/check-authorization.ts";
+import { checkTerms, windowTimeS } from "../../core/domain/check-payment-terms.ts";
 import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { standardReason } from "../../core/domain/payment.ts";

@@ -1,7 +1,8 @@
 /**
  * The health checks, one function for each component: returns its public details, throws or returns `unhealthy` when it does not work. The
- * indexer is unhealthy when a block is unread for 10 s or it has not reported for 60 s; it is reported, but /health/ready does not depend
- * on it. Which components it depends on: report.ts.
+ * indexer of a network is unhealthy when it has never started, when a block is unread for more than 10 s, when no leader has reported for
+ * more than 60 s, or when the last reconciliation found that the ledger differs from the chain. It is reported, but /health/ready does not
+ * depend on it. Which components it depends on: report.ts.
  */
 
 import { AUDITED_CONTRACTS, isAuditedCode } from "../../core/chain/contract-code.ts";
@@ -15,7 +16,7 @@ import {
   findIndexerPosition,
   listRelayerAddresses,
   ping,
-} from "../../db/health/process-status.ts";
+} from "../../db/health/component-status.ts";
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { balanceCall, codeCall } from "./chain-calls.ts";
@@ -26,7 +27,7 @@ export type Finding = {
   details?: Record<string, string | number | boolean>;
 };
 
-/** A working indexer reads every block sooner than this; payments of links wait for it. */
+/** A working indexer reads every block within this time; link payments are delayed until it does. */
 const INDEXER_UNREAD_MAX_S = 10;
 /** A leader reports every few seconds, also when the chain stands still. */
 const INDEXER_SILENT_MAX_S = 60;

@@ -55,7 +55,7 @@ async function examine(deps: ApiDeps): Promise<HealthReport> {
   };
 }
 
-/** Critical: the database, the chain of each enabled network, a relayer key. Other components are reported but do not affect the status. */
+/** Critical: the database, the chain of each enabled network and its contracts, a relayer key. Other components are reported but do not affect the status. */
 function componentsOf({ sql, chains, config, log }: ApiDeps): Promise<Judged>[] {
   const all = [...chains.values()];
   // a chain of this machine may have a stand-in for the wallets' contracts

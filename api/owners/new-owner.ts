@@ -6,7 +6,7 @@ import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { ownerProofTypedData } from "../../core/domain/owner-proof.ts";
-import { parseRecipient } from "../../core/domain/wallet-operation.ts";
+import { parseRecipient } from "../../core/domain/recipient.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { takeChallenge } from "../../db/auth/challenges.ts";

@@ -5,8 +5,9 @@
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { parseRecipient } from "../../core/domain/recipient.ts";
 import { chooseRefund, type RefundChoice, type RefundRequest } from "../../core/domain/refund.ts";
-import { type OperationTerms, parseRecipient } from "../../core/domain/wallet-operation.ts";
+import type { OperationTerms } from "../../core/domain/wallet-operation.ts";
 import { findLink } from "../../db/links/links.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { PaymentLink, User, Wallet } from "../../db/schema.ts";

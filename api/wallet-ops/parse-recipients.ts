@@ -1,8 +1,11 @@
-/** Parses the recipients of a send from its body, which has one of two forms: `to` and `amount`, or `payments`. */
+/**
+ * Parses the recipients of a send from its body, which has one of two forms: `to` and `amount`, or `payments`. Which recipients are refused
+ * is the rule of core/domain/recipient.ts; here each reason gets its message. All amounts together must reach `minUnits`.
+ */
 import { invalid } from "../../core/domain/errors.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { parseRecipient, type RecipientIssue } from "../../core/domain/wallet-operation.ts";
+import { parseRecipient, type RecipientIssue } from "../../core/domain/recipient.ts";
 import type { Wallet } from "../../db/schema.ts";
 import type { NewOperationItem } from "../../db/wallet-ops/operations.ts";
 import { readLiterals, toExactUnits } from "../links/parse-amount.ts";

@@ -37,7 +37,7 @@ import {
 
 const tags = ["Refunds"];
 const sending = { allow: ["session"], needs: "money:send" } as const;
-/** Who may ask for refunds sees what became of them. */
+/** Whoever may request refunds may also see their outcome. */
 const mayRead = {
   allow: ["session", "apiKey"],
   scope: "refunds:request",

@@ -5,7 +5,8 @@
 import type { AccountState } from "../../core/chain/account-state.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { OwnerSlots } from "../../core/domain/owner.ts";
-import { type OperationTerms, resembles } from "../../core/domain/wallet-operation.ts";
+import { resembles } from "../../core/domain/recipient.ts";
+import type { OperationTerms } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { findSentTo, type NewOperationItem } from "../../db/wallet-ops/operations.ts";
 

@@ -1,13 +1,13 @@
 /** What paying depends on: the process's resources, and what all payments share. */
 
-import type { PayableLink } from "../../core/domain/decide-authorization.ts";
+import type { PayableLink } from "../../core/domain/decide-link-payment.ts";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";
 import { type AskedLink, findPayableLinks } from "../../db/links/payable-links.ts";
 import { findPaymentViews, type PaymentView } from "../../db/payments/payments.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { ApiConfig } from "../config.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { type Acceptable, type Acceptor, openAcceptor, type Store } from "./accept.ts";
+import { type Acceptable, type Acceptor, openAcceptor, type Store } from "./group-commit.ts";
 
 type PayDeps = Pick<ApiDeps, "sql" | "outcomes" | "log" | "chains"> & {
   readonly config: Pick<ApiConfig, "baseUrl" | "payWaitMs"> & RelayLimits;

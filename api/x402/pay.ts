@@ -1,8 +1,8 @@
 /**
- * Pays a link with one authorization: reads the link, decides (core/domain/decide-authorization.ts), acts on it. The unique insert is the only
+ * Pays a link with one authorization: reads the link, decides (core/domain/decide-link-payment.ts), acts on it. The unique insert is the only
  * check that counts under concurrency. From acceptance on the answer is what the payment's row becomes, never a guess.
  */
-import { type Decision, decide, type PayableLink } from "../../core/domain/decide-authorization.ts";
+import { type Decision, decide, type PayableLink } from "../../core/domain/decide-link-payment.ts";
 import { newPaymentId } from "../../core/domain/ids.ts";
 import type { Language } from "../../core/domain/language.ts";
 import { linkTag, tagOfNonce } from "../../core/domain/link-tag.ts";
@@ -16,8 +16,8 @@ import { openUse } from "../../db/links/uses.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { findPaymentByAuthorization, type PaymentView } from "../../db/payments/payments.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
-import { OverloadedError, requeueLinkPayment } from "./accept.ts";
 import { awaitPayment, failureOf, type PaymentEnd, refOf, retryUntilDeadline } from "./await-payment.ts";
+import { OverloadedError, requeueLinkPayment } from "./group-commit.ts";
 import type { PayTools } from "./pay-tools.ts";
 import type { PaymentAttempt } from "./payload.ts";
 import { matchKnown, type PayerVerdict, verifyPayer } from "./verify-payer.ts";

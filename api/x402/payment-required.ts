@@ -1,14 +1,15 @@
 /**
- * What a payer is asked for. One 402 serves every client: the body's item is shape A merged with the standard version 1
- * `exact` item, the PAYMENT-REQUIRED header carries version 2, and `/x402/{linkId}` gives exactly shape B.
+ * What a payer is asked for. One 402 serves every client: the body has one item, the PAYMENT-REQUIRED header carries version 2. Shape `a` is
+ * the merged item, the standard `exact` item of version 1 plus our own fields; shape `b` the `evm-erc3009` item, which `/x402/{linkId}` gives.
  */
-import type { PayableLink } from "../../core/domain/decide-authorization.ts";
+import type { PayableLink } from "../../core/domain/decide-link-payment.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { Refusal } from "../../core/domain/payment.ts";
 import { choiceOf } from "../../core/domain/reusable-link.ts";
 import { describeCall, describeCallInVersion1, JSON_SCHEMA } from "./bazaar.ts";
 import type { OfferSigner } from "./offers.ts";
 
+/** Of the body's item: `a` merged, `b` `evm-erc3009`. */
 export type Shape = "a" | "b";
 
 export type Requirements = { readonly body: Record<string, unknown>; readonly header: string };
@@ -126,7 +127,7 @@ function shapeBItem(link: PayableLink, options: { baseUrl: string; now: Date }) 
   };
 }
 
-/** Terms as version 2 of the protocol has them. */
+/** The terms in x402 version 2 form. */
 export function versionTwoItem(
   link: Pick<PayableLink, "network" | "amountUnits" | "recipient" | "expiresAt">,
   now: Date,

@@ -1,5 +1,5 @@
 /** Presents the result of an x402 request: our documented JSON on the JSON routes, x402's headers and its 402 with the terms on the others. */
-import type { PayableLink } from "../../core/domain/decide-authorization.ts";
+import type { PayableLink } from "../../core/domain/decide-link-payment.ts";
 import { effectiveStatus } from "../../core/domain/link-expiry.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { isSettled, PAYMENT_REFUSALS, type Refusal, standardReason } from "../../core/domain/payment.ts";

@@ -1,6 +1,6 @@
 /**
- * x402 over HTTP. `/v1/x402/{linkId}` and `/x402/{linkId}` are the same resource in two documented shapes (shape A merged with the
- * standard, shape B to the letter). A payment comes in a header on GET or POST, or as JSON on POST …/pay.
+ * x402 over HTTP. `/v1/x402/{linkId}` and `/x402/{linkId}` are the same resource in two documented shapes (the merged item, and the
+ * `evm-erc3009` item: payment-required.ts). A payment comes in a header on GET or POST, or as JSON on POST …/pay.
  */
 
 import { Elysia } from "elysia";
@@ -11,9 +11,9 @@ import { readBodyText } from "../http/json-body.ts";
 import { takeFromCallersLimit, takeFromLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
-import { storeLinkPayments } from "./accept.ts";
 import { answerInTime } from "./answer-in-time.ts";
-import { type ExchangeTools, exchange } from "./exchange.ts";
+import { answerPaymentRequest, type LinkAnswerTools } from "./answer-payment-request.ts";
+import { storeLinkPayments } from "./group-commit.ts";
 import { openPayMetrics, openRelayLimitMetrics } from "./metrics.ts";
 import { openOfferSigner } from "./offers.ts";
 import { documentX402 } from "./openapi-schemas.ts";
@@ -39,7 +39,7 @@ const CORS = {
 export const x402Routes = (deps: ApiDeps) => {
   const payMetrics = openPayMetrics(deps.metrics.registry);
   const signer = openOfferSigner(deps.config);
-  const tools: ExchangeTools = {
+  const tools: LinkAnswerTools = {
     ...openPayTools({ ...deps, sql: deps.plannedSql }, storeLinkPayments),
     payMetrics,
     signer,
@@ -50,14 +50,14 @@ export const x402Routes = (deps: ApiDeps) => {
     .use(resource(deps, tools, "/x402", "b"));
 };
 
-function resource(deps: ApiDeps, tools: ExchangeTools, prefix: string, defaultShape: Shape) {
+function resource(deps: ApiDeps, tools: LinkAnswerTools, prefix: string, defaultShape: Shape) {
   const respond = async (context: Context, bodyText?: string) => {
     const { headers, set, clientAddress } = context;
     Object.assign(set.headers, CORS);
     const limitName = bringsPayment(headers, bodyText) ? "x402Pay" : "x402Requirements";
     const answer = await answerInTime(async (onAccepting) => {
       await takeFromCallersLimit(deps, set, limitName, { clientAddress, route: "x402" });
-      return exchange(tools, {
+      return answerPaymentRequest(tools, {
         linkId: context.params.linkId,
         shape: chooseShape(context.query.shape, defaultShape),
         amountText: context.query.amount,

@@ -12,7 +12,7 @@ import {
 } from "../../core/chain/contract-signature.ts";
 import { recoverPayer } from "../../core/chain/signature.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
-import type { StoredAuthorization } from "../../core/domain/decide-authorization.ts";
+import type { StoredAuthorization } from "../../core/domain/decide-link-payment.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { type PaymentRefusal, refusalOf } from "../../core/domain/payment.ts";

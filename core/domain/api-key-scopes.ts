@@ -1,8 +1,8 @@
 /**
- * What an API key may do, and what it never may. A key can call a route that lets keys in (`allow: ["session", "apiKey"]`) and names one of
- * the key's scopes; what a scope opens is described beside it. Whatever its scopes, a key never moves money, changes owners, keys,
- * members or settings, or reads them: that takes the session of a signed-in person (`SESSION_ONLY`), and a send or refund the signature of a
- * passkey besides. api/http/access.ts applies both.
+ * What an API key may do, and what it never may. A key can call a route that lets keys in (`allow: ["session", "apiKey"]`) and names one
+ * of the key's scopes; what a scope opens is described beside it. Whatever its scopes, a key never moves money out of the wallet, changes
+ * owners, keys, members or settings, or reads them: that takes the session of a signed-in person (`SESSION_ONLY`), and a send or refund
+ * the signature of a passkey besides. api/http/access.ts applies both.
  */
 import type { Need } from "./member.ts";
 

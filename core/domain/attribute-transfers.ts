@@ -6,13 +6,16 @@
  *   1. the payment whose authorization it executed, if that was accepted before the block or relayed by us
  *   2. the link tag it carries (authorization nonce, calldata, relay)
  *   3. a proven claim: the sender signed which link the transfer pays
- *   4. an early claim: unproven, stored before the block was seen, and no other link's claim names the transaction
- *   5. the link's unique payAmount, or its amount when exactly one unpaid link fits at the transfer's block
+ *   4. an early claim, where the merchant trusts those: unproven, stored before the block was seen, and no other link's claim names the
+ *      transaction
+ *   5. the amount, when exactly one unpaid link fits at the transfer's block: its unique payAmount, or its plain amount where the merchant
+ *      lets transfers match by amount (`matchByAmount`)
  *
- * A transfer that several links fit, with no evidence to decide between them, is received with `candidates`. What fits is
- * evaluated at the transfer's block: evidence 0 to 3 may settle it later; other links closing later has no effect. Evidence 0 to 3
- * attributes a transfer to its link whatever the link's status and the value; 4 and 5 apply only when the transfer pays the link, and
- * never to a relay of ours that names no link of this database. A use of a reusable link is no candidate by its plain amount.
+ * A transfer that several links fit, with no evidence to decide between them, is received with `candidates`. What fits is evaluated at
+ * the transfer's block: evidence 0 to 3 may settle it later; other links closing later has no effect. Evidence 0 to 3 attributes a
+ * transfer to its link whatever the link's status and the value; 4 and 5 apply only when the transfer pays the link, and never to a relay
+ * of ours that names no link of this database, nor to a log that the merchant has unassigned. A use of a reusable link is no candidate by
+ * its plain amount.
  *
  * Of several authorizations for one link, db/payments/accept-payments.ts accepts one. What a wrong amount makes of the link (UNDERPAID,
  * OVERPAID): db/links/compute-link-status.ts.

@@ -5,7 +5,7 @@ import { localTime } from "./local-time.ts";
 const DAY = /^(19[7-9]|2\d\d)\d-\d{2}-\d{2}$/;
 const MONTH = /^(19[7-9]|2\d\d)\d-(0[1-9]|1[0-2])$/;
 
-/** Two periods of a time zone's calendar: `from` included, `before` not. */
+/** A period of a time zone's calendar: `from` included, `before` not. */
 export type Period = { from: Date; before: Date };
 
 /** Whether it is a day of the calendar: 2026-02-30 is not. */

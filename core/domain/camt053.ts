@@ -1,10 +1,11 @@
 /**
  * ISO 20022 camt.053.001.08, a bank's statement to its customer, of one wallet and period. Balances are valued by the rate of the day they
- * stand on, movements by that of their own, so a last entry holds what the rates' changes and rounding left. Pure.
+ * stand on, movements by that of their own, so a final entry carries the difference that the rates' changes and rounding make. Pure.
  */
+
+import { formatMinor, type ImportRow, missingRate } from "./bank-import-rows.ts";
 import { addDays } from "./exchange-rate.ts";
 import { toMinorUnits, type Valuation } from "./fiat.ts";
-import { formatMinor, type ImportRow, missingRate } from "./import-rows.ts";
 import { localTime } from "./local-time.ts";
 import { NETWORKS } from "./networks.ts";
 import type { StatementHead } from "./statement.ts";

@@ -4,9 +4,12 @@
  */
 
 /**
- *   OPEN --transfer attributed--> MATCHED          OPEN --disproved--> REJECTED          OPEN --lease over--> EXPIRED
- *   HINT: late or contested, holds nothing and decides nothing
- *   DISPUTED: proven, but its transfer has already paid another link; the merchant decides
+ *   OPEN --transfer attributed--> MATCHED          OPEN --disproved--> REJECTED          OPEN --lease over | link cancelled--> EXPIRED
+ *   OPEN, unproven --another link's claim names the transaction--> HINT: late or contested, holds nothing and decides nothing
+ *   OPEN --proven, but its transfer has already paid another link--> DISPUTED: the merchant decides
+ *   HINT | DISPUTED | EXPIRED --its transfer is attributed to its link all the same--> MATCHED; REJECTED never does
+ *   MATCHED --block reorganised away--> OPEN          MATCHED --transfer moved to another link | unassigned--> EXPIRED
+ *   DISPUTED --merchant unassigns the transfer from the other link--> OPEN
  */
 export const CLAIM_STATES = ["OPEN", "HINT", "DISPUTED", "MATCHED", "REJECTED", "EXPIRED"] as const;
 export type ClaimState = (typeof CLAIM_STATES)[number];

@@ -2,9 +2,10 @@
  * DATEV's format for postings: EXTF 700, category 21 (Buchungsstapel), version 13. Two head records and a record a posting, 125 fields each, in
  * Windows-1252, with semicolons and decimal commas. Pure.
  */
+
+import { formatMinor, type ImportRow } from "./bank-import-rows.ts";
 import type { DatevSettings } from "./datev-settings.ts";
 import { ExportRefusal } from "./export-refusal-error.ts";
-import { formatMinor, type ImportRow } from "./import-rows.ts";
 
 export const DATEV_PLACES = 2;
 const EMPTY = "";

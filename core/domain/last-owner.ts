@@ -1,4 +1,4 @@
-/** The last owner of a wallet cannot be removed. Pure. */
+/** Which owner of a wallet may be removed: never the last one that can be used, nor the account's own last one. Pure. */
 import type { Hex } from "./networks.ts";
 import { addressOfOwner, type OwnerSlots } from "./owner.ts";
 

@@ -1,16 +1,18 @@
 /**
- * The states of a payment link. Each arrow is one conditional UPDATE; when it returns no row, a concurrent transition won.
+ * The states of a payment link.
  *
- *   ACTIVE --claim | accepted authorization | matching transfer seen--> PENDING --transfer N blocks deep--> PAID
- *   PENDING --disproved | permanently refused | lease over--> ACTIVE (or EXPIRED when the time has passed)
+ *   ACTIVE --claim | accepted authorization | paying transfer seen--> PENDING --paying transfer N blocks deep--> PAID
+ *   PENDING --nothing holds it: disproved | permanently refused | lease over--> ACTIVE, or EXPIRED when it has expired
  *   PENDING --no holder left, and a fitting transfer is attributed to it--> PAID by that transfer
- *   ACTIVE --clock passes expiresAt--> EXPIRED --late transfer, only candidate--> PAID (exception PAID_LATE)
- *   ACTIVE --merchant--> CANCELLED
- *   PAID --paying block reorganised away--> PENDING | ACTIVE
+ *   ACTIVE --clock passes expiresAt--> EXPIRED --late transfer that pays it (link-expiry.ts)--> PENDING --N deep--> PAID (exception PAID_LATE)
+ *   ACTIVE | PENDING on claims alone --merchant, before it expires--> CANCELLED, which stays
+ *   ACTIVE | PENDING | EXPIRED --merchant assigns a CONFIRMED transfer that pays it--> PAID
+ *   PAID --paying block reorganised away | merchant unassigns the transfer--> PENDING | ACTIVE, or EXPIRED when it has expired
  *
- * The api claims, the worker relays or releases, the indexer settles. Only the merchant cancels or assigns. `attribute-transfers.ts`
- * says which link a transfer pays, also a late one; `db/links/compute-link-status.ts` computes status and exception from the ledger, also
- * after a reorganisation.
+ * The api claims, the worker relays or releases, the indexer settles. Only the merchant cancels or assigns. A claim, an accepted
+ * authorization, a release, the clock and a cancellation each move a link by one conditional UPDATE; when it returns no row, a concurrent
+ * transition won. Whatever transfers change is computed from the ledger as a whole, under the link's lock: status and exception by
+ * `db/links/compute-link-status.ts`. `attribute-transfers.ts` says which link a transfer pays, also a late one.
  */
 import { UNITS_PER_USDC } from "./money.ts";
 import { unreachable } from "./unreachable.ts";
@@ -43,9 +45,9 @@ export function isOpenStatus(status: LinkStatus): boolean {
 
 /**
  * What besides its payment happened to a link; the first that applies (`db/links/compute-link-status.ts`). The first three are about
- * transfers booked on the link that do not pay it; of these, smaller ones than RELAY_MIN_AMOUNT of another amount are ignored.
+ * transfers booked on the link that do not pay it; of these, transfers of any other amount below RELAY_MIN_AMOUNT are ignored.
  *
- *   DUPLICATE   the link has a paying transfer besides, or one of them has exactly its amount or its unique amount
+ *   DUPLICATE   the link also has a paying transfer, or one of them has exactly its amount or its unique amount
  *   OVERPAID    the link has no paying transfer, and one of them is more than its amount
  *   UNDERPAID   the link has no paying transfer, and each of them is less than its amount
  *   PAID_LATE   none of these, and the block of the paying transfer is later than the link's expiry

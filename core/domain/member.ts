@@ -1,6 +1,7 @@
 /**
- * Members of a merchant: other users who act for it in a role. A role is a list of capabilities, and each route names the one it needs;
- * money leaves by an owner's passkey alone.
+ * Members of a merchant: other users who act for it in a role. A role is a list of capabilities, and each route names the one it needs.
+ * Money leaves by an owner's passkey alone: a send or a refund needs `money:send`, which only the role owner has. `refunds:request`, which
+ * operators and owners have, only asks for a refund that an owner then signs.
  */
 export const MEMBER_ROLES = ["owner", "operator", "accountant", "viewer"] as const;
 export type MemberRole = (typeof MEMBER_ROLES)[number];

@@ -1,8 +1,11 @@
 /**
- * A payment is our relayed attempt to settle one ERC-3009 authorization for one link.
+ * A payment is our relayed attempt to settle one ERC-3009 authorization for one link, or for another seller (without a link, through the
+ * facilitator).
  *
  *   QUEUED --signed bytes stored--> SIGNED --handed to a node--> BROADCAST --seen in a canonical block--> MINED --N deep--> CONFIRMED
+ *   SIGNED | BROADCAST --its transaction is lost, reverted or too late--> QUEUED
  *   QUEUED | SIGNED | BROADCAST --proven impossible--> FAILED(reason), link released
+ *   FAILED --shown again, and none of our bytes can execute it--> QUEUED          FAILED --its transfer is seen and pays the link--> MINED
  *   MINED | CONFIRMED --block reorganised away--> QUEUED | SIGNED
  *
  * BROADCAST is never stored: a SIGNED payment whose relay was handed to a node reads as BROADCAST (`db/payments/payments.ts`).

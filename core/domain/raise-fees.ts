@@ -1,7 +1,8 @@
 /**
- * The EIP-1559 fees a relay offers, in wei per gas. They are raised by a quarter when two blocks were produced without the transaction
- * (`worker/sender/monitor.ts` checks). The wait is counted in blocks because a higher fee has no effect while no block is produced, and
- * every raise has to be paid once blocks are produced again.
+ * The EIP-1559 fees a relay offers, in wei per gas. They are raised by a quarter in two cases (`worker/sender/monitor.ts` checks): two blocks
+ * were produced without the transaction, or its bytes must not be sent again, so that others replace them at its nonce. The wait of
+ * the first case is counted in blocks because a higher fee has no effect while no block is produced, and every raise has to be paid once
+ * blocks are produced again.
  */
 
 export type Fees = { readonly maxFeePerGas: bigint; readonly maxPriorityFeePerGas: bigint };
@@ -19,8 +20,8 @@ const TIP_FLOOR_OF_CAP_WEI = 100_000_000n;
 const PASSED_OVER_BLOCKS = 2n;
 
 /**
- * First attempt: twice the base fee plus the tip, at most `maxFeeWei`. With `previous`: the higher of that and a quarter more
- * of both of its fees; `previous` itself when a cap leaves no room for an acceptable raise (resend the old bytes then).
+ * First attempt: twice the base fee plus the tip, at most `maxFeeWei`. With `previous`: for both fees the higher of that and the
+ * previous fee plus a quarter; `previous` itself when a cap leaves no room for an acceptable raise (resend the old bytes then).
  * The tip is at most the higher of ten times the node's suggestion and 0.1 gwei.
  */
 export function nextFees(market: {
@@ -81,7 +82,7 @@ function isRaise(before: bigint, after: bigint): boolean {
   return after > before && after * 1000n >= before * BUMP_ACCEPTED_PERMILLE;
 }
 
-/** A quarter more, rounded up, at least one wei. */
+/** The fee plus a quarter, rounded up, and at least one wei higher. */
 function raise(fee: bigint): bigint {
   return max((fee * BUMP_PERCENT + 99n) / 100n, fee + 1n);
 }

@@ -1,6 +1,7 @@
 /**
- * What relays may cost in a UTC day, and which payments are not relayed although their link is payable: a transfer still pays it. The numbers
- * are in `core/runtime/relay-limits-env.ts`; `api/wallet-ops/send-gas-budget.ts` refuses a user's own sends.
+ * What relays may cost in a UTC day, and which payments are not relayed although their link is payable: those below RELAY_MIN_AMOUNT, and
+ * those for which the merchant's gas of the day has no room. A transfer still pays their links. The numbers are in
+ * `core/runtime/relay-limits-env.ts`; `api/wallet-ops/send-gas-budget.ts` refuses a user's own sends.
  */
 import { formatUnits } from "./money.ts";
 import type { Hex } from "./networks.ts";

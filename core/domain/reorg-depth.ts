@@ -1,9 +1,10 @@
 /**
- * How deep a reorganisation can be and still be undone: as many blocks as are kept, the non-final ones and 4,096 more. A deeper one stops
- * the indexer without a change (indexer/follow/reorg.ts).
+ * How deep a reorganisation can be and still be undone: as deep as blocks are kept below the cursor: the newest 4,096, and below them
+ * those of the newest 200,000 that are not final (`pruneBlocks` of db/ledger/blocks.ts; of a range read while catching up, only what is
+ * within 4,096 of the head). A deeper one stops the indexer without a change (indexer/follow/reorg.ts).
  */
 
-/** Non-final blocks are always kept, and this many more below the cursor. */
+/** So many blocks below the cursor are kept also when they are final. */
 export const KEPT_BLOCKS = 4_096;
 /** Limit where no node reports finality, or finality stalls for days: four days at two seconds per block. */
 export const KEPT_BLOCKS_MAX = 200_000;

@@ -1,4 +1,7 @@
-/** Where a payer returns to: which addresses of a shop are allowed, and the signed query they get. */
+/**
+ * Where a payer returns to: which addresses of a shop are allowed (https, or http on localhost, without a user or password and without a
+ * query parameter that is added), and the signed query they get.
+ */
 import { createHmac, randomBytes } from "node:crypto";
 import type { LinkStatus } from "./link.ts";
 

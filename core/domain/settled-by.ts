@@ -1,6 +1,9 @@
 import { unreachable } from "./unreachable.ts";
 
-/** The evidence that attributed a transfer to its link, strongest first after the merchant's own assignment (attribute-transfers.ts). */
+/**
+ * The evidence that attributed a transfer to its link (attribute-transfers.ts), strongest first; only the merchant's own assignment,
+ * "merchant", comes before all others.
+ */
 export const SETTLED_BY = [
   "authorization",
   "tag",

@@ -1,4 +1,7 @@
-/** A statement of one wallet and period: opening balance, every movement with the balance after it, closing balance. Pure. */
+/**
+ * A statement of one wallet and period: opening balance, every confirmed movement with the balance after it, closing balance, and what the
+ * chain says of that. How both balances are computed: worker/exports/statement/build-statement.ts. Pure.
+ */
 
 import type { FiatChoice } from "./exchange-rate.ts";
 import { type ExportRow, rowIdOf } from "./export.ts";

@@ -1,11 +1,10 @@
 /**
- * User operations that move money out of a passkey wallet: whom they may pay, what their states mean, and which transfers on the
- * chain are theirs. The owner's passkey signs the operation's hash, which commits to the wallet, its nonce, the network, and call data
- * that names each recipient, each amount and this operation's id (core/chain/user-operation-hash.ts): a signature is good for exactly
- * these payments, once, and is accepted for ten minutes after preparation. Pure.
+ * User operations of a passkey wallet: their states (transitions: ARCHITECTURE.md, States), and which transfers on the chain are theirs.
+ * Whom a send or refund may pay: recipient.ts. The owner's passkey signs the operation's hash, which commits to the wallet, its nonce,
+ * the network, and call data that names each recipient, each amount and this operation's id (core/chain/user-operation-hash.ts): a
+ * signature is good for exactly these payments, once, and is accepted for ten minutes after preparation. Pure.
  */
-import { getAddress } from "viem-modules/utils/address/getAddress.js";
-import { CONTRACTS, type Hex, NETWORKS, type NetworkId } from "./networks.ts";
+import type { Hex } from "./networks.ts";
 
 export const OPERATION_KINDS = ["SEND", "REFUND", "OWNERS"] as const;
 export type OperationKind = (typeof OPERATION_KINDS)[number];
@@ -71,46 +70,6 @@ export type OperationTerms = {
 
 /** A transfer inside an operation. */
 export type OperationItem = { readonly to: Hex; readonly amountUnits: bigint };
-
-const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
-const ZERO_ADDRESS = `0x${"0".repeat(40)}`;
-const HEX_ADDRESS_PREFIX = 2;
-
-export type RecipientIssue =
-  | "invalid"
-  | "bad_checksum"
-  | "zero_address"
-  | "token_contract"
-  | "not_a_recipient"
-  | "own_wallet";
-
-/** A recipient as a person typed it, lower case, or what is wrong with it. Mixed case must be a correct EIP-55 checksum. */
-export function parseRecipient(
-  text: string,
-  { network, wallet }: { network: NetworkId; wallet: Hex },
-): { ok: true; address: Hex } | { ok: false; issue: RecipientIssue } {
-  if (!ADDRESS.test(text)) return { ok: false, issue: "invalid" };
-  const address = text.toLowerCase() as Hex;
-  const digits = text.slice(HEX_ADDRESS_PREFIX);
-  const isMixed = digits !== digits.toLowerCase() && digits !== digits.toUpperCase();
-  if (isMixed && getAddress(address) !== text) return { ok: false, issue: "bad_checksum" };
-  const issue = issueOf(address, network, wallet);
-  return issue ? { ok: false, issue } : { ok: true, address };
-}
-
-function issueOf(address: Hex, network: NetworkId, wallet: Hex): RecipientIssue | undefined {
-  if (address === ZERO_ADDRESS) return "zero_address";
-  if (address === NETWORKS[network].usdc.address) return "token_contract";
-  if ((Object.values(CONTRACTS) as Hex[]).includes(address)) return "not_a_recipient";
-  return address === wallet ? "own_wallet" : undefined;
-}
-
-/** Same first and last four hex digits, but another address: what address poisoning relies on. */
-export function resembles(address: Hex, other: Hex): boolean {
-  return (
-    address !== other && address.slice(0, 6) === other.slice(0, 6) && address.slice(-4) === other.slice(-4)
-  );
-}
 
 const TAG_DIGITS = 32;
 

@@ -1,6 +1,6 @@
 /**
- * The delays between a webhook's delivery attempts, and when its endpoint is disabled: after 72 hours without a success, or at once when it
- * answers 410 Gone (worker/webhooks/deliver.ts).
+ * The delays between a webhook's delivery attempts, and when its endpoint is disabled: when an attempt fails 72 hours after the first
+ * that failed since its last success, or at once when it answers 410 Gone (worker/webhooks/deliver.ts).
  */
 
 /** The published schedule: the delay before each attempt, in seconds. The first is immediate; after the last the delivery is FAILED. */
@@ -17,7 +17,7 @@ export const RETRY_AFTER_S = [
   24 * 3_600,
 ] as const;
 
-/** An endpoint is disabled when an attempt fails and none has succeeded for this long. */
+/** From the first failed attempt since the last success; an endpoint is disabled by an attempt that fails later than that. */
 export const FAILING_MAX_H = 72;
 
 /** Seconds until the next attempt after `tries` failed ones; undefined when there is none. */

@@ -15,7 +15,7 @@ import {
   yearOf,
 } from "../../core/domain/numbered-document.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
-import { canAllProcesses } from "../health/processes.ts";
+import { canAllProcesses } from "../health/process-heartbeats.ts";
 import type { Tx } from "../postgres/client.ts";
 import { toByteaText } from "../postgres/hex-bytes.ts";
 import { type DueDocument, findDueCreditNotes, findDueReceipts, voidDocuments } from "./due-documents.ts";

@@ -1,11 +1,11 @@
-/** Every figure of the operator's page, read from the rows that the processes leave behind. */
+/** Every figure of the operator's page, read from the rows that the processes write. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { countQueue, countWaitingPayments } from "../jobs/queue-depth.ts";
 import { countDifferences } from "../ledger/reconciliation.ts";
 import type { Tx } from "../postgres/client.ts";
 import { countWaitingOperations } from "../wallet-ops/queue.ts";
-import { findIndexerPosition } from "./process-status.ts";
-import { listProcesses, type ProcessReport } from "./processes.ts";
+import { findIndexerPosition } from "./component-status.ts";
+import { listProcesses, type ProcessReport } from "./process-heartbeats.ts";
 
 export async function readServiceStatus(tx: Tx, networks: readonly NetworkId[]) {
   const [processes, relayers, budgets, payments, operations, queue, schema, positions] = await Promise.all([

@@ -345,7 +345,7 @@ export async function endClaim(
   return true;
 }
 
-/** PENDING -> ACTIVE, or EXPIRED by time, when no payment, transfer or other claim holds the link. */
+/** PENDING -> ACTIVE, or EXPIRED when it has expired, once no payment, transfer or other claim holds the link. */
 async function releaseLink(tx: Tx, linkId: string, reason: string): Promise<void> {
   const [link] = await tx<Pick<PaymentLink, "userId" | "status">[]>`
     update payment_links link

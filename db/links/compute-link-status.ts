@@ -1,8 +1,8 @@
 /**
  * A payment link's status and exception, computed from the ledger as a whole instead of changed step by step: one statement serves a
  * block, a range, a late claim and a reorganisation. Where the paying transfer left the chain, PAID becomes what the rest of the ledger
- * gives: PENDING while something else holds the link, else ACTIVE, or EXPIRED by time. Which link a transfer belongs to, a late one too,
- * is decided in `core/domain/attribute-transfers.ts`; what each exception means is said in `core/domain/link.ts`.
+ * gives: PENDING while something else holds the link, else ACTIVE, or EXPIRED when it has expired. Which link a transfer belongs to, a
+ * late one too, is decided in `core/domain/attribute-transfers.ts`; what each exception means is said in `core/domain/link.ts`.
  */
 import { enqueue } from "../jobs/queue.ts";
 import { queueDocuments } from "../jobs/queue-documents.ts";
@@ -21,7 +21,8 @@ export type LinkMove = { id: string; userId: string; before: string; after: stri
 
 /**
  * Computes these links from the ledger: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an open
- * claim, or a fitting transfer that does not pay yet; else ACTIVE, or EXPIRED by time. CANCELLED stays. Returns the changed links.
+ * claim, or a transfer of its exact amount that is booked on it without paying it; else ACTIVE, or EXPIRED when it has expired. CANCELLED
+ * stays. Returns the changed links.
  */
 export async function refreshLinks(
   tx: Tx,

@@ -26,7 +26,7 @@ export function isNoneStored(tx: Tx, network: NetworkId, ids: readonly string[])
 const DOUBT_MAX_S = 3_600;
 
 /**
- * Ends payments that cannot be settled: FAILED with a reason, links released (ACTIVE, or EXPIRED by time; PENDING when an attributed
+ * Ends payments that cannot be settled: FAILED with a reason, links released (ACTIVE, or EXPIRED when they have expired; PENDING when an attributed
  * transfer is going to pay them), history rows FAILED. Only QUEUED payments can fail here: no signed bytes of ours exist that could
  * still be mined. A payment whose transfer is recorded without a link is left to the indexer.
  * `isDoubtful`: no node confirmed that the authorization is unused. The doubt ends with the authorization, at most after an hour.

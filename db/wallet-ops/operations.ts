@@ -245,7 +245,7 @@ export type Signed = {
 };
 
 /**
- * AWAITING_SIGNATURE -> QUEUED. Undefined when it is not waiting any more, its time is over, or its nonce is spent; the transaction has to be
+ * AWAITING_SIGNATURE -> QUEUED. Undefined when it is not waiting any more, it has expired, or its nonce is spent; the transaction has to be
  * rolled back then. Breaks wallet_operations_live_key when another operation of the wallet was faster.
  */
 export async function queueOperation(tx: Tx, signed: Signed): Promise<WalletOperation | undefined> {

@@ -9,7 +9,7 @@ import {
   markWalletsRead,
   type WalletToRead,
 } from "../../db/ledger/wallet-backfills.ts";
-import { applyPast } from "../settle/apply-past.ts";
+import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 import { FencedError, type Term } from "../term.ts";
@@ -31,7 +31,7 @@ export async function backfillWallets(term: Term): Promise<number> {
   for await (const range of readPast(term.chain, { from, to, addresses })) {
     if (term.signal.aborted) return 0;
     if (range.blocks.length > 0)
-      found += await applyPast(term, range.blocks, (address) => wanted.has(address));
+      found += await applyMissedBlocks(term, range.blocks, (address) => wanted.has(address));
   }
   const openings = await readOpenings(term, wallets, from - 1);
   await term.sql.begin(async (tx) => {

@@ -6,7 +6,7 @@
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import { endAbandonedTransactions } from "../../db/postgres/abandoned-transactions.ts";
 import { sleep } from "../leadership.ts";
-import { OtherBranchError } from "../settle/apply-past.ts";
+import { OtherBranchError } from "../settle/apply-missed-blocks.ts";
 import { FencedError, type Term } from "../term.ts";
 import { searchAccountLogs } from "./account-logs.ts";
 import { backfillWallets } from "./backfill.ts";

@@ -13,7 +13,7 @@ import {
 } from "../../db/ledger/reconciliation.ts";
 import { findFollowedSince } from "../../db/ledger/watched-wallets.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
-import { applyPast } from "../settle/apply-past.ts";
+import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeader } from "../source/block-header.ts";
 import {
   type BlockContent,
@@ -210,7 +210,7 @@ async function book(term: Term, missing: readonly SeenLog[]): Promise<number> {
   const numbers = [...new Set(missing.map(({ block }) => block.number))].sort((a, b) => a - b);
   const blocks: BlockContent[] = [];
   for (const number of numbers) blocks.push(await readProvenBlock(term, number));
-  return applyPast(term, blocks, (address) => term.watched.has(address));
+  return applyMissedBlocks(term, blocks, (address) => term.watched.has(address));
 }
 
 /** Booked places that their own block's proven logs do not hold. */

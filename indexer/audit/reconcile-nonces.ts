@@ -6,7 +6,7 @@ import { readAccountNonces } from "../../core/chain/passkey-account.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { recordReconciliation } from "../../db/ledger/reconciliation.ts";
 import { findUnspentNonces, type UnspentNonce } from "../../db/wallet-ops/missed-events.ts";
-import { applyPast } from "../settle/apply-past.ts";
+import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readPast } from "../source/past-logs.ts";
 import type { Term } from "../term.ts";
@@ -61,7 +61,7 @@ async function readMissed(term: Term, missed: readonly UnspentNonce[], to: numbe
   let found = 0;
   for await (const { blocks } of readPast(term.chain, { from, to, addresses })) {
     if (term.signal.aborted) return found;
-    if (blocks.length > 0) found += await applyPast(term, blocks, (address) => wanted.has(address));
+    if (blocks.length > 0) found += await applyMissedBlocks(term, blocks, (address) => wanted.has(address));
   }
   return found;
 }

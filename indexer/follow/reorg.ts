@@ -2,7 +2,7 @@
  * Reorganisations: proves that the cursor's block left the chain, finds the last common block, and undoes what the blocks above it did,
  * in one transaction: their transfers are ORPHANED (db/ledger/orphan-blocks.ts), and each link they touched gets the status that the rest
  * of the ledger gives it (`refreshLinks`, db/links/compute-link-status.ts). A PAID link whose paying transfer is orphaned is not paid any
- * more: it is PENDING while another transfer, payment or claim holds it, else ACTIVE, or EXPIRED when its time is over, and its
+ * more: it is PENDING while another transfer, payment or claim holds it, else ACTIVE, or EXPIRED when it has expired, and its
  * merchant gets `payment_link.reorged`.
  */
 import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";

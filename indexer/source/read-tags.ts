@@ -9,7 +9,7 @@ import { isTimely } from "../../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../../core/domain/authorization.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
-import { listRelayerAddresses } from "../../db/health/process-status.ts";
+import { listRelayerAddresses } from "../../db/health/component-status.ts";
 import { findPayments } from "../../db/ledger/attribution.ts";
 import { findFirstLinks } from "../../db/links/first-link-times.ts";
 import type { Sql } from "../../db/postgres/client.ts";

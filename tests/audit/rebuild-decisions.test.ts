@@ -5,7 +5,7 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
-import { applyPast } from "../../indexer/settle/apply-past.ts";
+import { applyMissedBlocks } from "../../indexer/settle/apply-missed-blocks.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
 import { watchOf } from "../../indexer/term.ts";
 import {
@@ -263,7 +263,7 @@ async function readAgain(number: number): Promise<number> {
   const term = await openTerm(lab);
   try {
     const blocks = await readRange(term.chain, { from: number, to: number }, watchOf(term.watched));
-    return await applyPast(term, blocks, (address) => term.watched.has(address));
+    return await applyMissedBlocks(term, blocks, (address) => term.watched.has(address));
   } finally {
     term.close();
   }

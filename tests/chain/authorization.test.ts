@@ -6,7 +6,7 @@ import {
   parseSignature,
   parseVrs,
 } from "../../core/domain/authorization.ts";
-import { checkTerms } from "../../core/domain/check-authorization.ts";
+import { checkTerms } from "../../core/domain/check-payment-terms.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;

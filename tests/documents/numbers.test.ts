@@ -10,7 +10,7 @@ import { findDocument, type ShownDocument } from "../../db/documents/documents.t
 import type { DueDocument } from "../../db/documents/due-documents.ts";
 import { issueDocuments, refreshDocuments } from "../../db/documents/issue-documents.ts";
 import { readDocuments } from "../../db/documents/month-documents.ts";
-import { reportProcess } from "../../db/health/processes.ts";
+import { reportProcess } from "../../db/health/process-heartbeats.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";

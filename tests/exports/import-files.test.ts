@@ -1,5 +1,13 @@
 /** Movements as importers take them: each rounded, the file's sum exact, every field at its place and of its length. */
 import { describe, expect, test } from "bun:test";
+import {
+  formatMinor,
+  type ImportRow,
+  importRow,
+  newRounding,
+  placesOf,
+  roundingRow,
+} from "../../core/domain/bank-import-rows.ts";
 import { chosenBooks } from "../../core/domain/bookkeeping-rows.ts";
 import {
   CAMT_END,
@@ -12,14 +20,6 @@ import {
 import { type DatevHead, datevHead, datevRecord, toWindows1252 } from "../../core/domain/datev.ts";
 import type { ExportRow } from "../../core/domain/export.ts";
 import type { Valuation } from "../../core/domain/fiat.ts";
-import {
-  formatMinor,
-  type ImportRow,
-  importRow,
-  newRounding,
-  placesOf,
-  roundingRow,
-} from "../../core/domain/import-rows.ts";
 import { checkCamt } from "./camt-checker.ts";
 import { checkDatev } from "./datev-checker.ts";
 import { givenRow } from "./given-row.ts";

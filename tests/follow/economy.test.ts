@@ -5,7 +5,7 @@ import { openChain } from "../../core/rpc/chain-client.ts";
 import { findHighestBlocks, insertBlocks } from "../../db/ledger/blocks.ts";
 import { noteLinkWatch } from "../../db/links/link-watches.ts";
 import { recheckLogs } from "../../indexer/audit/recheck.ts";
-import { applyPast } from "../../indexer/settle/apply-past.ts";
+import { applyMissedBlocks } from "../../indexer/settle/apply-missed-blocks.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { decodeBlock, selectFollowedLogs } from "../../indexer/source/decode-logs.ts";
 import { isQuietRange } from "../../indexer/source/quiet-range.ts";
@@ -215,7 +215,7 @@ test("a block that was passed over is not booked later from another branch", asy
   const content = decodeBlock(block, logs, isStranger);
   expect(content.transfers.length).toBe(1);
   await callRpc(lab.chain.rpcUrl, "anvil_reorg", [BLOCKS / 2, []]);
-  await expect(applyPast(term, [content], isStranger)).rejects.toThrow("does not follow");
+  await expect(applyMissedBlocks(term, [content], isStranger)).rejects.toThrow("does not follow");
   term.close();
 });
 

@@ -13,7 +13,7 @@ import { markSigned, requeueUnsettled } from "../../db/payments/queue.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { confirmRelays, insertRelay, markMined } from "../../db/relays/relays.ts";
-import { applyPast } from "../../indexer/settle/apply-past.ts";
+import { applyMissedBlocks } from "../../indexer/settle/apply-missed-blocks.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
 import { settleBackdated } from "../../indexer/settle/settle-backdated.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
@@ -208,13 +208,13 @@ describe("a wallet's backfill that was read before a reorganisation", () => {
     let booking: Promise<number> | undefined;
     await sql.begin(async (tx) => {
       await tx`update cursors set number = 98 where network = ${NETWORK}`;
-      booking = applyPast(term(), [content], (address) => address === merchant.address);
+      booking = applyMissedBlocks(term(), [content], (address) => address === merchant.address);
       await Bun.sleep(300);
     });
     expect(await booking).toBe(0);
     expect(await historyOf(transfer.txHash)).toHaveLength(0);
     await sql`update cursors set number = 100 where network = ${NETWORK}`;
-    expect(await applyPast(term(), [content], (address) => address === merchant.address)).toBe(1);
+    expect(await applyMissedBlocks(term(), [content], (address) => address === merchant.address)).toBe(1);
   });
 });
 

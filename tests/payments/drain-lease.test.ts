@@ -1,6 +1,6 @@
 /** The drain lease: one worker at a time takes what is queued on a network, and no payment waits for one that is done. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { openAcceptor, storeLinkPayments } from "../../api/x402/accept.ts";
+import { openAcceptor, storeLinkPayments } from "../../api/x402/group-commit.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { isDrained, releaseDrainLease, takeDrainLease } from "../../db/payments/drain-lease.ts";

@@ -11,7 +11,7 @@ import { ensureLane } from "../../db/relays/nonces.ts";
 import type { RemoteKey } from "../../worker/relayer-keys-env.ts";
 import { beginSigned } from "../../worker/sender/begin-signed.ts";
 import { openRelayMetrics } from "../../worker/sender/metrics.ts";
-import type { RelayNetwork } from "../../worker/sender/network.ts";
+import type { RelayNetwork } from "../../worker/sender/relay-network.ts";
 import { storeRelay } from "../../worker/sender/send.ts";
 import { type BooksLab, NETWORK, openBooks } from "../support/ledger-lab.ts";
 import { type RemoteSigner, startRemoteSigner } from "../support/remote-signer.ts";

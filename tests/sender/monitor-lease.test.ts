@@ -7,7 +7,7 @@ import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { releaseMonitorLease, takeMonitorLease } from "../../db/relays/monitor-leases.ts";
 import { openRelayMetrics } from "../../worker/sender/metrics.ts";
 import { openMonitorLease } from "../../worker/sender/monitor-lease.ts";
-import type { RelayNetwork } from "../../worker/sender/network.ts";
+import type { RelayNetwork } from "../../worker/sender/relay-network.ts";
 import { openLanes } from "../../worker/sender/relayer-lanes.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";

@@ -2,7 +2,16 @@
  * A transaction that settles locks all links it changes by one statement, in the order of their ids. One that held some while it waited for
  * others would meet an API's group of payments, or a contested claim, that waits the other way round.
  */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  setDefaultTimeout,
+  test,
+} from "bun:test";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { applySpan, toSpan } from "../../indexer/settle/apply-span.ts";
@@ -60,7 +69,9 @@ async function meetInOrder(
 }
 
 async function inOrder(sql: Sql, ids: readonly string[]): Promise<{ low: string; high: string }> {
-  const rows = await sql<{ id: string }[]>`select id from payment_links where id = any(${[...ids]}) order by id`;
+  const rows = await sql<
+    { id: string }[]
+  >`select id from payment_links where id = any(${[...ids]}) order by id`;
   const [low, high] = rows.map(({ id }) => id);
   if (!low || !high) throw new Error("there are no two links");
   return { low, high };
@@ -123,7 +134,8 @@ describe("a block that settles one link and confirms another", () => {
     const freshUnits = amounts();
     const [merchant, payer] = [await makeMerchant(lab), await makePayer(lab)];
     const unitsOf = new Map<string, bigint>();
-    for (const units of [freshUnits(), freshUnits()]) unitsOf.set(await makeLink(lab, merchant, { units }), units);
+    for (const units of [freshUnits(), freshUnits()])
+      unitsOf.set(await makeLink(lab, merchant, { units }), units);
     const links = await inOrder(lab.sql, [...unitsOf.keys()]);
     const indexer = startIndexer(lab);
     await settled(lab);

@@ -186,7 +186,7 @@ export async function fail({ sql }: BooksLab, { id, linkId }: NewPayment, reason
   });
 }
 
-export async function linkOf({ sql }: BooksLab, id: string) {
+export async function linkOf({ sql }: Pick<BooksLab, "sql">, id: string) {
   const [row] = await sql<{ status: string; exception: string }[]>`
     select status, exception from payment_links where id = ${id}`;
   return row;

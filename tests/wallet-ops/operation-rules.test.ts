@@ -3,13 +3,12 @@ import { describe, expect, test } from "bun:test";
 import { canRemove } from "../../core/domain/last-owner.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { ownerIdOf, withAdded } from "../../core/domain/owner.ts";
+import { parseRecipient, resembles } from "../../core/domain/recipient.ts";
 import {
   isStillPossible,
   OPERATION_STATES,
   operationTag,
   pairTransfers,
-  parseRecipient,
-  resembles,
 } from "../../core/domain/wallet-operation.ts";
 
 const WALLET: Hex = `0x${"a1".repeat(20)}`;

@@ -12,8 +12,8 @@ import {
   type ExportProfile,
   type ExportSummary,
 } from "../../core/domain/export.ts";
-import { spreadMs } from "../../core/domain/export-pace.ts";
 import { ExportRefusal } from "../../core/domain/export-refusal-error.ts";
+import { spreadMs } from "../../core/domain/export-throttle.ts";
 import type { Valuation } from "../../core/domain/fiat.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
@@ -54,10 +54,10 @@ import type { Reader } from "../../db/postgres/replica.ts";
 import { countChosen } from "../../db/transactions/transactions.ts";
 import { findWallet, listWallets } from "../../db/wallets/wallets.ts";
 import { buildArchive, numberMonth } from "./archive/build-archive.ts";
+import { rendererOf } from "./choose-renderer.ts";
 import { refuseTruncated } from "./importers/refuse-truncated.ts";
 import { renderProofs } from "./proof/render-proofs.ts";
 import { readBatches } from "./read-batches.ts";
-import { rendererOf } from "./render.ts";
 import type { Batches } from "./renderer.ts";
 import { openStatement, withBalances } from "./statement/build-statement.ts";
 import { type ClosingDeps, closePeriod } from "./statement/closing.ts";

@@ -1,7 +1,7 @@
 /** The rows of an export, a batch at a time, from the cursor of its transaction. */
 import { setImmediate, setTimeout } from "node:timers/promises";
 import type { ExportRow } from "../../core/domain/export.ts";
-import { type Rest, restMsAfter } from "../../core/domain/export-pace.ts";
+import { type Rest, restMsAfter } from "../../core/domain/export-throttle.ts";
 import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { fetchExportRows } from "../../db/exports/export-rows.ts";
 import type { Tx } from "../../db/postgres/client.ts";

@@ -39,14 +39,14 @@ export function sumConfirmed(totals: readonly ExportTotal[]): Sums {
   return sums;
 }
 
-/** A confirmed type has its sums, every other one only how many rows there are. */
+/** Confirmed types show sums; all others show only a row count. */
 export function presentTotal(total: ExportTotal): [string, string, string, string, string, string] {
   const { type, status, count } = total;
   if (!isMoneyMoved(status)) return [type, status, String(count), "", "", ""];
   return [type, status, ...presentSums(sumConfirmed([total]))];
 }
 
-/** Confirmed types first: the total stands below them, and what is not in it below the total. */
+/** Confirmed types first: the total follows them, and rows excluded from it come after the total. */
 export function splitTotals(totals: readonly ExportTotal[]): {
   confirmed: ExportTotal[];
   others: ExportTotal[];

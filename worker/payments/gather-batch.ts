@@ -1,6 +1,6 @@
 /**
  * Waits while the next batch is gathered, and no longer than until it is full. Payers who were answered pay again within a moment, so
- * that most of a batch comes in a burst after the block of the one before it: what is due is counted from then on.
+ * that most of a batch comes in a burst after the block of the one before it: due payments are counted only after the next block.
  */
 import { countDue, type Drain } from "../../db/payments/drain-lease.ts";
 import type { PaymentNetwork } from "./payment-network.ts";

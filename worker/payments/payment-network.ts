@@ -1,4 +1,4 @@
-import type { RelayNetwork } from "../sender/network.ts";
+import type { RelayNetwork } from "../sender/relay-network.ts";
 import type { BatchTiming } from "./batch-timing.ts";
 import type { LedgerProgress } from "./ledger-progress.ts";
 import type { PaymentMetrics } from "./metrics.ts";

@@ -13,7 +13,7 @@ import { prepareRelay, type RelayTransaction } from "../../core/chain/sign-relay
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { LocalKey, RelayerKey, RemoteKey } from "../relayer-keys-env.ts";
-import type { RelayNetwork } from "./network.ts";
+import type { RelayNetwork } from "./relay-network.ts";
 import { isPaused, noteSigned, noteSignerFailure } from "./signer-failures.ts";
 
 /** Contents that are signed one after the other before the caller tries again later. */

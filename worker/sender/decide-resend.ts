@@ -7,8 +7,8 @@ import type { Tx } from "../../db/postgres/client.ts";
 import { settleCharges } from "../../db/relays/budgets.ts";
 import type { InFlightAttempt, InFlightRelay } from "../../db/relays/relays.ts";
 import { markDropped } from "../../db/relays/reorganised-relays.ts";
-import type { RelayNetwork } from "./network.ts";
 import { readReceipts } from "./receipts.ts";
+import type { RelayNetwork } from "./relay-network.ts";
 import type { Market } from "./relayer-lanes.ts";
 import { HEAD_VALID_MS } from "./send.ts";
 

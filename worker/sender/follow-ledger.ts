@@ -10,9 +10,9 @@ import {
   reopenOrphanedRelays,
   reopenRelays,
 } from "../../db/relays/reorganised-relays.ts";
-import type { RelayNetwork } from "./network.ts";
 import { findUnproven } from "./receipts.ts";
 import { kindsOf } from "./relay-kind.ts";
+import type { RelayNetwork } from "./relay-network.ts";
 import { toUsedNonces } from "./relayer-lanes.ts";
 
 /** Relays read together; the next pass reads the others. */

@@ -3,10 +3,10 @@
  * however many workers there are. A worker whose pass failed lets the lease go: its nodes may be the ones that do not answer. And no
  * worker keeps it for long, since a pass can end well and leave undone what this worker has no signer, no key or no current node for.
  */
-import { hasOtherWorkers } from "../../db/health/processes.ts";
+import { hasOtherWorkers } from "../../db/health/process-heartbeats.ts";
 import { type MonitorLease, releaseMonitorLease, takeMonitorLease } from "../../db/relays/monitor-leases.ts";
 import { monitorRelays, reportMarket } from "./monitor.ts";
-import type { RelayNetwork } from "./network.ts";
+import type { RelayNetwork } from "./relay-network.ts";
 
 /** Extended by each pass. A worker that died or hangs is followed by another after so long. */
 const LEASE_MS = 1_000;

@@ -5,7 +5,7 @@
 import type { Sql } from "../../db/postgres/client.ts";
 import { isNodeUnavailable } from "./monitor.ts";
 import { openMonitorLease } from "./monitor-lease.ts";
-import type { RelayNetwork } from "./network.ts";
+import type { RelayNetwork } from "./relay-network.ts";
 
 const INTERVAL_MS = 500;
 /** Blocks wake the loop at most this often. */

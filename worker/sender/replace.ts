@@ -16,8 +16,8 @@ import {
 } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
 import { beginSigned, type SigningKey } from "./begin-signed.ts";
-import type { RelayNetwork } from "./network.ts";
 import { noopOf, repeatCall } from "./relay-kind.ts";
+import type { RelayNetwork } from "./relay-network.ts";
 import type { Market } from "./relayer-lanes.ts";
 import { sendAttempt, signCall } from "./send.ts";
 

@@ -14,8 +14,8 @@ import { takeNonce } from "../../db/relays/nonces.ts";
 import { insertRelay, type NewAttempt, recordSend } from "../../db/relays/relays.ts";
 import type { Relay } from "../../db/schema.ts";
 import { beginSigned, type SigningKey } from "./begin-signed.ts";
-import type { RelayNetwork } from "./network.ts";
 import type { Call } from "./relay-kind.ts";
+import type { RelayNetwork } from "./relay-network.ts";
 import type { Market, NoLane } from "./relayer-lanes.ts";
 
 export type SignedRelay = { relayId: bigint; txHash: Hex; raw: Hex; nonce: bigint };

@@ -3,7 +3,7 @@ import { encodeCreateAccount } from "../../core/chain/passkey-account.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import { findDeploymentInFlight, findWalletById, markWalletDeployed } from "../../db/wallets/deployments.ts";
-import type { RelayNetwork } from "../sender/network.ts";
+import type { RelayNetwork } from "../sender/relay-network.ts";
 import { sendCall } from "../sender/send.ts";
 
 /** Measured 217k with the audited factory; unused gas is not paid for. */

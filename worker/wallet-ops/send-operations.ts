@@ -31,7 +31,7 @@ import {
 } from "../../db/wallet-ops/queue.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
 import { beginSigned } from "../sender/begin-signed.ts";
-import type { RelayNetwork } from "../sender/network.ts";
+import type { RelayNetwork } from "../sender/relay-network.ts";
 import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
 import { traceRelay } from "../sender/trace-relay.ts";
 import { operationCharges } from "./send-budgets.ts";

@@ -1,5 +1,5 @@
 /** Bank statements as Xero and QuickBooks Online import them. */
-import type { ExportRow, ExportSummary } from "../../../core/domain/export.ts";
+
 import {
   formatMinor,
   type ImportRow,
@@ -7,7 +7,8 @@ import {
   newRounding,
   placesOf,
   roundingRow,
-} from "../../../core/domain/import-rows.ts";
+} from "../../../core/domain/bank-import-rows.ts";
+import type { ExportRow, ExportSummary } from "../../../core/domain/export.ts";
 import { encodeCsv } from "../encode-csv.ts";
 import { neutralizeCell } from "../neutralize-formulas.ts";
 import { type Batches, type Renderer, utf8 } from "../renderer.ts";

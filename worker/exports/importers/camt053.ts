@@ -1,5 +1,6 @@
 /** A statement as camt.053. */
 import { createHash } from "node:crypto";
+import { importRow, newRounding, placesOf } from "../../../core/domain/bank-import-rows.ts";
 import {
   CAMT_END,
   CAMT_PLACES,
@@ -10,7 +11,6 @@ import {
   camtStart,
 } from "../../../core/domain/camt053.ts";
 import { ExportRefusal } from "../../../core/domain/export-refusal-error.ts";
-import { importRow, newRounding, placesOf } from "../../../core/domain/import-rows.ts";
 import type { StatementHead } from "../../../core/domain/statement.ts";
 import { utf8 } from "../renderer.ts";
 import type { StatementBatches } from "../statement/build-statement.ts";

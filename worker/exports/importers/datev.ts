@@ -1,8 +1,9 @@
 /** Postings for DATEV. */
+
+import { importRow, newRounding, placesOf, roundingRow } from "../../../core/domain/bank-import-rows.ts";
 import { DATEV_PLACES, datevHead, datevRecord, toWindows1252 } from "../../../core/domain/datev.ts";
 import type { ExportSummary } from "../../../core/domain/export.ts";
 import { ExportRefusal } from "../../../core/domain/export-refusal-error.ts";
-import { importRow, newRounding, placesOf, roundingRow } from "../../../core/domain/import-rows.ts";
 import { localTime } from "../../../core/domain/local-time.ts";
 import type { Batches } from "../renderer.ts";
 import { refuseTruncated } from "./refuse-truncated.ts";

@@ -1,4 +1,8 @@
-/** A statement's file: what it says about itself first, then every movement with the balance after it, from one snapshot. */
+/**
+ * A statement's file: what it says about itself first, then every movement with the balance after it, from one snapshot. The opening balance
+ * is the balance when the ledger began plus the confirmed movements before the period (`sumOpening` of db/exports/statements.ts); the closing
+ * balance is the opening balance plus the confirmed movements of the period.
+ */
 
 import { addDays } from "../../../core/domain/exchange-rate.ts";
 import type { ExportRow } from "../../../core/domain/export.ts";

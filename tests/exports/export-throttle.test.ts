@@ -1,6 +1,6 @@
 /** How an export leaves cores to others: its rests, and when what waits for it comes back. */
 import { expect, test } from "bun:test";
-import { restMsAfter, spreadMs } from "../../core/domain/export-pace.ts";
+import { restMsAfter, spreadMs } from "../../core/domain/export-throttle.ts";
 
 const REST = { share: 0.7, minMs: 1, maxMs: 50 };
 

@@ -6,7 +6,7 @@ import {
   findObstacle,
   type PayableLink,
   type ShownPayment,
-} from "../../core/domain/decide-authorization.ts";
+} from "../../core/domain/decide-link-payment.ts";
 import { PAYMENT_GAS } from "../../core/domain/relay-budget.ts";
 
 const NOW = new Date("2026-11-20T12:00:00.000Z");

@@ -1,6 +1,6 @@
 /**
  * Whether an authorization meets what a link or another seller requires: its recipient, exactly its amount, and a validity window that has
- * begun and has at least six seconds left, the time to get into a block.
+ * begun and has at least six seconds left, the time to get into a block. Whether a link accepts a payment at all: decide-link-payment.ts.
  */
 import type { Authorization } from "./authorization.ts";
 import type { Hex } from "./networks.ts";
@@ -11,7 +11,7 @@ export type PaymentTerms = { readonly payTo: Hex; readonly amountUnits: bigint }
 
 export type TermsVerdict = { readonly ok: true } | { readonly ok: false; readonly reason: PaymentRefusal };
 
-/** Less time than this before `validBefore` is too little to get into a block. */
+/** Minimum time left before `validBefore`; with less, the transaction may not be mined in time. */
 const VALIDITY_MARGIN_S = 6n;
 
 /**

@@ -1,10 +1,10 @@
 /** The renderer of each format. The PDF's libraries and fonts are loaded with the first PDF: they cost a worker's start 0.3 s of CPU. */
 import type { ExportFormat, ExportProfile } from "../../core/domain/export.ts";
-import { BOOKS_RENDERERS } from "./books.ts";
+import { BOOKS_RENDERERS } from "./bookkeeping-export.ts";
 import { renderCsv } from "./csv.ts";
 import { renderJson } from "./json.ts";
 import type { Renderer } from "./renderer.ts";
-import { renderText } from "./text.ts";
+import { renderText } from "./text-report.ts";
 
 const RENDERERS: Partial<Record<ExportFormat, Renderer>> = {
   csv: renderCsv,

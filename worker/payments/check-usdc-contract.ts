@@ -9,11 +9,11 @@ const RETRY_MS = 1_000;
 const ATTEMPTS_MAX = 10;
 
 /** Throws when a chain's token has another domain. An unavailable node is retried; after that the worker starts all the same. */
-export async function checkTokens(chains: readonly Chain[], log: Log): Promise<void> {
-  await Promise.all(chains.map((chain) => checkToken(chain, log)));
+export async function checkUsdcContracts(chains: readonly Chain[], log: Log): Promise<void> {
+  await Promise.all(chains.map((chain) => checkUsdcContract(chain, log)));
 }
 
-async function checkToken(chain: Chain, log: Log): Promise<void> {
+async function checkUsdcContract(chain: Chain, log: Log): Promise<void> {
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
     try {
       return await assertTokenDomain(chain);

@@ -3,7 +3,7 @@
  * it knows nothing of the HTTP framework.
  */
 
-import { findObstacle, type PayableLink } from "../../core/domain/decide-authorization.ts";
+import { findObstacle, type PayableLink } from "../../core/domain/decide-link-payment.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
 import { acceptedLanguage } from "../../core/domain/language.ts";
@@ -23,7 +23,7 @@ import { type Answer, type Paid, present, type Terms } from "./present.ts";
 /** The terms beside a refusal are not worth a longer wait. */
 const TERMS_TIMEOUT_MS = 5_000;
 
-export type ExchangeTools = LinkPayTools & { payMetrics: PayMetrics; signer: OfferSigner | undefined };
+export type LinkAnswerTools = LinkPayTools & { payMetrics: PayMetrics; signer: OfferSigner | undefined };
 
 /** One request, whatever its method and path. */
 export type Ask = Omit<PayOrder, "attempt" | "payerLanguage"> & {
@@ -35,7 +35,7 @@ export type Ask = Omit<PayOrder, "attempt" | "payerLanguage"> & {
   bodyText: string | undefined;
 };
 
-export async function exchange(tools: ExchangeTools, ask: Ask): Promise<Answer> {
+export async function answerPaymentRequest(tools: LinkAnswerTools, ask: Ask): Promise<Answer> {
   const { baseUrl } = tools.config;
   const origin = { baseUrl, signer: tools.signer, resourceUrl: resourceUrl(ask.linkId, baseUrl) };
   const paid = findMalformed(ask) ?? (await payShown(tools, ask));
@@ -55,7 +55,7 @@ function findMalformed({ linkId, headers }: Ask): Paid | undefined {
 }
 
 /** Undefined when the request only asks for the terms. */
-async function payShown(tools: ExchangeTools, ask: Ask): Promise<Paid | undefined> {
+async function payShown(tools: LinkAnswerTools, ask: Ask): Promise<Paid | undefined> {
   const shown = readShown(ask.headers, ask.bodyText);
   if (shown.kind === "question") return undefined;
   const { way, parsed } = shown;
@@ -75,7 +75,7 @@ async function payShown(tools: ExchangeTools, ask: Ask): Promise<Paid | undefine
 }
 
 /** Before acceptance any failure leaves nothing behind and may be retried; after it `payLink` does not fail. */
-async function tryToPay(tools: ExchangeTools, order: PayOrder): Promise<PayResult> {
+async function tryToPay(tools: LinkAnswerTools, order: PayOrder): Promise<PayResult> {
   try {
     return await payLink(tools, order);
   } catch (error) {
@@ -94,7 +94,7 @@ function isAnsweredWithTerms({ way, result }: Paid): boolean {
 }
 
 async function readTerms(
-  tools: ExchangeTools,
+  tools: LinkAnswerTools,
   { linkId, shape, amountText }: Ask,
   paid: Paid | undefined,
 ): Promise<Terms | undefined> {

@@ -1,4 +1,4 @@
-/** How exports leave cores to everybody else on a machine that has no spare ones, and what waits for them does not come back together. Pure. */
+/** Throttles exports on machines without spare cores, and staggers the retries of those that had to wait. Pure. */
 
 /** `share`: of the time that the work took. `maxMs`: a database that does not answer is not waited for twice. */
 export type Rest = { share: number; minMs: number; maxMs: number };
@@ -9,8 +9,8 @@ export function restMsAfter(workedMs: number, { share, minMs, maxMs }: Rest): nu
 }
 
 /**
- * A pause between half and one and a half of `meanMs`: exports that were asked for together are looked at one by one, for eight at once take every core.
- * `random`: from 0 to 1.
+ * A pause between half and one and a half of `meanMs`: exports that were asked for together are looked at one by one, because eight at once
+ * occupy every core. `random`: from 0 to 1.
  */
 export function spreadMs(meanMs: number, random: number): number {
   return Math.round(meanMs * (0.5 + random));

@@ -32,7 +32,7 @@ const PASSED_OVER_MAX = 32;
 export class OtherBranchError extends Error {}
 
 /** Returns the number of transfers and operations that were new. `read` are in order and proven. */
-export async function applyPast(
+export async function applyMissedBlocks(
   term: Term,
   read: readonly BlockContent[],
   isWatched: Term["watched"]["has"],

@@ -1,7 +1,7 @@
 /** Group commit on an unavailable database: all payments fail at once, none waits for the others. */
 import { expect, test } from "bun:test";
 import type { Socket } from "bun";
-import { openAcceptor } from "../../api/x402/accept.ts";
+import { openAcceptor } from "../../api/x402/group-commit.ts";
 import { openDatabase } from "../../db/postgres/client.ts";
 
 const PAYMENTS = 20;

@@ -1,6 +1,6 @@
 /**
- * Movements as importers of bank statements take them: amounts in a currency with three letters and few places. Each is rounded, and a last
- * row holds what rounding left, so that a file adds up to the rounded value of all of it. Pure.
+ * Movements as importers of bank statements take them: amounts in a currency with three letters and few places. Each is rounded, and a
+ * final row carries the rounding difference, so that a file adds up to the rounded value of all of it. Pure.
  */
 
 import { type ExportRow, type ExportSummary, rowIdOf } from "./export.ts";

@@ -1,6 +1,7 @@
 /**
- * What to do with an authorization that a payer shows for a link. Pure: the link with its live payment and its paying transfer was read
- * in one statement, and the signature is not looked at. Between payers that come at once only the insert of the payment decides.
+ * What to do with an authorization that a payer shows for a link, by the link's state, its other payments, relay limits and the payment
+ * terms (check-payment-terms.ts). Pure: the link with its live payment and its paying transfer was read in one statement, and the
+ * signature is not looked at. Between payers that come at once only the insert of the payment decides.
  *
  *   refuse          for a reason the payer can act on
  *   join            payer and nonce are those of the live payment that holds the link: its outcome is the answer
@@ -10,7 +11,7 @@
  * Payer and nonce are public once a block holds them: all but `refuse` take a valid signature before they are acted on.
  */
 import type { Authorization } from "./authorization.ts";
-import { checkTerms, windowTimeS } from "./check-authorization.ts";
+import { checkTerms, windowTimeS } from "./check-payment-terms.ts";
 import type { LinkStatus } from "./link.ts";
 import { effectiveStatus } from "./link-expiry.ts";
 import type { Hex, NetworkId } from "./networks.ts";
