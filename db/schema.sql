@@ -262,8 +262,9 @@ create table exchange_rates (
 
 create table export_chunks (
   attempt integer not null,
-  bytes bytea not null,
+  bytes bytea storage external not null,
   export_id text not null,
+  is_zstd boolean default false not null,
   position integer not null,
   constraint export_chunks_export_id_fkey FOREIGN KEY (export_id) REFERENCES exports(id) ON DELETE CASCADE,
   constraint export_chunks_pkey PRIMARY KEY (export_id, attempt, "position")

@@ -3,17 +3,21 @@ import { setTimeout } from "node:timers/promises";
 import { contentTypeOf, fileNameOf } from "../../core/domain/export.ts";
 import { type Rest, restMsAfter } from "../../core/domain/export-throttle.ts";
 import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
-import { type ExportTry, readChunk } from "../../db/exports/exports.ts";
+import { readChunk } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 
-/** Without spare cores a file's chunks take a third of one: 64 kB cost this process, its connection and a reader on the same machine 2 ms. */
+/** Without spare cores each chunk takes time from others: that of this process, its connection and a reader on the same machine. */
 const REST: Rest = { share: 2, minMs: 2, maxMs: 20 };
 
 /** The file must be READY and its owner verified. */
-export function serveExport({ sql }: Pick<ApiDeps, "sql">, set: ResponseSet, file: ExportFile): Response {
+export function serveExport(
+  { sql, log }: Pick<ApiDeps, "sql" | "log">,
+  set: ResponseSet,
+  file: ExportFile,
+): Response {
   const headers = new Headers();
   for (const [name, value] of Object.entries(set.headers))
     if (typeof value === "string" || typeof value === "number") headers.set(name, String(value));
@@ -24,17 +28,23 @@ export function serveExport({ sql }: Pick<ApiDeps, "sql">, set: ResponseSet, fil
   headers.set("x-export-total", String(file.rowsMatched ?? file.rowsDone));
   headers.set("x-export-truncated", String(file.truncated));
   if (file.byteSize !== null) headers.set("content-length", String(file.byteSize));
-  return new Response(readFile(sql, file, { isAhead: HAS_SPARE_CORES }), { headers });
+  const onError = (error: unknown) => log.error({ err: error, exportId: file.id }, "download failed");
+  return new Response(readFile(sql, file, { isAhead: HAS_SPARE_CORES, onError }), { headers });
 }
 
+type FileToRead = Pick<ExportFile, "id" | "attempts" | "byteSize">;
+type Reading = { isAhead: boolean; onError?: (error: unknown) => void };
+
 /**
+ * A chunk that is damaged or missing is an error of the stream, which ends the connection: one that closes would look like the whole file.
+ *
  * The next chunk is read while the current one is sent, where there are cores for both (`isAhead`). Elsewhere it is read when it is asked
  * for, and not before the rest that follows the one before.
  */
 export function readFile(
   sql: Sql,
-  file: ExportTry,
-  { isAhead }: { isAhead: boolean },
+  file: FileToRead,
+  { isAhead, onError }: Reading,
 ): ReadableStream<Uint8Array> {
   let position = 0;
   const readNext = () => {
@@ -45,16 +55,27 @@ export function readFile(
   };
   let next = isAhead ? readNext() : undefined;
   let restsUntilMs = 0;
-  const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
+  let sent = 0;
+  const send = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
     if (!isAhead) await restUntil(restsUntilMs);
     const startedMs = performance.now();
     const piece = await (next ?? readNext());
-    if (!piece) return controller.close();
+    if (!piece) {
+      if (file.byteSize !== null && BigInt(sent) !== file.byteSize)
+        throw new Error(`${sent} of ${file.byteSize} bytes are stored`);
+      return controller.close();
+    }
     if (isAhead) next = readNext();
     controller.enqueue(piece);
+    sent += piece.byteLength;
     const endedMs = performance.now();
     restsUntilMs = endedMs + restMsAfter(endedMs - startedMs, REST);
   };
+  const pull = (controller: ReadableStreamDefaultController<Uint8Array>) =>
+    send(controller).catch((error: unknown) => {
+      onError?.(error);
+      throw error;
+    });
   return new ReadableStream({ pull }, { highWaterMark: isAhead ? 1 : 0 });
 }
 

@@ -12,6 +12,7 @@ import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type ExportFile, exportFiles } from "./schema.ts";
+import { packChunk, type StoredChunk, unpackChunk } from "./stored-chunk.ts";
 
 const units = z.string().regex(/^\d+$/).transform(BigInt);
 const instant = z.iso.datetime().transform((text) => new Date(text));
@@ -116,17 +117,17 @@ export async function listExports(tx: Tx, userId: string, limit: number): Promis
 /** One attempt to make a file. Chunks of other attempts are ignored, even while another renderer still writes them. */
 export type ExportTry = Pick<ExportFile, "id" | "attempts">;
 
-/** One chunk of the file; undefined after the last. */
+/** One chunk of the file; undefined after the last. Throws when it is damaged. */
 export async function readChunk(
   tx: Tx,
   { id, attempts }: ExportTry,
   position: number,
 ): Promise<Uint8Array | undefined> {
-  const [row] = await tx<{ bytes: Uint8Array }[]>`
-    select bytes
+  const [row] = await tx<StoredChunk[]>`
+    select bytes, is_zstd
     from export_chunks
     where export_id = ${id} and attempt = ${attempts} and position = ${position}`;
-  return row?.bytes;
+  return row && unpackChunk(row);
 }
 
 /** Whether its movements are to be proven, which takes as long as nodes do. */
@@ -207,9 +208,10 @@ export async function insertChunk(
   { id, attempts }: ExportTry,
   chunk: { position: number; bytes: Uint8Array },
 ): Promise<void> {
+  const { bytes, isZstd } = packChunk(chunk.bytes);
   await tx`
-    insert into export_chunks (export_id, attempt, position, bytes)
-    select ${id}::text, ${attempts}::int, ${chunk.position}::int, ${chunk.bytes}::bytea
+    insert into export_chunks (export_id, attempt, position, bytes, is_zstd)
+    select ${id}::text, ${attempts}::int, ${chunk.position}::int, ${bytes}::bytea, ${isZstd}::boolean
     from set_config('synchronous_commit', 'off', true)`;
 }
 

@@ -101,6 +101,35 @@ describe("an asynchronous export", () => {
     expect(Buffer.from(again.bytes).equals(Buffer.from(whole.bytes))).toBe(true);
   }, 120_000);
 
+  test("error: the connection is cut where a chunk is damaged, and the API reports it and serves on", async () => {
+    const asked = await exportAs({ format: "json" }, { prefer: "respond-async" });
+    const { id } = JSON.parse(asked.text).data.export;
+    await waitReady(id);
+    const download = () => fetchFile(ann.client, `/v1/transactions/exports/${id}/download`);
+    const whole = await download();
+    const chunks = await world.sql<{ position: number; isZstd: boolean }[]>`
+      select position, is_zstd from export_chunks where export_id = ${id} order by position`;
+    expect(chunks.length).toBeGreaterThan(2);
+    expect(chunks.every(({ isZstd }) => isZstd)).toBe(true);
+    const flipBit = (position: number) => world.sql`
+      update export_chunks
+      set bytes = set_bit(bytes, 4000, 1 - get_bit(bytes, 4000))
+      where export_id = ${id} and position = ${position}`;
+    for (const { position } of chunks) {
+      await flipBit(position);
+      await expect(download()).rejects.toThrow("ECONNRESET");
+      await flipBit(position);
+    }
+    // a client may repeat a request that got no answer at all
+    const reports = () =>
+      world
+        .logOf("api")
+        .split("\n")
+        .filter((line) => line.includes("download failed") && line.includes(id));
+    await waitFor("the API to report each", async () => reports().length >= chunks.length);
+    expect((await download()).text).toBe(whole.text);
+  }, 120_000);
+
   test("error: is 404 on every route for another user", async () => {
     const { data } = JSON.parse((await exportAs({ format: "csv" }, { prefer: "respond-async" })).text);
     await waitReady(data.export.id);
@@ -160,12 +189,14 @@ describe("an asynchronous export", () => {
         select count(*)::int as count from graphile_worker.jobs where task_identifier = 'build_export'`;
       return jobs?.count === 0;
     });
-    const [row] = await world.sql<{ attempts: number; byteSize: bigint; stored: bigint }[]>`
-      select attempts, byte_size, (select sum(length(bytes)) from export_chunks where export_id = exports.id) as stored
+    const [row] = await world.sql<{ attempts: number; byteSize: bigint; positions: number[] }[]>`
+      select attempts, byte_size, (select array_agg(position order by position) from export_chunks where export_id = exports.id) as positions
       from exports
       where id = ${id}`;
     expect(row?.attempts).toBe(1);
-    expect(row?.stored).toBe(row?.byteSize);
+    expect(row?.positions).toEqual(row?.positions.map((_, n) => n));
+    const { bytes } = await fetchFile(ann.client, `/v1/transactions/exports/${id}/download`);
+    expect(BigInt(bytes.length)).toBe(row?.byteSize ?? 0n);
   }, 120_000);
 
   test("is returned to each of eight concurrent waiting requests", async () => {

@@ -4,7 +4,7 @@ import { readFile } from "../../api/exports/download.ts";
 import { newExportId, newUserId } from "../../core/domain/ids.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { insertUser } from "../../db/accounts/users.ts";
-import { type ExportTry, insertChunk, insertExport } from "../../db/exports/exports.ts";
+import { type ExportTry, insertChunk, insertExport, readChunk } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { writeChunks } from "../../worker/exports/write-file.ts";
@@ -41,9 +41,14 @@ async function writtenSizes(sizes: readonly number[]): Promise<number[]> {
   expect(bytes).toBe(sizes.reduce((sum, size) => sum + size, 0));
   const read = new Uint8Array(await new Response(readFile(sql, file, { isAhead: false })).arrayBuffer());
   expect(Buffer.from(read)).toEqual(Buffer.concat(sizes.map((size, n) => Buffer.alloc(size, n))));
-  const chunks = await sql<{ size: number }[]>`
-    select length(bytes) as size from export_chunks where export_id = ${file.id} order by position`;
-  return chunks.map(({ size }) => size);
+  const chunkSizes: number[] = [];
+  for (
+    let chunk = await readChunk(sql, file, 0);
+    chunk;
+    chunk = await readChunk(sql, file, chunkSizes.length)
+  )
+    chunkSizes.push(chunk.byteLength);
+  return chunkSizes;
 }
 
 test("pieces share a chunk of 64 kB while they fit into it", async () => {

@@ -9,8 +9,8 @@ import type { Tx } from "../../db/postgres/client.ts";
 /** Rendering holds the event loop for a batch: some 15 ms of a PDF where there are spare cores, 3 ms elsewhere. */
 export const BATCH_ROWS = HAS_SPARE_CORES ? 250 : 50;
 
-/** With the rest a file takes less than twice as long. */
-const REST: Rest = { share: 0.7, minMs: 1, maxMs: 50 };
+/** With the rest a file takes less than two and a half times as long. */
+const REST: Rest = { share: 1.4, minMs: 1, maxMs: 50 };
 
 export type Reading = {
   /** The database reads a batch while the one before it is rendered: one export is faster, and every request beside it slower. */
