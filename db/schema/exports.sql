@@ -37,14 +37,10 @@ create index exports_unfinished on exports (user_id, created_at) where status in
 create table export_chunks (
   attempt int not null,
   position int not null,
-  -- the bytes are a zstd frame of the piece, not the piece itself
-  is_zstd boolean not null default false,
   export_id text not null references exports on delete cascade,
   bytes bytea not null,
   primary key (export_id, attempt, position)
 );
--- what could be compressed was compressed by the worker
-alter table export_chunks alter column bytes set storage external;
 
 -- Exports that a merchant gave a name: the format, which columns in which order under which titles, the currency, and which movements.
 create table export_profiles (

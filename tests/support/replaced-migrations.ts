@@ -18,8 +18,7 @@ const NUMBERED = `
   0131_narrow_list_indexes 0132_shorter_difference_keys 0133_shorter_history_indexes 0134_fewer_locked_rows
   0135_room_in_pages 0136_pending_without_rows 0137_payments_in_their_pages 0140_open_links_by_time 0141_counted_links
   0142_narrower_entries 0144_described_transactions 0154_number_parts 0155_numbered_transactions
-  0156_document_bytes 0157_link_bytes 0158_shorter_payments 0159_history_owner
-  0160_zstd_chunks`;
+  0156_document_bytes 0157_link_bytes 0158_shorter_payments 0159_history_owner`;
 
 /** In the order they were applied. */
 export const REPLACED = [
