@@ -49,7 +49,7 @@ test("a merchant whose twenty receivers all hang delays no other merchant", asyn
   await addEndpoint(quick.url, bob);
   await makeEvent(bob);
   await waitFor("the other merchant's message", async () => quick.received.length === 1);
-  await waitFor("the places of the first", async () => receiver.inFlight().now === 6);
+  await waitFor("the places of the first", async () => receiver.inFlight().most >= 6);
   expect(receiver.inFlight().most).toBe(6);
   slow.resolve();
   await waitFor("all", async () => receiver.received.length === 20);
@@ -64,7 +64,7 @@ test("a merchant's failing receivers delay one message each, and the healthy one
   await addEndpoint(quick.url);
   for (let n = 0; n < 5; n++) await makeEvent();
   await waitFor("all of the sound one", async () => quick.received.length === 5);
-  await waitFor("those that hang", async () => receiver.inFlight().now === 4);
+  await waitFor("those that hang", async () => receiver.inFlight().most >= 4);
   expect(receiver.inFlight().most).toBe(4);
   slow.resolve();
   await waitFor("the others", async () => receiver.received.length === 20);
