@@ -56,10 +56,12 @@ export function readFile(
   let next = isAhead ? readNext() : undefined;
   let restsUntilMs = 0;
   let sent = 0;
+  let isCancelled = false;
   const send = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
     if (!isAhead) await restUntil(restsUntilMs);
     const startedMs = performance.now();
     const piece = await (next ?? readNext());
+    if (isCancelled) return;
     if (!piece) {
       if (file.byteSize !== null && BigInt(sent) !== file.byteSize)
         throw new Error(`${sent} of ${file.byteSize} bytes are stored`);
@@ -73,10 +75,15 @@ export function readFile(
   };
   const pull = (controller: ReadableStreamDefaultController<Uint8Array>) =>
     send(controller).catch((error: unknown) => {
+      // whoever left does not need the file
+      if (isCancelled) return;
       onError?.(error);
       throw error;
     });
-  return new ReadableStream({ pull }, { highWaterMark: isAhead ? 1 : 0 });
+  const cancel = () => {
+    isCancelled = true;
+  };
+  return new ReadableStream({ pull, cancel }, { highWaterMark: isAhead ? 1 : 0 });
 }
 
 async function restUntil(atMs: number): Promise<void> {

@@ -101,10 +101,19 @@ async function isFull(tx: Tx, { id, maxPayments }: PaymentLink): Promise<boolean
 /** Ends the uses that nothing holds yet when their link is cancelled. */
 export async function cancelUses(tx: Tx, parentId: string): Promise<{ id: string; userId: string }[]> {
   return tx<{ id: string; userId: string }[]>`
+    -- in the order in which a group of payments locks them
+    with open as (
+      select id
+      from payment_links
+      where parent_id = ${parentId} and status = 'ACTIVE' and expires_at > now()
+      order by id
+      for update
+    )
     update payment_links
     set status = 'CANCELLED', updated_at = now()
-    where parent_id = ${parentId} and status = 'ACTIVE' and expires_at > now()
-    returning id, user_id`;
+    from open
+    where payment_links.id = open.id and payment_links.status = 'ACTIVE'
+    returning payment_links.id, payment_links.user_id`;
 }
 
 export type LinkPayment = {

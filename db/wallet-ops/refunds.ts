@@ -3,7 +3,7 @@
  * listed, and added to the link's refunded amount once CONFIRMED.
  */
 
-import type { Hex } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Refund, RefundSource, RefundState } from "../../core/domain/refund.ts";
 import { queueDocuments } from "../jobs/queue-documents.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -102,6 +102,27 @@ function shownState(tx: Tx) {
     when refund.requested_by is not null then 'REQUESTED'
     else 'EXPIRED'
   end`;
+}
+
+/** The links of refunds that are going to be concluded at `depthNumber`, or whose operations are these. */
+export async function findLinksRefundedBy(
+  tx: Tx,
+  network: NetworkId,
+  { depthNumber, userOpHashes }: { depthNumber: number; userOpHashes: readonly Hex[] },
+): Promise<string[]> {
+  const rows = await tx<{ linkId: string }[]>`
+    select distinct link_id
+    from refunds
+    where id = any(array(
+      select id
+      from wallet_operations
+      where network = ${network} and state = 'MINED' and block_number <= ${depthNumber}
+      union all
+      select id
+      from wallet_operations
+      where network = ${network} and user_op_hash = any(${[...userOpHashes]}::text[])
+    ))`;
+  return rows.map(({ linkId }) => linkId);
 }
 
 /** Counts what has gone back again for the links of these operations. Returns the links. */

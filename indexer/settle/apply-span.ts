@@ -11,14 +11,17 @@ import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { confirmTransfers, findLinksToConfirm } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { beginAhead } from "../../db/ledger/leader-lock.ts";
+import { lockPaymentsOfBlocks } from "../../db/ledger/lock-payments.ts";
 import type { NewTransfer } from "../../db/ledger/transfers.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
 import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { findLinksRefundedBy } from "../../db/wallet-ops/refunds.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
@@ -198,13 +201,23 @@ async function writeSpan(
 ): Promise<Written> {
   const { network, confirmations } = term;
   const { blocks, from = term.cursor, to, head, depthNumber } = span;
-  const [isMoved, , linksToConfirm] = await Promise.all([
+  const { spent, operations } = settlingOf(term, span);
+  // sent together, in this order: the links are read once their payments are locked
+  const [isMoved, , , toConfirm, refunded] = await Promise.all([
     moveCursor(tx, { network, epoch: term.epoch, from, to, head }),
     insertBlocks(tx, network, span.kept),
+    lockPaymentsOfBlocks(tx, network, { authorizations: spent, depthNumber }),
     findLinksToConfirm(tx, { network, depthNumber }),
+    findLinksRefundedBy(tx, network, {
+      depthNumber,
+      userOpHashes: operations.map(({ userOpHash }) => userOpHash),
+    }),
   ]);
   if (!isMoved) throw new FencedError(network);
-  const settled = await settle(linksToConfirm);
+  const lockedToo = [...toConfirm, ...refunded];
+  const settled = await settle(lockedToo);
+  // no news where links were attributed to; else the refunded ones would be locked before those to confirm
+  if (refunded.length > 0) await lockLinks(tx, lockedToo);
   await recordAccountChanges(tx, network, accountChangesOf(blocks));
   const [confirmed, facilitatedIds, concludedIds] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),

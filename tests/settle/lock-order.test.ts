@@ -12,8 +12,15 @@ import {
   setDefaultTimeout,
   test,
 } from "bun:test";
+import { newLinkId, newRefundId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import type { Sql } from "../../db/postgres/client.ts";
+import { cancelUses } from "../../db/links/uses.ts";
+import { lockPayments } from "../../db/payments/payments.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import { insertOperation } from "../../db/wallet-ops/operations.ts";
 import { applySpan, toSpan } from "../../indexer/settle/apply-span.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
@@ -23,9 +30,11 @@ import {
   amounts,
   headOf,
   type Lab,
+  type Merchant,
   makeLink,
   makeMerchant,
   makePayer,
+  NETWORK,
   openLab,
   openTerm,
   pay,
@@ -38,9 +47,11 @@ import {
   claim,
   linkOf,
   lookBack,
+  makePayment,
   makeTransfer,
   openBooks,
   paymentOf,
+  randomHash,
   read,
 } from "../support/ledger-lab.ts";
 import { waitFor } from "../support/relay-lab.ts";
@@ -48,24 +59,30 @@ import { seedLinks, seedMerchant } from "../support/seed.ts";
 
 setDefaultTimeout(120_000);
 
-/** Runs `settle` while another transaction holds `low`, and locks `high` once `settle` waits: a deadlock when that holds `high`. */
-async function meetInOrder(
+/** Runs `other` while a transaction holds what `first` locks, which locks `second` once `other` waits: a deadlock when `other` holds that. */
+async function meet(
   sql: Sql,
-  { low, high }: { low: string; high: string },
-  settle: () => Promise<unknown>,
+  { first, second }: { first: (tx: Tx) => Promise<unknown>; second: (tx: Tx) => Promise<unknown> },
+  other: () => Promise<unknown>,
 ): Promise<void> {
-  let settling: Promise<unknown> | undefined;
+  let running: Promise<unknown> | undefined;
   await sql.begin(async (tx) => {
-    await lockLinks(tx, [low]);
-    settling = settle();
-    await waitFor("the settling transaction to wait for a link", async () => {
+    await first(tx);
+    running = other();
+    const waiting = waitFor("the other transaction to wait", async () => {
       const [row] = await sql`
         select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
       return row !== undefined;
     });
-    await lockLinks(tx, [high]);
+    await Promise.race([waiting, running.then(() => waiting)]);
+    await second(tx);
   });
-  await settling;
+  await running;
+}
+
+/** With one that locks both links in the order of their ids. */
+function meetInOrder(sql: Sql, { low, high }: { low: string; high: string }, other: () => Promise<unknown>) {
+  return meet(sql, { first: (tx) => lockLinks(tx, [low]), second: (tx) => lockLinks(tx, [high]) }, other);
 }
 
 async function inOrder(sql: Sql, ids: readonly string[]): Promise<{ low: string; high: string }> {
@@ -110,11 +127,41 @@ describe("a transaction that settles locks its links in one order", () => {
   });
 });
 
+test("behavior: a reusable link that is cancelled locks its uses in the order of their ids", async () => {
+  const lab = await openBooks();
+  const [parent = ""] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });
+  const uses = [newLinkId(), newLinkId()].sort().reverse();
+  // the higher first, as a scan finds them: the order of ids is not that of time
+  for (const id of uses)
+    await lab.sql`
+      insert into payment_links (
+        id, parent_id, user_id, network, recipient, amount_units, description, expires_at, tag, created_at
+      )
+      select
+        ${id}, id, user_id, network, recipient, amount_units, description, expires_at, ${linkTag(id)}::bytea,
+        now() - make_interval(secs => ${uses.indexOf(id)}::int)
+      from payment_links
+      where id = ${parent}`;
+  const links = await inOrder(lab.sql, uses);
+  await meetInOrder(lab.sql, links, () =>
+    lab.sql.begin(async (tx) => {
+      await cancelLink(tx, { id: parent, userId: lab.merchant.userId });
+      await cancelUses(tx, parent);
+    }),
+  );
+  for (const id of uses) expect(await linkOf(lab, id)).toMatchObject({ status: "CANCELLED" });
+  await lab.stop();
+});
+
 describe("a block that settles one link and confirms another", () => {
   let lab: Lab;
+  let merchant: Merchant;
+  let payer: Hex;
   let term: Term & { close: () => void };
+  const freshUnits = amounts();
   beforeAll(async () => {
     lab = await openLab();
+    [merchant, payer] = [await makeMerchant(lab), await makePayer(lab)];
   });
   afterEach(() => term.close());
   afterAll(() => lab.stop());
@@ -130,9 +177,8 @@ describe("a block that settles one link and confirms another", () => {
     return span;
   }
 
-  test("behavior: locks both in one order", async () => {
-    const freshUnits = amounts();
-    const [merchant, payer] = [await makeMerchant(lab), await makePayer(lab)];
+  /** Two links, and a leader at the head that takes two confirmations. */
+  async function startTerm() {
     const unitsOf = new Map<string, bigint>();
     for (const units of [freshUnits(), freshUnits()])
       unitsOf.set(await makeLink(lab, merchant, { units }), units);
@@ -141,13 +187,102 @@ describe("a block that settles one link and confirms another", () => {
     await settled(lab);
     await indexer.stop();
     term = Object.assign(await openTerm(lab), { confirmations: 2 });
-    await pay(lab, payer, merchant.address, unitsOf.get(links.low) ?? 0n);
+    const payLink = (id: string) => pay(lab, payer, merchant.address, unitsOf.get(id) ?? 0n);
+    return { links, payLink };
+  }
+
+  test("behavior: locks both in one order", async () => {
+    const { links, payLink } = await startTerm();
+    await payLink(links.low);
     await applySpan(term, await nextSpan());
     expect(await linkOf(lab, links.low)).toMatchObject({ status: "PENDING" });
-    await pay(lab, payer, merchant.address, unitsOf.get(links.high) ?? 0n);
+    await payLink(links.high);
     const span = await nextSpan();
     await meetInOrder(lab.sql, links, () => applySpan(term, span));
     expect(await linkOf(lab, links.low)).toMatchObject({ status: "PAID" });
     expect(await linkOf(lab, links.high)).toMatchObject({ status: "PENDING" });
   });
+
+  test("behavior: locks the payment that it confirms before any link, as a worker that ends it", async () => {
+    const { links, payLink } = await startTerm();
+    await payLink(links.low);
+    await applySpan(term, await nextSpan());
+    expect(await linkOf(lab, links.low)).toMatchObject({ status: "PENDING" });
+    const { id, token, nonce } = makePayment({ merchant }, links.low);
+    await lab.sql`
+      insert into payments (
+        id, link_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce, signature,
+        state, tx_hash, log_index, block_number
+      )
+      select
+        ${id}, link_id, network, ${token}::bytea, from_address, 'EOA', to_address, amount_units, 0, 9999999999,
+        ${nonce}::bytea, '\\x', 'MINED', tx_hash, log_index, block_number
+      from transfers
+      where link_id = ${links.low}`;
+    await lab.sql`update transfers set payment_id = ${id} where link_id = ${links.low}`;
+    await payLink(links.high);
+    const span = await nextSpan();
+    await meet(
+      lab.sql,
+      { first: (tx) => lockPayments(tx, [id]), second: (tx) => lockLinks(tx, [links.low]) },
+      () => applySpan(term, span),
+    );
+    expect(await linkOf(lab, links.low)).toMatchObject({ status: "PAID" });
+    expect(await linkOf(lab, links.high)).toMatchObject({ status: "PENDING" });
+  });
+
+  test.each(["attributed to another link", "of no link"])(
+    "behavior: with a transfer %s, locks the link whose refund it confirms with the others",
+    async (kind) => {
+      const { links, payLink } = await startTerm();
+      // of the two, the one that the refund's end locks by itself is the lower where a transfer names the higher
+      const isAttributed = kind === "attributed to another link";
+      const refunded = isAttributed ? links.low : links.high;
+      const [wallet] = await lab.sql<
+        { id: string }[]
+      >`select id from wallets where user_id = ${merchant.userId}`;
+      const id = newRefundId(new Date());
+      await insertOperation(lab.sql, {
+        id,
+        userId: merchant.userId,
+        walletId: wallet?.id ?? "",
+        network: NETWORK,
+        kind: "REFUND",
+        userOpHash: randomHash(),
+        accountNonce: 0n,
+        callData: "0x",
+        callGas: 1n,
+        verificationGas: 1n,
+        challengeId: "ch_1",
+        idempotencyKey: undefined,
+        request: id,
+        requestId: "req_1",
+        lifeMs: 600_000,
+        items: [],
+        terms: { owners: [], warnings: [], balanceAfter: "0", deploysWallet: false },
+        renews: false,
+      });
+      await lab.sql`
+        insert into refunds (
+          id, user_id, link_id, network, paid_tx_hash, paid_log_index, to_address, to_source, amount_units
+        )
+        values (
+          ${id}, ${merchant.userId}, ${refunded}, ${NETWORK}, ${randomHash()}, 1, ${merchant.address}, 'given', 1
+        )`;
+      const mine = () => lab.sql`
+        update wallet_operations
+        set state = 'MINED', tx_hash = ${randomHash()}, succeeded = true, block_number = 0
+        where id = ${id}`;
+      if (!isAttributed) {
+        await payLink(links.low);
+        await applySpan(term, await nextSpan());
+      }
+      await mine();
+      await (isAttributed ? payLink(links.high) : pay(lab, payer, merchant.address, 7n));
+      const span = await nextSpan();
+      await meetInOrder(lab.sql, links, () => applySpan(term, span));
+      const [operation] = await lab.sql`select state from wallet_operations where id = ${id}`;
+      expect(operation).toMatchObject({ state: "CONFIRMED" });
+    },
+  );
 });

@@ -149,7 +149,7 @@ export async function accept(
 
 /** A payment of the lab's merchant that fits a link of his. */
 export function makePayment(
-  { merchant }: BooksLab,
+  { merchant }: { merchant: Pick<SeededMerchant, "address"> },
   linkId: string,
   authorization: Partial<Pick<NewPayment, "payer" | "nonce">> = {},
 ): NewPayment {

@@ -37,9 +37,11 @@ const PERMANENT_FROM = 500;
 /** `smtpUrl` as nodemailer writes them: smtp://user:pass@host:587, smtps://…, with options in the query. */
 export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: string }): Mailer {
   const open = new Set<SMTPConnection>();
+  let isClosed = false;
   return {
     async connect() {
       const { parseConnectionUrl, Connection, Composer } = await loadPackage();
+      if (isClosed) throw new Error("the mailer is closed");
       const { auth, ...options } = parseConnectionUrl(smtpUrl);
       const connection = new Connection({
         ...options,
@@ -57,6 +59,7 @@ export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: s
       };
     },
     close() {
+      isClosed = true;
       for (const connection of open) connection.close();
     },
   };
