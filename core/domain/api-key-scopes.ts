@@ -24,7 +24,10 @@ export const API_KEY_SCOPES = [
 ] as const;
 export type ApiKeyScope = (typeof API_KEY_SCOPES)[number];
 
-/** What a route may need (member.ts) that no API key is ever let in for. A route that says otherwise stops the API at its start. */
+/**
+ * What a route may need (member.ts) that no API key is ever let in for. A route that says otherwise stops the API at its start. A person's own
+ * passkeys, sessions and sign-in are "self", which MCP and the facilitator let keys in for: those routes say `allow: ["session"]` each.
+ */
 export const SESSION_ONLY: readonly Need[] = [
   "money:send",
   "owners:manage",
