@@ -57,6 +57,7 @@ const rateSources = commaList
   );
 
 const DEFAULT_CONCURRENCY = 8;
+const MAIL_RELAY = "it names the mail relay, for example smtp://127.0.0.1:2525";
 /** Connections beside one for each task: liveness holds one, two while the job queue restarts; an export holds two and needs a third. */
 const EXTRA_CONNECTIONS = 4;
 /** Of the sender: the monitor's lock of each network holds one. */
@@ -81,7 +82,13 @@ const shape = {
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   EXCHANGE_RATE_SOURCES: rateSources.default([]),
   BASE_URL: httpUrl.optional(),
-  SMTP_URL: z.string({ error: "it names the mail relay, for example smtp://127.0.0.1:2525" }).min(1),
+  SMTP_URL: z
+    .string({ error: MAIL_RELAY })
+    .min(1)
+    .refine(
+      (text) => !text.includes("://") || URL.canParse(text),
+      "must be a URL, for example smtp://127.0.0.1:2525",
+    ),
   MAIL_FROM: z.string().min(3).default("Payments <no-reply@localhost>"),
 } as const;
 

@@ -12,6 +12,7 @@ import { findLink } from "../../db/links/links.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { PaymentLink, User, Wallet } from "../../db/schema.ts";
 import { listRefundable } from "../../db/wallet-ops/list-refundable.ts";
+import type { NewRefund } from "../../db/wallet-ops/refunds.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readLiterals, toExactUnits } from "../links/parse-amount.ts";
@@ -54,6 +55,25 @@ export async function readRefundChoice(
 ): Promise<Chosen> {
   const request = readRequest(asked, wallet);
   return need(chooseRefund(link, await listRefundable(tx, link.id), request));
+}
+
+/** The row of a refund that was chosen so. */
+export function toNewRefund(
+  { transfer, to, toSource, amountUnits }: Chosen,
+  { id, link, body }: { id: string; link: PaymentLink; body: RefundBody },
+): NewRefund {
+  return {
+    id,
+    userId: link.userId,
+    linkId: link.id,
+    network: link.network,
+    amountUnits,
+    toAddress: to,
+    toSource,
+    paidTxHash: transfer.txHash,
+    paidLogIndex: transfer.logIndex,
+    reason: body.reason ?? null,
+  };
 }
 
 function readRequest(

@@ -15,32 +15,23 @@ import {
   readRefundChoice,
   refuseAboveRefundable,
   senderWarnings,
+  toNewRefund,
 } from "./choose-refund.ts";
 import { findReplay, type Prepared, prepareOperation } from "./prepare-operation.ts";
 
 /** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
 export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer: User }): Promise<Prepared> {
-  const { user, signer, linkId, body, idempotencyKey, requestId } = asked;
+  const { signer, linkId, body, idempotencyKey, requestId } = asked;
   const { link, wallet } = await getRefundedLink(deps, asked);
   const chain = getEnabledChain(deps, link.network);
   const same = { kind: "REFUND" as const, request: { linkId, ...body }, idempotencyKey };
   // before what is left is asked: the refund itself has taken it
   const replay = await findReplay(deps, { ...same, wallet });
   if (replay) return { operation: replay, isReplay: true };
-  const { transfer, to, toSource, amountUnits } = await readRefundChoice(deps.sql, { link, wallet }, asked);
+  const chosen = await readRefundChoice(deps.sql, { link, wallet }, asked);
+  const { to, toSource, amountUnits } = chosen;
   const id = newRefundId(new Date());
-  const refund = {
-    id,
-    userId: user.id,
-    linkId,
-    network: link.network,
-    amountUnits,
-    toAddress: to,
-    toSource,
-    paidTxHash: transfer.txHash,
-    paidLogIndex: transfer.logIndex,
-    reason: body.reason ?? null,
-  };
+  const refund = toNewRefund(chosen, { id, link, body });
   return prepareOperation(deps, chain, {
     ...{ ...same, id, wallet, signer, requestId },
     items: [{ to, amountUnits, note: "", isFee: false }],

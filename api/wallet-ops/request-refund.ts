@@ -15,7 +15,7 @@ import {
 } from "../../db/wallet-ops/refund-requests.ts";
 import { lockForRefunds } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { type AskedRefund, getRefundedLink, readRefundChoice } from "./choose-refund.ts";
+import { type AskedRefund, getRefundedLink, readRefundChoice, toNewRefund } from "./choose-refund.ts";
 
 export type RequestedRefund = { id: string; isReplay: boolean };
 
@@ -32,28 +32,25 @@ export async function requestRefund(
   const id = newRefundId(new Date());
   const isNew = await deps.sql.begin(async (tx) => {
     await lockForRefunds(tx, linkId);
-    const { transfer, to, toSource, amountUnits } = await readRefundChoice(tx, { link, wallet }, asked);
+    const chosen = await readRefundChoice(tx, { link, wallet }, asked);
     if ((await countOpenRequests(tx, linkId)) >= REFUND_REQUESTS_MAX)
       throw conflict(`At most ${REFUND_REQUESTS_MAX} refund requests of a link can be open`, {
         issue: "too_many_requests",
       });
     const refund: NewRefundRequest = {
-      id,
-      userId: user.id,
-      linkId,
-      network: link.network,
-      amountUnits,
-      toAddress: to,
-      toSource,
-      paidTxHash: transfer.txHash,
-      paidLogIndex: transfer.logIndex,
-      reason: body.reason ?? null,
+      ...toNewRefund(chosen, { id, link, body }),
       requestedBy,
       idempotencyKey,
       request,
     };
     if (!(await insertRefundRequest(tx, refund))) return false;
-    const data = { network: link.network, amount: formatUnits(amountUnits), to, linkId, requestedBy };
+    const data = {
+      network: link.network,
+      amount: formatUnits(chosen.amountUnits),
+      to: chosen.to,
+      linkId,
+      requestedBy,
+    };
     await recordEvents(tx, [{ userId: user.id, type: "refund.requested", subjectId: id, data }]);
     return true;
   });

@@ -11,8 +11,9 @@ import type {
   PaymentFacts,
 } from "../../core/domain/ledger-snapshot.ts";
 import { tagOfNonce } from "../../core/domain/link-tag.ts";
-import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
+import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { TakenLink } from "./prior-attributions.ts";
 
@@ -53,22 +54,7 @@ async function readPayments(
       ) as relay_hashes
     from payments
     where id = any(array(
-        select payment.id
-        from unnest(
-          ${authorizations.map((one) => one.payer)}::bytea[],
-          ${authorizations.map((one) => one.nonce)}::bytea[]
-        ) as given (payer, nonce)
-        cross join lateral (
-          select id
-          from payments
-          where network = ${network}
-            and token = ${NETWORKS[network].usdc.address}
-            and payer = given.payer
-            and nonce = given.nonce
-            and authorization_digest(network, token, payer, nonce)
-              = authorization_digest(${network}, ${NETWORKS[network].usdc.address}, given.payer, given.nonce)
-          limit 1
-        ) payment
+        ${idsByAuthorization(tx, { network }, authorizations)}
       ))
       and link_id is not null
     order by payments.id

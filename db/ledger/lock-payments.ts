@@ -1,6 +1,7 @@
 /** The payments that a commit of blocks changes, locked by one statement before anything else: see `lockPayments` for the order. */
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
-import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
 
 /**
@@ -12,7 +13,6 @@ export async function lockPaymentsOfBlocks(
   network: NetworkId,
   { authorizations, depthNumber }: { authorizations: readonly AuthorizationKey[]; depthNumber: number },
 ): Promise<void> {
-  const { address: token } = NETWORKS[network].usdc;
   await tx`
     select id
     from payments
@@ -25,19 +25,7 @@ export async function lockPaymentsOfBlocks(
       from payments
       where network = ${network} and facilitated_mined_block <= ${depthNumber}
       union
-      select payment.id
-      from unnest(
-        ${authorizations.map((one) => one.payer)}::bytea[],
-        ${authorizations.map((one) => one.nonce)}::bytea[]
-      ) as given (payer, nonce)
-      cross join lateral (
-        select id
-        from payments
-        where network = ${network} and token = ${token} and payer = given.payer and nonce = given.nonce
-          and authorization_digest(network, token, payer, nonce)
-            = authorization_digest(${network}, ${token}, given.payer, given.nonce)
-        limit 1
-      ) payment
+      ${idsByAuthorization(tx, { network }, authorizations)}
     ))
     order by id
     for update`;

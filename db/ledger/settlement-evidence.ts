@@ -4,7 +4,8 @@
  */
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import type { AttributableTransfer } from "../../core/domain/ledger-snapshot.ts";
-import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
 import { findAssignments, findFittingLinks, findTaggedLinks, loadClaims } from "./attribution.ts";
 
@@ -55,22 +56,7 @@ async function hasPayments(
   authorizations: readonly AuthorizationKey[],
 ): Promise<boolean> {
   const rows = await tx`
-    select
-    from unnest(
-      ${authorizations.map((one) => one.payer)}::bytea[],
-      ${authorizations.map((one) => one.nonce)}::bytea[]
-    ) as given (payer, nonce)
-    cross join lateral (
-      select id
-      from payments
-      where network = ${network}
-        and token = ${NETWORKS[network].usdc.address}
-        and payer = given.payer
-        and nonce = given.nonce
-        and authorization_digest(network, token, payer, nonce)
-          = authorization_digest(${network}, ${NETWORKS[network].usdc.address}, given.payer, given.nonce)
-      limit 1
-    ) payment
+    ${idsByAuthorization(tx, { network }, authorizations)}
     limit 1`;
   return rows.length > 0;
 }

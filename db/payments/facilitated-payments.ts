@@ -5,6 +5,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { toByteaText } from "../postgres/hex-bytes.ts";
 import type { AuthorizedPayment } from "./accept-payments.ts";
+import { idsByAuthorization } from "./ids-by-authorization.ts";
 
 /** The API key that submitted the payment, and its user: the payment's success belongs to the key. */
 export type NewFacilitatedPayment = AuthorizedPayment & {
@@ -109,19 +110,7 @@ export async function loadFacilitatedPayments(
     select id, payer, nonce, recipient, amount_units
     from payments
     where id = any(array(
-        select payment.id
-        from unnest(
-          ${authorizations.map((one) => one.payer)}::bytea[],
-          ${authorizations.map((one) => one.nonce)}::bytea[]
-        ) as given (payer, nonce)
-        cross join lateral (
-          select id
-          from payments
-          where network = ${network} and token = ${token} and payer = given.payer and nonce = given.nonce
-            and authorization_digest(network, token, payer, nonce)
-              = authorization_digest(${network}, ${token}, given.payer, given.nonce)
-          limit 1
-        ) payment
+        ${idsByAuthorization(tx, { network, token }, authorizations)}
       ))
       and link_id is null
     order by id

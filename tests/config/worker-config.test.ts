@@ -16,6 +16,12 @@ const ENV = {
 };
 const PRODUCTION = { ...ENV, NODE_ENV: "production", BASE_URL: "https://example.com" };
 
+test("error: an SMTP_URL that no mail could be sent to is a fault at the start", () => {
+  expect(() => readWorkerConfig({ ...ENV, SMTP_URL: "http://[" })).toThrow("SMTP_URL");
+  for (const SMTP_URL of ["smtps://user:pass@mail.example.com", "localhost:2525"])
+    expect(readWorkerConfig({ ...ENV, SMTP_URL })).toMatchObject({ smtpUrl: SMTP_URL });
+});
+
 describe("limits of relaying", () => {
   test("locally: a cap on the gas price, no budgets for fees and merchants", () => {
     expect(readWorkerConfig(ENV)).toMatchObject({

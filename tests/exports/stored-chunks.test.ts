@@ -1,8 +1,8 @@
-/** How chunks are stored: compressed where it helps, read back whole, and never sent when they are not what was stored. */
+/** How chunks are stored: compressed where it helps, read back whole, and never sent when they are not what was stored. A client that leaves is no failure. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { zstdCompressSync } from "node:zlib";
-import { readFile } from "../../api/exports/download.ts";
+import { readFile, serveExport } from "../../api/exports/download.ts";
 import { newExportId, newUserId } from "../../core/domain/ids.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { insertUser } from "../../db/accounts/users.ts";
@@ -155,4 +155,44 @@ test("error: a file that lacks a chunk, its last or all, or has one too many, do
   const file = await fileOf(chunks);
   await insertChunk(sql, file, { position: 3, bytes: Buffer.from("four") });
   await expectCutOff(file, Buffer.from("onetwothreefour"));
+});
+
+test.each([true, false])(
+  "a stream that is cancelled while a chunk is read reports nothing (isAhead %p)",
+  async (isAhead) => {
+    const file = await fileOf(Array.from({ length: 40 }, (_, n) => Buffer.alloc(65_536, n)));
+    const errors: unknown[] = [];
+    const reader = readFile(sql, file, { isAhead, onError: (error) => errors.push(error) }).getReader();
+    await reader.read();
+    const reading = reader.read().catch(() => undefined);
+    await reader.cancel();
+    await reading;
+    await Bun.sleep(200);
+    expect(errors.map(String)).toEqual([]);
+  },
+);
+
+test("a client of HTTP that goes away reports nothing", async () => {
+  const file = await fileOf(
+    Array.from({ length: 200 }, () => crypto.getRandomValues(new Uint8Array(65_536))),
+  );
+  const errors: unknown[] = [];
+  const log = { error: (fields: unknown) => errors.push(fields) };
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch: () => serveExport({ sql, log } as never, { headers: {} } as never, file),
+  });
+  for (let n = 0; n < 20; n++) {
+    const stop = new AbortController();
+    const answer = await fetch(server.url, { signal: stop.signal });
+    const body = answer.body?.getReader();
+    await body?.read();
+    await Bun.sleep(n);
+    stop.abort();
+    await body?.read().catch(() => {});
+  }
+  await Bun.sleep(500);
+  await server.stop(true);
+  expect(errors.map((one) => String((one as { err: unknown }).err))).toEqual([]);
 });

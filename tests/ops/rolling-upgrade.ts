@@ -93,7 +93,8 @@ try {
     /.*(?:needs all processes of the service stopped|this version needs every migration).*/.exec(
       String(error),
     ) ?? [];
-  if (refusal) console.log(`no rolling upgrade, and refused as such: ${refusal}`);
+  if (refusal)
+    console.log(`this upgrade needs stopped processes, and was refused while they ran: ${refusal}`);
   else {
     failures += 1;
     console.error(error);
