@@ -1,5 +1,5 @@
 /**
- * Pictures of every state of the payment page, light and dark, on a phone and a desk, with and without the merchant's looks, to be looked at
+ * Pictures of every state of the payment page, light and dark, on a phone and a desk, with and without the merchant's branding, to be viewed
  * before a release: `bun tests/checkout/pictures.ts [folder] [part of a name]`.
  */
 import { mkdirSync, writeFileSync } from "node:fs";
