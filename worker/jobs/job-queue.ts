@@ -6,10 +6,10 @@
  */
 import { EventEmitter } from "node:events";
 import { Logger, parseCronItems, run, type TaskList, type WorkerEvents } from "graphile-worker";
-import { Pool } from "pg";
 import type { Log } from "../../core/runtime/log.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { watchLiveness } from "./liveness.ts";
+import { QueuePool } from "./queue-pool.ts";
 
 const POLL_INTERVAL_MS = 1_000;
 /** For running jobs to end, when the queue is closed. */
@@ -99,7 +99,7 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
   events.on("pool:fatalError", ({ error }) => ended.resolve(error));
   events.on("pool:gracefulShutdown", ({ message }) => ended.resolve(new Error(message)));
   const idle = watchIdleness(events);
-  const pool = new Pool({ connectionString: databaseUrl, max: maxConnections });
+  const pool = new QueuePool({ connectionString: databaseUrl, max: maxConnections });
   pool.on("error", (error) => log.warn({ err: error }, "queue connection lost"));
   pool.on("connect", (client) => client.on("error", () => undefined));
   const release = async () => {
