@@ -63,8 +63,8 @@ const EXTRA_CONNECTIONS = 4;
 /** Of the sender: the monitor's lock of each network holds one. */
 const PLANNED_CONNECTIONS = 6;
 const ASYNC_COMMIT_CONNECTIONS = 2;
-/** Of the job queue: LISTEN, and the statements that take and complete jobs. */
-const QUEUE_CONNECTIONS_MIN = 4;
+/** Of the job queue: LISTEN, and the statements that take and complete jobs, each over in a millisecond. */
+const QUEUE_CONNECTIONS = 4;
 
 const shape = {
   ...processShape,
@@ -143,16 +143,15 @@ export type WorkerConfig = ReturnType<typeof readWorkerConfig>;
 /** The pool is never smaller than what tasks and locks hold at the same time, or they would wait for each other. */
 function shareConnections(concurrency: number, max: number | undefined) {
   const [planned, asyncCommit] = [PLANNED_CONNECTIONS, ASYNC_COMMIT_CONNECTIONS];
-  const needed = concurrency + EXTRA_CONNECTIONS + planned + asyncCommit;
-  const total = max ?? needed + concurrency + 2;
-  const queue = Math.min(concurrency + 2, total - needed);
-  return { pool: total - planned - asyncCommit - queue, planned, asyncCommit, queue };
+  const others = planned + asyncCommit + QUEUE_CONNECTIONS;
+  const pool = max === undefined ? concurrency + EXTRA_CONNECTIONS : max - others;
+  return { pool, planned, asyncCommit, queue: QUEUE_CONNECTIONS };
 }
 
 function connectionFaults(env: Partial<WorkerEnv>): string[] {
   const { WORKER_DATABASE_MAX_CONNECTIONS: max, WORKER_CONCURRENCY: concurrency = DEFAULT_CONCURRENCY } = env;
-  const ours = EXTRA_CONNECTIONS + PLANNED_CONNECTIONS + ASYNC_COMMIT_CONNECTIONS;
-  const min = concurrency + ours + QUEUE_CONNECTIONS_MIN;
+  const ours = EXTRA_CONNECTIONS + PLANNED_CONNECTIONS + ASYNC_COMMIT_CONNECTIONS + QUEUE_CONNECTIONS;
+  const min = concurrency + ours;
   if (max === undefined || max >= min) return [];
   return [`WORKER_DATABASE_MAX_CONNECTIONS: must be at least ${min} with WORKER_CONCURRENCY ${concurrency}`];
 }

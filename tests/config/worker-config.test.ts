@@ -85,14 +85,14 @@ describe("database connections", () => {
   const worker = (set: Record<string, string>) => () => readWorkerConfig({ ...ENV, ...set }).connections;
 
   test("a worker shares its connections among tasks, the sender, advisory updates and queue, and grows with its concurrency", () => {
-    expect(worker({})()).toEqual({ pool: 12, planned: 6, asyncCommit: 2, queue: 10 });
+    expect(worker({})()).toEqual({ pool: 12, planned: 6, asyncCommit: 2, queue: 4 });
     // two liveness locks during a restart, and the three connections of an export
-    expect(worker({ WORKER_CONCURRENCY: "1" })()).toEqual({ pool: 5, planned: 6, asyncCommit: 2, queue: 3 });
+    expect(worker({ WORKER_CONCURRENCY: "1" })()).toEqual({ pool: 5, planned: 6, asyncCommit: 2, queue: 4 });
     expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "40" })()).toEqual({
-      pool: 22,
+      pool: 28,
       planned: 6,
       asyncCommit: 2,
-      queue: 10,
+      queue: 4,
     });
   });
 
@@ -106,7 +106,7 @@ describe("database connections", () => {
     expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "23" })).toThrow(
       "WORKER_DATABASE_MAX_CONNECTIONS: must be at least 24 with WORKER_CONCURRENCY 8",
     );
-    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "17", WORKER_CONCURRENCY: "1" })().queue).toBe(3);
+    expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "17", WORKER_CONCURRENCY: "1" })().pool).toBe(5);
     expect(worker({ WORKER_DATABASE_MAX_CONNECTIONS: "16", WORKER_CONCURRENCY: "1" })).toThrow(
       "WORKER_DATABASE_MAX_CONNECTIONS: must be between 17 and 400",
     );

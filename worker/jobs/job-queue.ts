@@ -9,9 +9,9 @@ import { Logger, parseCronItems, run, type TaskList, type WorkerEvents } from "g
 import type { Log } from "../../core/runtime/log.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { watchLiveness } from "./liveness.ts";
+import { OWN_POLL_MS, pollDueJobs } from "./poll-due-jobs.ts";
 import { QueuePool } from "./queue-pool.ts";
 
-const POLL_INTERVAL_MS = 1_000;
 /** For running jobs to end, when the queue is closed. */
 const JOBS_TIMEOUT_MS = 8_000;
 /** For the last job's completion to be written. */
@@ -99,10 +99,12 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
   events.on("pool:fatalError", ({ error }) => ended.resolve(error));
   events.on("pool:gracefulShutdown", ({ message }) => ended.resolve(new Error(message)));
   const idle = watchIdleness(events);
+  const endPolling = pollDueJobs(events);
   const pool = new QueuePool({ connectionString: databaseUrl, max: maxConnections });
   pool.on("error", (error) => log.warn({ err: error }, "queue connection lost"));
   pool.on("connect", (client) => client.on("error", () => undefined));
   const release = async () => {
+    endPolling();
     await atMost(RELEASE_TIMEOUT_MS, releaseLiveness());
     await atMost(RELEASE_TIMEOUT_MS, pool.end());
   };
@@ -119,6 +121,7 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
     return {
       ended: ended.promise,
       async close() {
+        endPolling();
         const stopped = Promise.allSettled([runner.stop(), runner.promise]);
         await atMost(
           JOBS_TIMEOUT_MS,
@@ -135,7 +138,7 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
 
 /** Completions are written immediately: a delayed one would be lost at SIGTERM, and its job run again. */
 const OPTIONS = {
-  pollInterval: POLL_INTERVAL_MS,
+  pollInterval: OWN_POLL_MS,
   noHandleSignals: true,
   parsedCronItems: parseCronItems(
     ["housekeeping", "close_months", "fetch_rates", "run_schedules"].map((task) => ({

@@ -48,12 +48,12 @@ const GAPS_PER_PASS = 4;
 /** One pass. Returns false when another worker monitors this network now. */
 export async function monitorRelays(network: RelayNetwork): Promise<boolean> {
   const { deps, chain } = network;
+  if (!(await hasUnfinished(deps.sql, chain.network.id, toUsedNonces(network.lanes.lastMarket())))) {
+    network.firstHeads.clear();
+    await reportMarket(network);
+    return true;
+  }
   return withWorkLock(deps.sql, `keep-relays:${chain.network.id}`, async () => {
-    if (!(await hasUnfinished(deps.sql, chain.network.id, toUsedNonces(network.lanes.lastMarket())))) {
-      network.firstHeads.clear();
-      await reportMarket(network);
-      return;
-    }
     for await (const page of inFlightPages(network)) await recordReceipts(network, page);
     await followLedger(network);
     const busy = new Set<string>();
