@@ -21,6 +21,9 @@ import { percentile, type Row, round } from "./report.ts";
 /** For each api process: processes live long, and are compiled and their statements planned by then. */
 const WARM_UP_PAYMENTS = 3_000;
 
+/** Before a shape is measured. */
+export const warmUpOf = (shape: Shape): number => WARM_UP_PAYMENTS * Number(shape.split(".")[0]);
+
 const ENV = { LOG_LEVEL: "warn", RATE_LIMITS: "0" };
 const RECEIPT_POLL_MS = 200;
 const RECEIPT_POLLS_MAX = 50;
@@ -30,11 +33,13 @@ export type Shape = `${number}.${number}.${number}`;
 
 type Order = Request & { linkId: string };
 
-export async function measureService(load: PayCase, shape: Shape = "1.1.1"): Promise<Row> {
+export async function measureService(
+  load: PayCase,
+  { shape = "1.1.1", warmUp = warmUpOf(shape) }: { shape?: Shape; warmUp?: number } = {},
+): Promise<Row> {
   const processes = namesOf(shape);
   const world = await startWorld({ processes, blockTimeS: load.blockTimeS, env: ENV });
   try {
-    const warmUp = WARM_UP_PAYMENTS * processes.filter((name) => name.startsWith("api")).length;
     const first = await makeOrders(world, processes, warmUp);
     await payAll(first, { concurrency: WARM_UP_CONCURRENCY, readHash });
     const who = shape === "1.1.1" ? "the service" : `the service, ${shape}`;

@@ -6,6 +6,7 @@ import { gatherBatch } from "../../worker/payments/gather-batch.ts";
 import { openLedgerProgress } from "../../worker/payments/ledger-progress.ts";
 import type { PaymentNetwork } from "../../worker/payments/payment-network.ts";
 import { accept, type BooksLab, NETWORK, openBooks } from "../support/ledger-lab.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { seedLinks, seedMerchant } from "../support/seed.ts";
 
 const BATCH = 3;
@@ -30,9 +31,23 @@ async function queue(count: number): Promise<void> {
   for (const link of links) await accept(lab, link);
 }
 
-function gather(gatherMs: number, sql = lab.sql): Promise<void> {
+/** By default more than a batch was answered, so that it is full or the burst over. */
+function gather(gatherMs: number, { sql = lab.sql, answered = 2 * BATCH } = {}): Promise<void> {
   const deps = { asyncCommitSql: sql } as PaymentNetwork["deps"];
-  return gatherBatch({ deps, ledger }, drain, gatherMs);
+  return gatherBatch({ deps, ledger }, drain, { gatherMs, answered });
+}
+
+/** Counts of due payments over `sql`, as they are answered. */
+function watchCounts() {
+  const answered: Promise<unknown>[] = [];
+  const sql = new Proxy(lab.sql, {
+    apply(target, self, given) {
+      const query = Reflect.apply(target, self, given);
+      if (String(given[0]).includes("count(*)")) answered.push(query.then());
+      return query;
+    },
+  });
+  return { sql, answered };
 }
 
 test("what is due is counted up to a full batch, without what is leased", async () => {
@@ -48,19 +63,11 @@ test("what is due is counted up to a full batch, without what is leased", async 
 
 test("a full batch is counted once after the block, and gathered no longer", async () => {
   await queue(BATCH);
-  let fragments = 0;
-  const sql = new Proxy(lab.sql, {
-    apply(target, self, given) {
-      fragments += 1;
-      return Reflect.apply(target, self, given);
-    },
-  });
-  await countDue(sql, drain);
-  const ofOneCount = fragments;
-  const gathered = gather(FOREVER_MS, sql);
+  const counts = watchCounts();
+  const gathered = gather(FOREVER_MS, { sql: counts.sql });
   ledger.noteRead(101n);
   await gathered;
-  expect(fragments).toBe(2 * ofOneCount);
+  expect(counts.answered.length).toBe(1);
 });
 
 test("a batch that does not fill is gathered until the burst after the block is over", async () => {
@@ -69,6 +76,19 @@ test("a batch that does not fill is gathered until the burst after the block is 
   ledger.noteRead(101n);
   await gathered;
   expect(await countDue(lab.sql, drain)).toBe(1);
+});
+
+test("a batch is gathered until as many have come as were answered, and no longer", async () => {
+  const counts = watchCounts();
+  const gathered = gather(FOREVER_MS, { sql: counts.sql, answered: BATCH - 1 });
+  ledger.noteRead(101n);
+  await waitFor("what was due before", () => counts.answered[0]);
+  await queue(BATCH - 1);
+  const before = counts.answered.length;
+  await gathered;
+  // one may have begun before they came
+  expect(counts.answered.length - before).toBeLessThanOrEqual(2);
+  expect(await countDue(lab.sql, drain)).toBe(BATCH - 1);
 });
 
 test("without a block a batch is gathered for its time", async () => {

@@ -18,6 +18,8 @@ const ELSEWHERE_MS = 1_000;
 
 export type BatchTiming = {
   noteBatch(payments: number): void;
+  /** Its payments. */
+  lastBatch(): number;
   /** For how long the next batch is gathered at most once payments are due; `hasPending`: others are on their way into a block. */
   gatherMs(hasPending: boolean): number;
   /** More payments are likely to come at once: the drain goes on while nothing is due. */
@@ -38,6 +40,7 @@ export function openBatchTiming(readMs: () => number = () => performance.now()):
     noteBatch(payments) {
       last = { payments, atMs: readMs() };
     },
+    lastBatch: () => last.payments,
     gatherMs(hasPending) {
       if (!hasPending) return isBusy() ? GATHER_BUSY_MS : 0;
       if (last.payments < 2 || !isRecent()) return 0;

@@ -75,7 +75,7 @@ async function relayQueued(network: PaymentNetwork, drain: Drain, sending: Promi
       }
       awaited = 0;
       const gatherMs = turn === "full" ? 0 : timing.gatherMs(turn === "pending");
-      if (gatherMs > 0) await gatherBatch(network, drain, gatherMs);
+      if (gatherMs > 0) await gatherBatch(network, drain, { gatherMs, answered: timing.lastBatch() });
       const leased = await leaseQueuedPayments(
         deps.asyncCommitSql,
         chain.network.id,
