@@ -7,6 +7,7 @@ import { makePayer, shapeA, signPayment } from "../tests/support/payer.ts";
 import { seedLinks, seedMerchant } from "../tests/support/seed.ts";
 import { type ProcessName, startWorld, type World } from "../tests/support/world.ts";
 import { cpuMilliseconds, pidsOfDatabase } from "./cpu-time.ts";
+import { startFlatChain } from "./flat-chain.ts";
 import {
   AMOUNT,
   type PayCase,
@@ -38,7 +39,12 @@ export async function measureService(
   { shape = "1.1.1", warmUp = warmUpOf(shape) }: { shape?: Shape; warmUp?: number } = {},
 ): Promise<Row> {
   const processes = namesOf(shape);
-  const world = await startWorld({ processes, blockTimeS: load.blockTimeS, env: ENV });
+  const world = await startWorld({
+    processes,
+    blockTimeS: load.blockTimeS,
+    startNode: startFlatChain,
+    env: ENV,
+  });
   try {
     const first = await makeOrders(world, processes, warmUp);
     await payAll(first, { concurrency: WARM_UP_CONCURRENCY, readHash });
@@ -54,7 +60,12 @@ export async function measureService(
 /** One service from its start, window after window, for what compiling and a growing chain cost. */
 export async function* measureSustained(load: PayCase, windows: number): AsyncGenerator<Row> {
   const processes = namesOf("1.1.1");
-  const world = await startWorld({ processes, blockTimeS: load.blockTimeS, env: ENV });
+  const world = await startWorld({
+    processes,
+    blockTimeS: load.blockTimeS,
+    startNode: startFlatChain,
+    env: ENV,
+  });
   try {
     for (let window = 0; window < windows; window++) {
       const { cpuMs, postgresMs, chainMs, run } = await measureWindow(world, processes, load);

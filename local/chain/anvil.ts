@@ -11,7 +11,7 @@ const KEPT_STATES = 128;
 /** Roughly Base's gas per second. */
 const BLOCK_GAS_LIMIT = 100_000_000;
 
-export type AnvilOptions = { chainId: number; port: number; loadStateFile?: string };
+export type AnvilOptions = { chainId: number; port: number; loadStateFile?: string; forkUrl?: string };
 
 /** Resolves when the node listens. Port 0 picks a free one. Blocks are mined immediately until configured otherwise. */
 export async function startAnvil(options: AnvilOptions): Promise<{ port: number; process: BoundProcess }> {
@@ -24,6 +24,7 @@ export async function startAnvil(options: AnvilOptions): Promise<{ port: number;
       // Osaka is Base's rule set since Azul: P256VERIFY at 0x100, 16,777,216 gas a transaction.
       ...["--hardfork", "osaka", "--enable-tx-gas-limit", "--gas-limit", String(BLOCK_GAS_LIMIT)],
       ...["--prune-history", String(KEPT_STATES)],
+      ...(options.forkUrl === undefined ? [] : ["--fork-url", options.forkUrl, "--no-storage-caching"]),
       ...(options.loadStateFile === undefined ? [] : ["--load-state", options.loadStateFile]),
     ],
     stopSignal: "SIGTERM",

@@ -29,6 +29,8 @@ export type LocalChainOptions = {
   chainId?: number;
   /** A node of a public network: its audited wallet contracts are placed instead of the stand-in. */
   walletCodeUrl?: string | undefined;
+  /** A node whose chain this one continues, with this chain id. */
+  forkUrl?: string;
 };
 
 const BASE_SEPOLIA = 84_532;
@@ -44,6 +46,7 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
     const anvil = await startAnvil({
       chainId,
       port: options.port ?? 0,
+      ...(options.forkUrl === undefined ? {} : { forkUrl: options.forkUrl }),
       ...(stateFile === undefined ? {} : { loadStateFile: stateFile }),
     });
     const rpcUrl = `http://127.0.0.1:${anvil.port}`;

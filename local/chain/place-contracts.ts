@@ -8,8 +8,10 @@ import { auditedAccount } from "./audited-account.ts";
 import { callRpc, callRpcBatch, callRpcText, type RpcCall } from "./rpc.ts";
 import { localNetworkOf, placeUsdc, setCode } from "./usdc.ts";
 
-/** The deterministic deployer, present on every anvil chain. */
+/** The deterministic deployer and its code, present on every anvil chain that is no fork. */
 const CREATE2_DEPLOYER = "0x4e59b44847b379578588920ca78fbf26c0b4956c";
+const CREATE2_DEPLOYER_CODE =
+  "0x7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3";
 const PASSKEY_ACCOUNT_FILE = new URL("contracts/passkey-account.json", import.meta.url);
 const SETUP_GAS = toHex(8_000_000);
 
@@ -29,6 +31,7 @@ export async function placeContracts(
   // An eth_call of creation code returns the runtime code it would deploy.
   const multicall3 = (await callRpcText(rpcUrl, "eth_call", [{ data: multicall3Bytecode }])) as Hex;
   await callRpcBatch(rpcUrl, [
+    setCode(CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE),
     ...usdc.code,
     setCode(CONTRACTS.multicall3, multicall3),
     ...(await (options.walletCodeUrl ? auditedAccount(options.walletCodeUrl) : passkeyAccount())),

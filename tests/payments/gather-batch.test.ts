@@ -82,7 +82,7 @@ test("a batch is gathered until as many have come as were answered, and no longe
   const counts = watchCounts();
   const gathered = gather(FOREVER_MS, { sql: counts.sql, answered: BATCH - 1 });
   ledger.noteRead(101n);
-  await waitFor("what was due before", () => counts.answered[0]);
+  await waitFor("the count of what was due before", async () => (await counts.answered[0]) !== undefined);
   await queue(BATCH - 1);
   const before = counts.answered.length;
   await gathered;
