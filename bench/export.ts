@@ -1,15 +1,17 @@
 /**
  * Exports of 10,000 rows through HTTP, worker and database, out of histories of growing size (filled-database.ts): time from request
  * to last byte, the worker's memory and CPU per export, and the effect of eight concurrent exports on it and on other requests. Memory is the
- * resident set of the worker process (Linux).
+ * resident set of the worker process (Linux). `bun run bench export --beside 7 json,csv` measures only that effect, in the larger history, over
+ * seven rounds: requests before the exports and during them.
  */
+import { loadavg } from "node:os";
 import type { Sql } from "../db/postgres/client.ts";
 import { startTestChain } from "../tests/support/chain.ts";
 import { startTestMailbox } from "../tests/support/mailbox.ts";
 import { type Service, startService } from "../tests/support/world.ts";
 import { cpuMilliseconds } from "./cpu-time.ts";
 import { emailOf, openFilled, SIZES, signIn } from "./filled-database.ts";
-import { describeMachine, percentile, printTable } from "./report.ts";
+import { describeMachine, percentile, printTable, round } from "./report.ts";
 import { type Memory, watchMemory } from "./resident-memory.ts";
 import { insertHistory } from "./seed-history.ts";
 
@@ -34,12 +36,71 @@ type Headers = Record<string, string>;
 
 export async function run(): Promise<void> {
   console.log(JSON.stringify({ bench: "export", machine: describeMachine(), rows: ROWS }));
+  if (process.argv[3] === "--beside") return runBeside(process.argv.slice(4));
   const rows: Row[] = [];
   for (const size of SIZES) rows.push(...(await measureSize(size)));
   printTable(rows);
 }
 
-async function measureSize(size: number): Promise<Row[]> {
+async function runBeside([rounds = "7", list = FORMATS.map(({ name }) => name).join(",")]: string[]): Promise<void> {
+  const names = list.split(",");
+  const formats = FORMATS.filter(({ name }) => names.includes(name));
+  if (formats.length !== names.length) throw new Error(`--beside takes rounds and formats, such as 7 json,csv`);
+  printTable(
+    await withService(Math.max(...SIZES), async (bench) => {
+      for (const format of formats) await download(bench.service, bench.callers[0] ?? {}, format);
+      const rows: Row[] = [];
+      for (const format of formats) rows.push(await measureBeside(bench, format, Number(rounds)));
+      return rows;
+    }),
+  );
+}
+
+/** Requests of all rounds together, since the slowest hundredth of one round is two or three requests. */
+async function measureBeside(bench: Bench, format: Format, rounds: number): Promise<Row> {
+  const before: number[] = [];
+  const during: number[] = [];
+  const files: number[] = [];
+  const ratios: number[] = [];
+  for (let n = 0; n < rounds; n++) {
+    const quiet = await askMeanwhile(bench.service, bench.callers[0] ?? {}, () => false, QUIET_REQUESTS);
+    const { times, meanwhile } = await exportTogether(bench, format);
+    before.push(...quiet);
+    during.push(...meanwhile);
+    files.push(times.at(-1) ?? 0);
+    ratios.push(percentile(meanwhile, 0.99) / percentile(quiet, 0.99));
+  }
+  for (const sorted of [before, during, files]) sorted.sort((a, b) => a - b);
+  const [p99Before, p99During] = [percentile(before, 0.99), percentile(during, 0.99)];
+  const row = {
+    bench: "export",
+    "rows in history": bench.size,
+    format: format.name,
+    rounds,
+    "p50 ms before": percentile(before, 0.5),
+    "p99 before": p99Before,
+    "p50 during": percentile(during, 0.5),
+    "p95 during": percentile(during, 0.95),
+    "p99 during": p99During,
+    "ratio of p99": round(p99During / p99Before),
+    "of each round": ratios.map(round).join(", "),
+    "all eight ms": percentile(files, 0.5),
+    load: round(loadavg()[0] ?? 0),
+  };
+  console.log(JSON.stringify(row));
+  return row;
+}
+
+function measureSize(size: number): Promise<Row[]> {
+  return withService(size, async (bench) => {
+    const rows: Row[] = [];
+    for (const format of FORMATS) rows.push(await measureOne(bench, format));
+    for (const format of FORMATS) rows.push(await measureTogether(bench, format));
+    return rows;
+  });
+}
+
+async function withService(size: number, measure: (bench: Bench) => Promise<Row[]>): Promise<Row[]> {
   const db = await openFilled("export", size, giveOthersAHistory);
   const [chain, mailbox] = await Promise.all([startTestChain(), startTestMailbox()]);
   const env = {
@@ -51,10 +112,7 @@ async function measureSize(size: number): Promise<Row[]> {
   try {
     const merchants = Array.from({ length: MERCHANTS }, (_, n) => n + 1);
     const callers = await Promise.all(merchants.map((merchant) => signIn(service.baseUrl, merchant)));
-    const rows: Row[] = [];
-    for (const format of FORMATS) rows.push(await measureOne({ service, callers, size }, format));
-    for (const format of FORMATS) rows.push(await measureTogether({ service, callers, size }, format));
-    return rows;
+    return await measure({ service, callers, size });
   } finally {
     await service.stop();
     await Promise.all([chain.stop(), mailbox.stop(), db.drop()]);
@@ -101,10 +159,31 @@ async function measureOne({ service, callers: [caller = {}], size }: Bench, form
   });
 }
 
-async function measureTogether({ service, callers, size }: Bench, format: Format): Promise<Row> {
+async function measureTogether(bench: Bench, format: Format): Promise<Row> {
+  const { service, callers, size } = bench;
   const before = await askMeanwhile(service, callers[0] ?? {}, () => false, QUIET_REQUESTS);
   const memory = watchMemory(service.pidOf("worker"));
   const cpuMs = cpuMilliseconds([service.pidOf("worker")]);
+  const { times, meanwhile, bytes } = await exportTogether(bench, format);
+  const row = report({
+    "rows in history": size,
+    format: format.name,
+    "at once": callers.length,
+    times,
+    bytes,
+    cpuMs: cpuMilliseconds([service.pidOf("worker")]) - cpuMs,
+    memory: memory.stop(),
+    quiet: meanwhile,
+  });
+  return {
+    ...row,
+    "list p50 ms before": percentile(before, 0.5),
+    "list p99 ms before": percentile(before, 0.99),
+  };
+}
+
+/** All merchants at once, with the list requested meanwhile. Sorted times in ms. */
+async function exportTogether({ service, callers }: Bench, format: Format) {
   let isDone = false;
   const others = askMeanwhile(service, callers[0] ?? {}, () => isDone, Number.POSITIVE_INFINITY);
   let bytes = 0;
@@ -116,22 +195,7 @@ async function measureTogether({ service, callers, size }: Bench, format: Format
     }),
   );
   isDone = true;
-  times.sort((a, b) => a - b);
-  const row = report({
-    "rows in history": size,
-    format: format.name,
-    "at once": callers.length,
-    times,
-    bytes,
-    cpuMs: cpuMilliseconds([service.pidOf("worker")]) - cpuMs,
-    memory: memory.stop(),
-    quiet: await others,
-  });
-  return {
-    ...row,
-    "list p50 ms before": percentile(before, 0.5),
-    "list p99 ms before": percentile(before, 0.99),
-  };
+  return { times: times.sort((a, b) => a - b), meanwhile: await others, bytes };
 }
 
 type Measured = {

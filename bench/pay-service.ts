@@ -57,7 +57,7 @@ export async function measureService(
   }
 }
 
-/** One service from its start, window after window, for what compiling and a growing chain cost. */
+/** One service from its start, window after window, for what compiling and a growing database cost. */
 export async function* measureSustained(load: PayCase, windows: number): AsyncGenerator<Row> {
   const processes = namesOf("1.1.1");
   const world = await startWorld({

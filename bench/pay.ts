@@ -49,7 +49,7 @@ async function runShapes([list = "", rounds = ROUNDS, payments = 4_000]: (string
   if (!shapes.every(isShape))
     throw new Error("--processes takes api.worker.indexer, for example 1.1.1,4.4.2");
   const load = { blockTimeS: 0, concurrency: 64, payments: Number(payments) };
-  // all on a chain of one length: the node takes longer for a block the more payments it holds
+  // all after the same number of payments in database and chain
   const warmUp = Math.max(...shapes.map(warmUpOf));
   const rows: Row[] = [];
   for (let round = 1; round <= Number(rounds); round++) {

@@ -51,13 +51,24 @@ test("jobs that become due together run together, though nothing announces them"
   }
 });
 
-test("a delayed job or a retry has the next worker look at once, any other job does not", () => {
+test("a delayed job or a retry has the next worker look at once, a job that was announced does not", () => {
   const nudge = jest.fn();
   const events = openPool({ nudge });
   const created = new Date();
-  events.emit("job:start", { job: { created_at: created, run_at: created } });
+  const job = { created_at: created, run_at: created, attempts: 1 };
+  events.emit("pool:listen:notification", {});
+  events.emit("job:start", { job });
   expect(nudge).not.toHaveBeenCalled();
-  events.emit("job:start", { job: { created_at: created, run_at: new Date(created.getTime() + 1) } });
+  events.emit("job:start", { job: { ...job, run_at: new Date(created.getTime() + 1) } });
+  expect(nudge).toHaveBeenCalledTimes(1);
+  events.emit("job:start", { job: { ...job, attempts: 2 } });
+  expect(nudge).toHaveBeenCalledTimes(2);
+});
+
+test("a job that nothing announced has the next worker look at once: a worker died with several", () => {
+  const nudge = jest.fn();
+  const created = new Date();
+  openPool({ nudge }).emit("job:start", { job: { created_at: created, run_at: created, attempts: 1 } });
   expect(nudge).toHaveBeenCalledTimes(1);
 });
 

@@ -175,9 +175,13 @@ async function atMost(timeoutMs: number, work: Promise<unknown>): Promise<void> 
   await Promise.race([Promise.allSettled([work]), Bun.sleep(timeoutMs)]);
 }
 
+/** Fewer connections than concurrent jobs are enough: a job holds none of the queue's. */
+const MISTAKEN_WARNING = "maxPoolSize";
+
 /** The queue's own warnings and errors in our logs, without its line for each job. */
 function queueLogger(log: Log): Logger {
   return new Logger(() => (level, message) => {
+    if (message.includes(MISTAKEN_WARNING)) return;
     if (level === "error") log.error({ queue: true }, message);
     else if (level === "warning") log.warn({ queue: true }, message);
   });

@@ -1,17 +1,18 @@
 /**
- * Finds jobs that became due by time: delayed ones and retries, which no notification announces. graphile-worker has every idle worker of a
- * pool poll by itself, with WORKER_CONCURRENCY statements a second that find the same; here one of them polls for all.
+ * Finds jobs that nothing announces: delayed ones, retries, and those of a worker that died. graphile-worker has every idle worker of a pool
+ * poll by itself, with WORKER_CONCURRENCY statements a second that find the same; here one of them polls for all.
  */
 import type { WorkerEvents, WorkerPool } from "graphile-worker";
 
 const POLL_MS = 1_000;
-/** Of graphile-worker's own polls: for a nudge that went to a worker about to end. */
+/** Of graphile-worker's own polls, should these fail. */
 export const OWN_POLL_MS = 30_000;
 
 /** For the pool that is created next on these events. Ends with the pool, or when the returned function is called. */
 export function pollDueJobs(events: WorkerEvents): () => void {
   let timer: ReturnType<typeof setInterval> | undefined;
   let pool: WorkerPool | undefined;
+  let announcedMs = Number.NEGATIVE_INFINITY;
   const end = () => {
     clearInterval(timer);
     pool = undefined;
@@ -27,9 +28,13 @@ export function pollDueJobs(events: WorkerEvents): () => void {
     pool = workerPool;
     timer = setInterval(poll, POLL_MS);
   });
-  // several may have become due at once: whoever takes one has the next worker look
+  events.on("pool:listen:notification", () => {
+    announcedMs = performance.now();
+  });
+  // there may be several: whoever takes a job that was not announced has the next worker look
   events.on("job:start", ({ job }) => {
-    if (job.run_at > job.created_at) poll();
+    const isAnnounced = performance.now() - announcedMs < POLL_MS;
+    if (!isAnnounced || job.attempts > 1 || job.run_at > job.created_at) poll();
   });
   events.on("pool:release", end);
   return end;

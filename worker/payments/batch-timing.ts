@@ -4,7 +4,7 @@
  * on the size of its batch before all else. How large one may be: RELAY_BATCH_MAX (core/runtime/relay-limits-env.ts).
  */
 
-/** While others are on their way into a block: the larger the last batch, the longer the next one is gathered at most, up to GATHER_MAX_MS. */
+/** While others are on their way into a block: the larger the last batch, the longer that block is waited for, up to GATHER_MAX_MS. */
 const GATHER_MS_A_PAYMENT = 4;
 const GATHER_MAX_MS = 150;
 /** A batch of so many makes the network count as busy for BUSY_MS, less than half of a drain lease. */
@@ -18,9 +18,9 @@ const ELSEWHERE_MS = 1_000;
 
 export type BatchTiming = {
   noteBatch(payments: number): void;
-  /** Its payments. */
+  /** How many payments the last batch had. */
   lastBatch(): number;
-  /** For how long the next batch is gathered at most once payments are due; `hasPending`: others are on their way into a block. */
+  /** For how long the next batch is gathered at most until a block, once payments are due; `hasPending`: others are on their way into one. */
   gatherMs(hasPending: boolean): number;
   /** More payments are likely to come at once: the drain goes on while nothing is due. */
   isBusy(): boolean;

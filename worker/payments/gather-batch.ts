@@ -12,9 +12,12 @@ const COUNT_EVERY_MS = 8;
 /** Then the burst is over. Several API processes on a busy machine take 60 ms to answer and to commit what comes again. */
 const QUIET_MS = 80;
 
+/** After the block, however long the batch may be gathered: the drain lease must last until it is signed. */
+const RETURNED_MAX_MS = 100;
+
 /**
- * `gatherMs`: the most until a block, and again after it. `answered`: payments of the batch before; once as many have come after the
- * block, nobody else is expected.
+ * `gatherMs`: the most until a block, and again after it, up to RETURNED_MAX_MS. `answered`: payments of the batch before; once as many
+ * have come after the block, the others are not waited for.
  */
 export async function gatherBatch(
   { deps, ledger }: Pick<PaymentNetwork, "deps" | "ledger">,
@@ -22,7 +25,7 @@ export async function gatherBatch(
   { gatherMs, answered }: { gatherMs: number; answered: number },
 ): Promise<void> {
   if (!(await ledger.nextBlock(gatherMs))) return;
-  const endMs = performance.now() + gatherMs;
+  const endMs = performance.now() + Math.min(gatherMs, RETURNED_MAX_MS);
   const sleep = (ms: number) => Bun.sleep(Math.max(0, Math.min(ms, endMs - performance.now())));
   const count = () => countDue(deps.asyncCommitSql, drain);
   let before = await count();
