@@ -42,10 +42,14 @@ export async function run(): Promise<void> {
   printTable(rows);
 }
 
-async function runBeside([rounds = "7", list = FORMATS.map(({ name }) => name).join(",")]: string[]): Promise<void> {
+async function runBeside([
+  rounds = "7",
+  list = FORMATS.map(({ name }) => name).join(","),
+]: string[]): Promise<void> {
   const names = list.split(",");
   const formats = FORMATS.filter(({ name }) => names.includes(name));
-  if (formats.length !== names.length) throw new Error(`--beside takes rounds and formats, such as 7 json,csv`);
+  if (formats.length !== names.length)
+    throw new Error(`--beside takes rounds and formats, such as 7 json,csv`);
   printTable(
     await withService(Math.max(...SIZES), async (bench) => {
       for (const format of formats) await download(bench.service, bench.callers[0] ?? {}, format);

@@ -46,7 +46,8 @@ const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {
     run: async () => (await import("./reconcile.ts")).run(),
   },
   export: {
-    about: "exports of 10,000 rows in every format; --beside 7 json,csv: their effect on other requests alone",
+    about:
+      "exports of 10,000 rows in every format; --beside 7 json,csv: their effect on other requests alone",
     run: async () => (await import("./export.ts")).run(),
   },
   statement: {

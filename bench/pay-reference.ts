@@ -6,10 +6,10 @@ import { NETWORKS } from "../core/domain/networks.ts";
 import { localRelayerKeys } from "../local/chain/accounts.ts";
 import { callRpc } from "../local/chain/rpc.ts";
 import { fundUsdc } from "../local/chain/usdc.ts";
+import { startTestChain } from "../tests/support/chain.ts";
 import { makePayer, signPayment } from "../tests/support/payer.ts";
 import { randomAddress } from "../tests/support/seed.ts";
 import { cpuMilliseconds } from "./cpu-time.ts";
-import { startFlatChain } from "./flat-chain.ts";
 import {
   AMOUNT,
   type PayCase,
@@ -31,7 +31,7 @@ export type Runtime = "Bun" | "Node";
 
 export async function measureReference(runtime: Runtime, load: PayCase): Promise<Row> {
   const folder = mkdtempSync(join(tmpdir(), "bench-reference-"));
-  const chain = await startFlatChain({ blockTimeS: load.blockTimeS });
+  const chain = await startTestChain({ blockTimeS: load.blockTimeS, isFlat: true });
   const server = Bun.spawn([...(await commandOf(runtime, folder))], {
     env: {
       ...process.env,

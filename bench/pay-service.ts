@@ -7,7 +7,6 @@ import { makePayer, shapeA, signPayment } from "../tests/support/payer.ts";
 import { seedLinks, seedMerchant } from "../tests/support/seed.ts";
 import { type ProcessName, startWorld, type World } from "../tests/support/world.ts";
 import { cpuMilliseconds, pidsOfDatabase } from "./cpu-time.ts";
-import { startFlatChain } from "./flat-chain.ts";
 import {
   AMOUNT,
   type PayCase,
@@ -42,7 +41,7 @@ export async function measureService(
   const world = await startWorld({
     processes,
     blockTimeS: load.blockTimeS,
-    startNode: startFlatChain,
+    hasFlatChain: true,
     env: ENV,
   });
   try {
@@ -63,7 +62,7 @@ export async function* measureSustained(load: PayCase, windows: number): AsyncGe
   const world = await startWorld({
     processes,
     blockTimeS: load.blockTimeS,
-    startNode: startFlatChain,
+    hasFlatChain: true,
     env: ENV,
   });
   try {

@@ -22,18 +22,24 @@ type ChainState = { best_block_number: number; accounts: object; blocks: StateBl
 
 export type StateKeeper = { stop: () => Promise<void> };
 
+/** `hasFirstBlock`: it is no fork, whose first block is not its own. */
+export type FoundState = { file: string; hasFirstBlock: boolean };
+
 /**
  * The newest complete file; undefined on the first start. Throws when files exist and none can be read.
  * Drops empty blocks far behind the head, so that a chain that ran for days still starts in a second.
  */
-export function findChainState(folder: string): string | undefined {
+export function findChainState(folder: string): FoundState | undefined {
   const files = [join(folder, STATE), join(folder, PREVIOUS)].filter((file) => existsSync(file));
   for (const file of files) {
     const state = readState(file);
     if (state === undefined) continue;
     const blocks = state.blocks.filter((block) => isKept(block, state.best_block_number));
     if (blocks.length < state.blocks.length) replaceState(folder, JSON.stringify({ ...state, blocks }));
-    return blocks.length < state.blocks.length ? join(folder, STATE) : file;
+    return {
+      file: blocks.length < state.blocks.length ? join(folder, STATE) : file,
+      hasFirstBlock: blocks.some(({ header }) => Number(header.number) === 0),
+    };
   }
   if (files.length > 0) {
     throw new Error(

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { lockFolder } from "../processes/folder-lock.ts";
 import { startAnvil } from "./anvil.ts";
 import { findChainState, keepChainState } from "./chain-state.ts";
+import { type EmptyChain, serveEmptyChain } from "./empty-chain.ts";
 import { placeContracts } from "./place-contracts.ts";
 import { callRpc } from "./rpc.ts";
 
@@ -29,8 +30,8 @@ export type LocalChainOptions = {
   chainId?: number;
   /** A node of a public network: its audited wallet contracts are placed instead of the stand-in. */
   walletCodeUrl?: string | undefined;
-  /** A node whose chain this one continues, with this chain id. */
-  forkUrl?: string;
+  /** A block takes as long however many payments the chain holds, and none can be taken back. A chain that was begun without goes on without. */
+  isFlat?: boolean;
 };
 
 const BASE_SEPOLIA = 84_532;
@@ -41,13 +42,15 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
   const chainId = options.chainId ?? BASE_SEPOLIA;
   const folder = options.dataDir === undefined ? undefined : join(options.dataDir, String(chainId));
   const lock = folder === undefined ? undefined : lockFolder(folder);
+  let empty: EmptyChain | undefined;
   try {
-    const stateFile = folder === undefined ? undefined : findChainState(folder);
+    const state = folder === undefined ? undefined : findChainState(folder);
+    empty = options.isFlat && state?.hasFirstBlock !== true ? serveEmptyChain(chainId) : undefined;
     const anvil = await startAnvil({
       chainId,
       port: options.port ?? 0,
-      ...(options.forkUrl === undefined ? {} : { forkUrl: options.forkUrl }),
-      ...(stateFile === undefined ? {} : { loadStateFile: stateFile }),
+      ...(empty ? { forkUrl: empty.url } : {}),
+      ...(state ? { loadStateFile: state.file } : {}),
     });
     const rpcUrl = `http://127.0.0.1:${anvil.port}`;
     const wsUrl = `ws://127.0.0.1:${anvil.port}`;
@@ -64,8 +67,10 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
       lock?.release();
     };
     const { pid, exited } = anvil.process;
+    exited.then(() => empty?.stop());
     return { rpcUrl, wsUrl, port: anvil.port, chainId, pid, exited, stop };
   } catch (error) {
+    await empty?.stop();
     lock?.release();
     throw error;
   }

@@ -1,10 +1,20 @@
-import { afterAll, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bytesToHex, concatHex, createPublicClient, createWalletClient, http, parseAbi } from "viem";
+import {
+  bytesToHex,
+  concatHex,
+  createPublicClient,
+  createWalletClient,
+  http,
+  parseAbi,
+  toHex,
+  zeroHash,
+} from "viem";
 import { privateKeyToAccount } from "viem/accounts";
-import { CONTRACTS, NETWORKS } from "../../core/domain/networks.ts";
+import { headerBytes } from "../../core/chain/encode-header.ts";
+import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { localAccount, localRelayerKeys } from "../../local/chain/accounts.ts";
 import { type LocalChain, startChain } from "../../local/chain/chain.ts";
 import { assertLoopback, callRpc } from "../../local/chain/rpc.ts";
@@ -156,79 +166,113 @@ test("mines every second when configured to", async () => {
   await chain.stop();
 });
 
-test("keeps blocks, balances and receipts between starts", async () => {
-  const dataDir = newFolder();
-  const first = await startChain({ dataDir, blockTimeS: 0 });
-  const paid = await payOneUsdc(first);
-  await first.stop();
-  const second = await startChain({ dataDir, blockTimeS: 0 });
-  const kept = await createPublicClient({ transport: http(second.rpcUrl) }).getTransactionReceipt({
-    hash: paid.transactionHash,
-  });
-  expect(kept.blockHash).toBe(paid.blockHash);
-  expect(await balanceOf(second, RECIPIENT)).toBe(1_000_000n);
-  await second.stop();
-});
-
-test("a kill -9 loses only the last moment", async () => {
-  const dataDir = newFolder();
-  const script = `
-    const { startChain } = await import(${JSON.stringify(join(import.meta.dir, "../../local/chain/chain.ts"))});
-    const chain = await startChain({ dataDir: ${JSON.stringify(dataDir)}, blockTimeS: 0 });
-    console.log(JSON.stringify(chain));
-    setInterval(() => {}, 1000);`;
-  const owner = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe", stderr: "inherit" });
-  const first = await owner.stdout.getReader().read();
-  const chain = JSON.parse(new TextDecoder().decode(first.value)) as LocalChain;
-  await payOneUsdc(chain);
-  const paidMs = Date.now();
-  const file = join(dataDir, "84532/state.json");
-  const isWritten = () => existsSync(file) && statSync(file).mtimeMs > paidMs;
-  for (const deadline = Date.now() + 60_000; !isWritten() && Date.now() < deadline; ) await Bun.sleep(20);
-  owner.kill("SIGKILL");
-  await owner.exited;
-  const again = await startChain({ dataDir, blockTimeS: 0 });
-  expect(await balanceOf(again, RECIPIENT)).toBe(1_000_000n);
-  await again.stop();
-});
-
-test("a truncated state file is replaced by the previous one", async () => {
-  const dataDir = newFolder();
-  const chain = await startChain({ dataDir, blockTimeS: 0 });
-  await payOneUsdc(chain);
-  await chain.stop();
-  await (await startChain({ dataDir, blockTimeS: 0 })).stop();
-  const file = join(dataDir, "84532/state.json");
-  writeFileSync(file, readFileSync(file, "utf8").slice(0, 1_000));
-  const again = await startChain({ dataDir, blockTimeS: 0 });
-  expect(await balanceOf(again, RECIPIENT)).toBe(1_000_000n);
-  await again.stop();
-});
-
-test("a chain that ran for days restarts without its old empty blocks, with every transaction", async () => {
-  const dataDir = newFolder();
-  const chain = await startChain({ dataDir, blockTimeS: 0 });
-  const paid = await payOneUsdc(chain);
-  await chain.stop();
-  // The file of a chain with 20,000 more empty blocks, without the time to mine them.
-  const file = join(dataDir, "84532/state.json");
-  const state = JSON.parse(readFileSync(file, "utf8"));
-  const last = state.blocks.find(({ header }: { header: { number: string } }) => Number(header.number) === 2);
-  for (let number = 3; number <= 20_000; number++) {
-    state.blocks.push({
-      ...last,
-      transactions: [],
-      header: { ...last.header, number: `0x${number.toString(16)}` },
+describe.each([
+  ["a chain", false],
+  ["a flat chain", true],
+] as const)("%s between starts", (_, isFlat) => {
+  test("keeps blocks, balances and receipts", async () => {
+    const dataDir = newFolder();
+    const first = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const paid = await payOneUsdc(first);
+    await first.stop();
+    const second = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const kept = await createPublicClient({ transport: http(second.rpcUrl) }).getTransactionReceipt({
+      hash: paid.transactionHash,
     });
-  }
-  writeFileSync(file, JSON.stringify({ ...state, best_block_number: 20_000 }));
+    expect(kept.blockHash).toBe(paid.blockHash);
+    expect(await balanceOf(second, RECIPIENT)).toBe(1_000_000n);
+    await second.stop();
+  });
 
-  const again = await startChain({ dataDir, blockTimeS: 0 });
-  const kept = JSON.parse(readFileSync(file, "utf8")) as { blocks: unknown[] };
-  // The newest 10,000, the genesis, and the two with transactions: the contracts and the payment.
-  expect(kept.blocks).toHaveLength(10_003);
-  const receipt = await callRpc(again.rpcUrl, "eth_getTransactionReceipt", [paid.transactionHash]);
-  expect(receipt).toMatchObject({ status: "0x1", blockHash: paid.blockHash });
+  test("a kill -9 loses only the last moment", async () => {
+    const dataDir = newFolder();
+    const script = `
+      const { startChain } = await import(${JSON.stringify(join(import.meta.dir, "../../local/chain/chain.ts"))});
+      const chain = await startChain({ dataDir: ${JSON.stringify(dataDir)}, blockTimeS: 0, isFlat: ${isFlat} });
+      console.log(JSON.stringify(chain));
+      setInterval(() => {}, 1000);`;
+    const owner = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe", stderr: "inherit" });
+    const first = await owner.stdout.getReader().read();
+    const chain = JSON.parse(new TextDecoder().decode(first.value)) as LocalChain;
+    await payOneUsdc(chain);
+    const paidMs = Date.now();
+    const file = join(dataDir, "84532/state.json");
+    const isWritten = () => existsSync(file) && statSync(file).mtimeMs > paidMs;
+    for (const deadline = Date.now() + 60_000; !isWritten() && Date.now() < deadline; ) await Bun.sleep(20);
+    owner.kill("SIGKILL");
+    await owner.exited;
+    const again = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    expect(await balanceOf(again, RECIPIENT)).toBe(1_000_000n);
+    await again.stop();
+  });
+
+  test("a truncated state file is replaced by the previous one", async () => {
+    const dataDir = newFolder();
+    const chain = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    await payOneUsdc(chain);
+    await chain.stop();
+    await (await startChain({ dataDir, blockTimeS: 0, isFlat })).stop();
+    const file = join(dataDir, "84532/state.json");
+    writeFileSync(file, readFileSync(file, "utf8").slice(0, 1_000));
+    const again = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    expect(await balanceOf(again, RECIPIENT)).toBe(1_000_000n);
+    await again.stop();
+  });
+
+  test("a chain that ran for days restarts without its old empty blocks, with every transaction", async () => {
+    const dataDir = newFolder();
+    const chain = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const paid = await payOneUsdc(chain);
+    await chain.stop();
+    // The file of a chain with 20,000 more empty blocks, without the time to mine them.
+    const file = join(dataDir, "84532/state.json");
+    const state = JSON.parse(readFileSync(file, "utf8"));
+    const last = state.blocks.find(
+      ({ header }: { header: { number: string } }) => Number(header.number) === 2,
+    );
+    for (let number = 3; number <= 20_000; number++) {
+      state.blocks.push({
+        ...last,
+        transactions: [],
+        header: { ...last.header, number: `0x${number.toString(16)}` },
+      });
+    }
+    writeFileSync(file, JSON.stringify({ ...state, best_block_number: 20_000 }));
+
+    const again = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const kept = JSON.parse(readFileSync(file, "utf8")) as { blocks: unknown[] };
+    // The newest 10,000, the two with transactions (the contracts and the payment), and the first block, which is not a fork's own.
+    expect(kept.blocks).toHaveLength(isFlat ? 10_002 : 10_003);
+    const receipt = await callRpc(again.rpcUrl, "eth_getTransactionReceipt", [paid.transactionHash]);
+    expect(receipt).toMatchObject({ status: "0x1", blockHash: paid.blockHash });
+    await again.stop();
+  });
+});
+
+const readBlock = (chain: LocalChain, tag: string) =>
+  callRpc(chain.rpcUrl, "eth_getBlockByNumber", [tag, false]) as Promise<
+    Record<"hash" | "parentHash" | "stateRoot", Hex>
+  >;
+
+test("a flat chain computes no state root, and its first block's hash is that of its header", async () => {
+  const chain = await startTestChain({ isFlat: true });
+  const paid = await payOneUsdc(chain);
+  expect((await readBlock(chain, toHex(paid.blockNumber))).stateRoot).toBe(zeroHash);
+  const first = await readBlock(chain, "0x0");
+  expect(headerBytes(first)).toBeString();
+  expect((await readBlock(chain, "0x1")).parentHash).toBe(first.hash);
+  await chain.stop();
+});
+
+test("a chain that was begun with state roots goes on with them", async () => {
+  const dataDir = newFolder();
+  const chain = await startChain({ dataDir, blockTimeS: 0 });
+  const first = await readBlock(chain, "0x0");
+  await chain.stop();
+  const again = await startChain({ dataDir, blockTimeS: 0, isFlat: true });
+  const paid = await payOneUsdc(again);
+  expect((await readBlock(again, "0x0")).hash).toBe(first.hash);
+  expect((await readBlock(again, toHex(paid.blockNumber))).stateRoot).not.toBe(zeroHash);
   await again.stop();
 });
 

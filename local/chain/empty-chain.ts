@@ -1,10 +1,7 @@
 /**
- * A chain whose node takes as long for a block however many payments it holds, as a public network's does. anvil computes the root of its
- * whole state for every block, which costs more the longer the chain, and most where each payment has a block of its own. As a fork it
- * computes none. So it forks the chain served here, which holds nothing but its first block. Reorganisations are not possible on it.
+ * A node of a chain that holds nothing but its first block, for anvil to fork. anvil computes the root of its whole state for every block,
+ * which takes longer the more payments the chain holds; as a fork it computes none. Reorganisations are not possible on a fork.
  */
-import { startChain } from "../local/chain/chain.ts";
-import type { TestChain } from "../tests/support/chain.ts";
 
 const ZERO = `0x${"0".repeat(64)}`;
 const EMPTY_TRIE = "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421";
@@ -44,32 +41,27 @@ const THREE_REQUESTS_DELAY_MS = 20;
 
 type RpcRequest = { id: number; method: string; params: readonly unknown[] };
 
-export async function startFlatChain({ blockTimeS }: { blockTimeS: number }): Promise<TestChain> {
+export type EmptyChain = { url: string; stop: () => Promise<void> };
+
+export function serveEmptyChain(chainId: number): EmptyChain {
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
     async fetch(request) {
       const asked = (await request.json()) as RpcRequest;
       if (THREE_REQUESTS.has(asked.method)) await Bun.sleep(THREE_REQUESTS_DELAY_MS);
-      return Response.json({ jsonrpc: "2.0", id: asked.id, result: answer(asked) });
+      return Response.json({ jsonrpc: "2.0", id: asked.id, result: answer(asked, chainId) });
     },
   });
-  const stopServer = () => server.stop(true);
-  try {
-    const chain = await startChain({ blockTimeS, forkUrl: `http://127.0.0.1:${server.port}` });
-    return { ...chain, stop: () => chain.stop().finally(stopServer) };
-  } catch (error) {
-    await stopServer();
-    throw error;
-  }
+  return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) };
 }
 
-function answer({ method, params }: RpcRequest): unknown {
+function answer({ method, params }: RpcRequest, chainId: number): unknown {
   switch (method) {
     case "eth_chainId":
-      return "0x14a34";
+      return `0x${chainId.toString(16)}`;
     case "net_version":
-      return "84532";
+      return String(chainId);
     case "eth_gasPrice":
       return FIRST_BLOCK.baseFeePerGas;
     case "eth_getBlockByNumber":
