@@ -37,13 +37,22 @@ const TIMESTAMP = 11;
 
 /** Of a block as JSON-RPC returns it. Undefined when its fields do not make its hash: a kind of header that this does not know. */
 export function headerBytes(block: unknown): Hex | undefined {
+  const header = encode(block);
+  return hashOf(header) === fieldOf(block, "hash") ? header : undefined;
+}
+
+/** Of a block as JSON-RPC returns it, whatever it says of its hash. */
+export function hashHeader(block: unknown): Hex {
+  return hashOf(encode(block));
+}
+
+function encode(block: unknown): Hex {
   const fields = FIELDS.flatMap(([name, kind]) => {
     const value = fieldOf(block, name);
     if (typeof value !== "string") return [];
     return rlpText(kind === "bytes" ? bytesText(value) : quantityText(value));
   });
-  const header: Hex = `0x${rlpList(fields)}`;
-  return hashOf(header) === fieldOf(block, "hash") ? header : undefined;
+  return `0x${rlpList(fields)}`;
 }
 
 export type HeaderFacts = { hash: Hex; receiptsRoot: Hex; number: number; timeS: number };

@@ -45,7 +45,7 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
   let empty: EmptyChain | undefined;
   try {
     const state = folder === undefined ? undefined : findChainState(folder);
-    empty = options.isFlat && state?.hasFirstBlock !== true ? serveEmptyChain(chainId) : undefined;
+    empty = options.isFlat && state?.hasFirstBlock !== true ? serveEmptyChain(chainId, folder) : undefined;
     const anvil = await startAnvil({
       chainId,
       port: options.port ?? 0,

@@ -2,12 +2,15 @@
  * A node of a chain that holds nothing but its first block, for anvil to fork. anvil computes the root of its whole state for every block,
  * which takes longer the more payments the chain holds; as a fork it computes none. Reorganisations are not possible on a fork.
  */
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { hashHeader } from "../../core/chain/encode-header.ts";
 
 const ZERO = `0x${"0".repeat(64)}`;
 const EMPTY_TRIE = "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421";
 const FIRST_BLOCK = {
   number: "0x0",
-  hash: "0x83304f41d6bcbe476c6dfa24e0021103a8a5742efdc40d572a585bd2efc43b8e",
   parentHash: ZERO,
   sha3Uncles: "0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347",
   miner: `0x${"0".repeat(40)}`,
@@ -18,8 +21,6 @@ const FIRST_BLOCK = {
   difficulty: "0x0",
   gasLimit: "0x5f5e100",
   gasUsed: "0x0",
-  timestamp: "0x65920080",
-  extraData: "0x",
   mixHash: ZERO,
   nonce: "0x0000000000000000",
   baseFeePerGas: "0x3b9aca00",
@@ -33,41 +34,78 @@ const FIRST_BLOCK = {
   uncles: [],
   withdrawals: [],
 };
+/** What tells one chain from another, beside its state in the chain's folder. */
+const OWN_FIELDS_FILE = "first-block.json";
+type OwnFields = { timestamp: string; extraData: string };
 /** Block tags, and the only height. */
 const KNOWN = new Set(["latest", "safe", "finalized", "earliest", "pending", "0x0"]);
 /** anvil asks for an account in one request and in three at once, and keeps to what answers first: one is cheaper. */
 const THREE_REQUESTS = new Set(["eth_getBalance", "eth_getCode", "eth_getTransactionCount"]);
 const THREE_REQUESTS_DELAY_MS = 20;
 
-type RpcRequest = { id: number; method: string; params: readonly unknown[] };
+type RpcRequest = { id: unknown; method: string; params: readonly unknown[] };
 
 export type EmptyChain = { url: string; stop: () => Promise<void> };
 
-export function serveEmptyChain(chainId: number): EmptyChain {
+/** `folder`: keeps the first block between starts. */
+export function serveEmptyChain(chainId: number, folder: string | undefined): EmptyChain {
+  const fields = { ...FIRST_BLOCK, ...(folder === undefined ? makeOwnFields() : keepOwnFields(folder)) };
+  const first = { ...fields, hash: hashHeader(fields) };
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
+    development: false,
     async fetch(request) {
-      const asked = (await request.json()) as RpcRequest;
-      if (THREE_REQUESTS.has(asked.method)) await Bun.sleep(THREE_REQUESTS_DELAY_MS);
-      return Response.json({ jsonrpc: "2.0", id: asked.id, result: answer(asked, chainId) });
+      const asked = (await request.json().catch(() => undefined)) as Partial<RpcRequest> | undefined;
+      if (typeof asked?.method !== "string")
+        return new Response("a JSON-RPC request is expected", { status: 400 });
+      const { id, method, params = [] } = asked;
+      if (THREE_REQUESTS.has(method)) await Bun.sleep(THREE_REQUESTS_DELAY_MS);
+      return Response.json({ jsonrpc: "2.0", id, result: answer({ method, params }, { chainId, first }) });
     },
   });
   return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) };
 }
 
-function answer({ method, params }: RpcRequest, chainId: number): unknown {
+/** So that no two chains have a block in common: the indexer would take the second for a reorganisation of the first. */
+function makeOwnFields(): OwnFields {
+  const nowS = Math.floor(Date.now() / 1000);
+  return { timestamp: `0x${nowS.toString(16)}`, extraData: `0x${randomBytes(32).toString("hex")}` };
+}
+
+function keepOwnFields(folder: string): OwnFields {
+  const file = join(folder, OWN_FIELDS_FILE);
+  if (existsSync(file)) return JSON.parse(readFileSync(file, "utf8")) as OwnFields;
+  const fields = makeOwnFields();
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(`${file}.new`, JSON.stringify(fields), { flush: true });
+  renameSync(`${file}.new`, file);
+  return fields;
+}
+
+function answer(
+  { method, params }: Omit<RpcRequest, "id">,
+  { chainId, first }: { chainId: number; first: { hash: string; baseFeePerGas: string } },
+): unknown {
   switch (method) {
     case "eth_chainId":
       return `0x${chainId.toString(16)}`;
     case "net_version":
       return String(chainId);
     case "eth_gasPrice":
-      return FIRST_BLOCK.baseFeePerGas;
+      return first.baseFeePerGas;
     case "eth_getBlockByNumber":
-      return KNOWN.has(String(params[0])) ? FIRST_BLOCK : null;
+      return KNOWN.has(String(params[0])) ? first : null;
     case "eth_getBlockByHash":
-      return params[0] === FIRST_BLOCK.hash ? FIRST_BLOCK : null;
+      return params[0] === first.hash ? first : null;
+    case "eth_getBlockReceipts":
+      return KNOWN.has(String(params[0])) || params[0] === first.hash ? [] : null;
+    case "eth_feeHistory":
+      return {
+        oldestBlock: "0x0",
+        baseFeePerGas: [first.baseFeePerGas, first.baseFeePerGas],
+        gasUsedRatio: [0],
+      };
     case "eth_blockNumber":
     case "eth_getBalance":
     case "eth_getTransactionCount":

@@ -254,6 +254,18 @@ const readBlock = (chain: LocalChain, tag: string) =>
     Record<"hash" | "parentHash" | "stateRoot", Hex>
   >;
 
+test("no two flat chains have a block in common, and one keeps its first block", async () => {
+  const dataDir = newFolder();
+  const hashes: (readonly [Hex, Hex])[] = [];
+  for (const folder of [dataDir, dataDir, newFolder(), undefined]) {
+    const chain = await startChain({ blockTimeS: 0, isFlat: true, ...(folder ? { dataDir: folder } : {}) });
+    hashes.push([(await readBlock(chain, "0x0")).hash, (await readBlock(chain, "0x1")).hash]);
+    await chain.stop();
+  }
+  expect(hashes[1]).toEqual(hashes[0]);
+  expect(new Set(hashes.flat()).size).toBe(6);
+});
+
 test("a flat chain computes no state root, and its first block's hash is that of its header", async () => {
   const chain = await startTestChain({ isFlat: true });
   const paid = await payOneUsdc(chain);
