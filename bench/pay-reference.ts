@@ -31,7 +31,7 @@ export type Runtime = "Bun" | "Node";
 
 export async function measureReference(runtime: Runtime, load: PayCase): Promise<Row> {
   const folder = mkdtempSync(join(tmpdir(), "bench-reference-"));
-  const chain = await startTestChain({ blockTimeS: load.blockTimeS, isFlat: true });
+  const chain = await startTestChain({ blockTimeS: load.blockTimeS, skipsStateRoots: true });
   const server = Bun.spawn([...(await commandOf(runtime, folder))], {
     env: {
       ...process.env,

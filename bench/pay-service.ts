@@ -41,7 +41,7 @@ export async function measureService(
   const world = await startWorld({
     processes,
     blockTimeS: load.blockTimeS,
-    hasFlatChain: true,
+    skipsStateRoots: true,
     env: ENV,
   });
   try {
@@ -62,7 +62,7 @@ export async function* measureSustained(load: PayCase, windows: number): AsyncGe
   const world = await startWorld({
     processes,
     blockTimeS: load.blockTimeS,
-    hasFlatChain: true,
+    skipsStateRoots: true,
     env: ENV,
   });
   try {

@@ -78,7 +78,7 @@ async function startLocalChain(
       blockTimeS,
       walletCodeUrl,
       chainId: NETWORKS[id].chainId,
-      isFlat: true,
+      skipsStateRoots: true,
     });
     recordProcess(dataDir, `chain-${id}`, chain.pid);
     return chain;

@@ -216,7 +216,7 @@ async function writeSpan(
   if (!isMoved) throw new FencedError(network);
   const lockedToo = [...toConfirm, ...refunded];
   const settled = await settle(lockedToo);
-  // no news where links were attributed to; else the refunded ones would be locked before those to confirm
+  // locked already where links were attributed to; otherwise the refunded ones would be locked before those to confirm
   if (refunded.length > 0) await lockLinks(tx, lockedToo);
   await recordAccountChanges(tx, network, accountChangesOf(blocks));
   const [confirmed, facilitatedIds, concludedIds] = await Promise.all([

@@ -22,8 +22,8 @@ type ChainState = { best_block_number: number; accounts: object; blocks: StateBl
 
 export type StateKeeper = { stop: () => Promise<void> };
 
-/** `hasFirstBlock`: it is no fork, whose first block is not its own. */
-export type FoundState = { file: string; hasFirstBlock: boolean };
+/** `hasGenesis`: the state of a chain that is no fork, whose genesis block is served by empty-chain.ts. */
+export type FoundState = { file: string; hasGenesis: boolean };
 
 /**
  * The newest complete file; undefined on the first start. Throws when files exist and none can be read.
@@ -38,7 +38,7 @@ export function findChainState(folder: string): FoundState | undefined {
     if (blocks.length < state.blocks.length) replaceState(folder, JSON.stringify({ ...state, blocks }));
     return {
       file: blocks.length < state.blocks.length ? join(folder, STATE) : file,
-      hasFirstBlock: blocks.some(({ header }) => Number(header.number) === 0),
+      hasGenesis: blocks.some(({ header }) => Number(header.number) === 0),
     };
   }
   if (files.length > 0) {

@@ -30,8 +30,11 @@ export type LocalChainOptions = {
   chainId?: number;
   /** A node of a public network: its audited wallet contracts are placed instead of the stand-in. */
   walletCodeUrl?: string | undefined;
-  /** A block takes as long however many payments the chain holds, and none can be taken back. A chain that was begun without goes on without. */
-  isFlat?: boolean;
+  /**
+   * A block takes as long however many payments the chain holds, and the chain cannot be reorganised (empty-chain.ts). A chain that was begun
+   * with state roots keeps them.
+   */
+  skipsStateRoots?: boolean;
 };
 
 const BASE_SEPOLIA = 84_532;
@@ -45,7 +48,8 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
   let empty: EmptyChain | undefined;
   try {
     const state = folder === undefined ? undefined : findChainState(folder);
-    empty = options.isFlat && state?.hasFirstBlock !== true ? serveEmptyChain(chainId, folder) : undefined;
+    empty =
+      options.skipsStateRoots && state?.hasGenesis !== true ? serveEmptyChain(chainId, folder) : undefined;
     const anvil = await startAnvil({
       chainId,
       port: options.port ?? 0,

@@ -1,5 +1,5 @@
 /**
- * A node of a chain that holds nothing but its first block, for anvil to fork. anvil computes the root of its whole state for every block,
+ * A node of a chain that holds nothing but its genesis block, for anvil to fork. anvil computes the root of its whole state for every block,
  * which takes longer the more payments the chain holds; as a fork it computes none. Reorganisations are not possible on a fork.
  */
 import { randomBytes } from "node:crypto";
@@ -9,7 +9,7 @@ import { hashHeader } from "../../core/chain/encode-header.ts";
 
 const ZERO = `0x${"0".repeat(64)}`;
 const EMPTY_TRIE = "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421";
-const FIRST_BLOCK = {
+const GENESIS = {
   number: "0x0",
   parentHash: ZERO,
   sha3Uncles: "0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347",
@@ -34,9 +34,9 @@ const FIRST_BLOCK = {
   uncles: [],
   withdrawals: [],
 };
-/** What tells one chain from another, beside its state in the chain's folder. */
-const OWN_FIELDS_FILE = "first-block.json";
-type OwnFields = { timestamp: string; extraData: string };
+/** Fields of the genesis block that tell one chain from another, kept in the chain's folder. */
+const IDENTITY_FILE = "genesis.json";
+type Identity = { timestamp: string; extraData: string };
 /** Block tags, and the only height. */
 const KNOWN = new Set(["latest", "safe", "finalized", "earliest", "pending", "0x0"]);
 /** anvil asks for an account in one request and in three at once, and keeps to what answers first: one is cheaper. */
@@ -47,10 +47,10 @@ type RpcRequest = { id: unknown; method: string; params: readonly unknown[] };
 
 export type EmptyChain = { url: string; stop: () => Promise<void> };
 
-/** `folder`: keeps the first block between starts. */
+/** `folder`: keeps the genesis block between starts. */
 export function serveEmptyChain(chainId: number, folder: string | undefined): EmptyChain {
-  const fields = { ...FIRST_BLOCK, ...(folder === undefined ? makeOwnFields() : keepOwnFields(folder)) };
-  const first = { ...fields, hash: hashHeader(fields) };
+  const fields = { ...GENESIS, ...(folder === undefined ? newIdentity() : readOrMakeIdentity(folder)) };
+  const genesis = { ...fields, hash: hashHeader(fields) };
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
@@ -61,22 +61,22 @@ export function serveEmptyChain(chainId: number, folder: string | undefined): Em
         return new Response("a JSON-RPC request is expected", { status: 400 });
       const { id, method, params = [] } = asked;
       if (THREE_REQUESTS.has(method)) await Bun.sleep(THREE_REQUESTS_DELAY_MS);
-      return Response.json({ jsonrpc: "2.0", id, result: answer({ method, params }, { chainId, first }) });
+      return Response.json({ jsonrpc: "2.0", id, result: answer({ method, params }, { chainId, genesis }) });
     },
   });
   return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) };
 }
 
 /** So that no two chains have a block in common: the indexer would take the second for a reorganisation of the first. */
-function makeOwnFields(): OwnFields {
+function newIdentity(): Identity {
   const nowS = Math.floor(Date.now() / 1000);
   return { timestamp: `0x${nowS.toString(16)}`, extraData: `0x${randomBytes(32).toString("hex")}` };
 }
 
-function keepOwnFields(folder: string): OwnFields {
-  const file = join(folder, OWN_FIELDS_FILE);
-  if (existsSync(file)) return JSON.parse(readFileSync(file, "utf8")) as OwnFields;
-  const fields = makeOwnFields();
+function readOrMakeIdentity(folder: string): Identity {
+  const file = join(folder, IDENTITY_FILE);
+  if (existsSync(file)) return JSON.parse(readFileSync(file, "utf8")) as Identity;
+  const fields = newIdentity();
   mkdirSync(folder, { recursive: true });
   writeFileSync(`${file}.new`, JSON.stringify(fields), { flush: true });
   renameSync(`${file}.new`, file);
@@ -85,7 +85,7 @@ function keepOwnFields(folder: string): OwnFields {
 
 function answer(
   { method, params }: Omit<RpcRequest, "id">,
-  { chainId, first }: { chainId: number; first: { hash: string; baseFeePerGas: string } },
+  { chainId, genesis }: { chainId: number; genesis: { hash: string; baseFeePerGas: string } },
 ): unknown {
   switch (method) {
     case "eth_chainId":
@@ -93,17 +93,17 @@ function answer(
     case "net_version":
       return String(chainId);
     case "eth_gasPrice":
-      return first.baseFeePerGas;
+      return genesis.baseFeePerGas;
     case "eth_getBlockByNumber":
-      return KNOWN.has(String(params[0])) ? first : null;
+      return KNOWN.has(String(params[0])) ? genesis : null;
     case "eth_getBlockByHash":
-      return params[0] === first.hash ? first : null;
+      return params[0] === genesis.hash ? genesis : null;
     case "eth_getBlockReceipts":
-      return KNOWN.has(String(params[0])) || params[0] === first.hash ? [] : null;
+      return KNOWN.has(String(params[0])) || params[0] === genesis.hash ? [] : null;
     case "eth_feeHistory":
       return {
         oldestBlock: "0x0",
-        baseFeePerGas: [first.baseFeePerGas, first.baseFeePerGas],
+        baseFeePerGas: [genesis.baseFeePerGas, genesis.baseFeePerGas],
         gasUsedRatio: [0],
       };
     case "eth_blockNumber":

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, jest, test } from "bun:test";
 import { EventEmitter } from "node:events";
 import type { WorkerEvents } from "graphile-worker";
-import { openLog } from "../../core/runtime/log.ts";
+import { type Log, openLog } from "../../core/runtime/log.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { runQueue } from "../../worker/jobs/job-queue.ts";
@@ -25,7 +25,7 @@ afterAll(async () => {
   await db?.drop();
 });
 
-test("jobs that become due together run together, though nothing announces them", async () => {
+test("jobs that become due together run together, without a notification", async () => {
   const together = Promise.withResolvers<void>();
   let running = 0;
   const stop = await runQueue({
@@ -51,7 +51,21 @@ test("jobs that become due together run together, though nothing announces them"
   }
 });
 
-test("a delayed job or a retry has the next worker look at once, a job that was announced does not", () => {
+test("fewer connections than concurrent jobs are no warning", async () => {
+  const warned: unknown[] = [];
+  const log = {
+    ...openLog("worker", "silent"),
+    warn: (...given: unknown[]) => void warned.push(given),
+  } as Log;
+  const stop = await runQueue({
+    ...{ sql, log, databaseUrl: db.url, concurrency: 8, maxConnections: 4 },
+    taskList: {},
+  });
+  await stop();
+  expect(warned).toEqual([]);
+});
+
+test("a delayed job or a retry has the next worker look at once, a job with a notification does not", () => {
   const nudge = jest.fn();
   const events = openPool({ nudge });
   const created = new Date();
@@ -65,7 +79,7 @@ test("a delayed job or a retry has the next worker look at once, a job that was 
   expect(nudge).toHaveBeenCalledTimes(2);
 });
 
-test("a job that nothing announced has the next worker look at once: a worker died with several", () => {
+test("a job without a notification has the next worker look at once: a worker died with several", () => {
   const nudge = jest.fn();
   const created = new Date();
   openPool({ nudge }).emit("job:start", { job: { created_at: created, run_at: created, attempts: 1 } });

@@ -167,15 +167,15 @@ test("mines every second when configured to", async () => {
 });
 
 describe.each([
-  ["a chain", false],
-  ["a flat chain", true],
-] as const)("%s between starts", (_, isFlat) => {
+  ["a chain with state roots", false],
+  ["a chain without state roots", true],
+] as const)("%s between starts", (_, skipsStateRoots) => {
   test("keeps blocks, balances and receipts", async () => {
     const dataDir = newFolder();
-    const first = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const first = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots });
     const paid = await payOneUsdc(first);
     await first.stop();
-    const second = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const second = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots });
     const kept = await createPublicClient({ transport: http(second.rpcUrl) }).getTransactionReceipt({
       hash: paid.transactionHash,
     });
@@ -188,7 +188,7 @@ describe.each([
     const dataDir = newFolder();
     const script = `
       const { startChain } = await import(${JSON.stringify(join(import.meta.dir, "../../local/chain/chain.ts"))});
-      const chain = await startChain({ dataDir: ${JSON.stringify(dataDir)}, blockTimeS: 0, isFlat: ${isFlat} });
+      const chain = await startChain({ dataDir: ${JSON.stringify(dataDir)}, blockTimeS: 0, skipsStateRoots: ${skipsStateRoots} });
       console.log(JSON.stringify(chain));
       setInterval(() => {}, 1000);`;
     const owner = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe", stderr: "inherit" });
@@ -201,27 +201,27 @@ describe.each([
     for (const deadline = Date.now() + 60_000; !isWritten() && Date.now() < deadline; ) await Bun.sleep(20);
     owner.kill("SIGKILL");
     await owner.exited;
-    const again = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const again = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots });
     expect(await balanceOf(again, RECIPIENT)).toBe(1_000_000n);
     await again.stop();
   });
 
   test("a truncated state file is replaced by the previous one", async () => {
     const dataDir = newFolder();
-    const chain = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const chain = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots });
     await payOneUsdc(chain);
     await chain.stop();
-    await (await startChain({ dataDir, blockTimeS: 0, isFlat })).stop();
+    await (await startChain({ dataDir, blockTimeS: 0, skipsStateRoots })).stop();
     const file = join(dataDir, "84532/state.json");
     writeFileSync(file, readFileSync(file, "utf8").slice(0, 1_000));
-    const again = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const again = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots });
     expect(await balanceOf(again, RECIPIENT)).toBe(1_000_000n);
     await again.stop();
   });
 
   test("a chain that ran for days restarts without its old empty blocks, with every transaction", async () => {
     const dataDir = newFolder();
-    const chain = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const chain = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots });
     const paid = await payOneUsdc(chain);
     await chain.stop();
     // The file of a chain with 20,000 more empty blocks, without the time to mine them.
@@ -239,10 +239,10 @@ describe.each([
     }
     writeFileSync(file, JSON.stringify({ ...state, best_block_number: 20_000 }));
 
-    const again = await startChain({ dataDir, blockTimeS: 0, isFlat });
+    const again = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots });
     const kept = JSON.parse(readFileSync(file, "utf8")) as { blocks: unknown[] };
-    // The newest 10,000, the two with transactions (the contracts and the payment), and the first block, which is not a fork's own.
-    expect(kept.blocks).toHaveLength(isFlat ? 10_002 : 10_003);
+    // The newest 10,000, the two with transactions (the contracts and the payment), and the genesis block, which a fork has elsewhere.
+    expect(kept.blocks).toHaveLength(skipsStateRoots ? 10_002 : 10_003);
     const receipt = await callRpc(again.rpcUrl, "eth_getTransactionReceipt", [paid.transactionHash]);
     expect(receipt).toMatchObject({ status: "0x1", blockHash: paid.blockHash });
     await again.stop();
@@ -254,11 +254,15 @@ const readBlock = (chain: LocalChain, tag: string) =>
     Record<"hash" | "parentHash" | "stateRoot", Hex>
   >;
 
-test("no two flat chains have a block in common, and one keeps its first block", async () => {
+test("no two chains without state roots have a block in common, and each keeps its genesis block", async () => {
   const dataDir = newFolder();
   const hashes: (readonly [Hex, Hex])[] = [];
   for (const folder of [dataDir, dataDir, newFolder(), undefined]) {
-    const chain = await startChain({ blockTimeS: 0, isFlat: true, ...(folder ? { dataDir: folder } : {}) });
+    const chain = await startChain({
+      blockTimeS: 0,
+      skipsStateRoots: true,
+      ...(folder ? { dataDir: folder } : {}),
+    });
     hashes.push([(await readBlock(chain, "0x0")).hash, (await readBlock(chain, "0x1")).hash]);
     await chain.stop();
   }
@@ -266,8 +270,8 @@ test("no two flat chains have a block in common, and one keeps its first block",
   expect(new Set(hashes.flat()).size).toBe(6);
 });
 
-test("a flat chain computes no state root, and its first block's hash is that of its header", async () => {
-  const chain = await startTestChain({ isFlat: true });
+test("without state roots a block has none, and the genesis block's hash is that of its header", async () => {
+  const chain = await startTestChain({ skipsStateRoots: true });
   const paid = await payOneUsdc(chain);
   expect((await readBlock(chain, toHex(paid.blockNumber))).stateRoot).toBe(zeroHash);
   const first = await readBlock(chain, "0x0");
@@ -276,12 +280,12 @@ test("a flat chain computes no state root, and its first block's hash is that of
   await chain.stop();
 });
 
-test("a chain that was begun with state roots goes on with them", async () => {
+test("a chain that was begun with state roots keeps them", async () => {
   const dataDir = newFolder();
   const chain = await startChain({ dataDir, blockTimeS: 0 });
   const first = await readBlock(chain, "0x0");
   await chain.stop();
-  const again = await startChain({ dataDir, blockTimeS: 0, isFlat: true });
+  const again = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true });
   const paid = await payOneUsdc(again);
   expect((await readBlock(again, "0x0")).hash).toBe(first.hash);
   expect((await readBlock(again, toHex(paid.blockNumber))).stateRoot).not.toBe(zeroHash);

@@ -79,8 +79,8 @@ export type FaultyWorld = World & { proxy: FaultProxy; spare: FaultProxy | undef
 
 export type WorldOptions = Pick<ServiceParts, "env" | "processes" | "hasMetrics" | "programOf"> & {
   blockTimeS?: number;
-  /** The chain's blocks take as long however many payments it holds, and are never taken back. */
-  hasFlatChain?: boolean;
+  /** Of the chain: see LocalChainOptions. */
+  skipsStateRoots?: boolean;
   /** A second chain, so that base is enabled too. */
   bothNetworks?: boolean;
   /** The service has two URLs of the chain: `proxy`, then `spare`. */
@@ -196,7 +196,7 @@ async function openWorld(
     blockTimeS = 0,
     bothNetworks = false,
     hasSpare = false,
-    hasFlatChain = false,
+    skipsStateRoots = false,
     databaseWay = (url) => url,
     ...options
   }: WorldOptions,
@@ -204,7 +204,7 @@ async function openWorld(
 ): Promise<World & { proxy: FaultProxy | undefined; spare: FaultProxy | undefined }> {
   const [db, chain, mailbox, otherChain] = await Promise.all([
     createTestDatabase(),
-    startTestChain({ blockTimeS, isFlat: hasFlatChain }),
+    startTestChain({ blockTimeS, skipsStateRoots }),
     startTestMailbox(),
     bothNetworks ? startTestChain({ blockTimeS, chainId: BASE_CHAIN_ID }) : undefined,
   ]);

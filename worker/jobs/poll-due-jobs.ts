@@ -1,5 +1,5 @@
 /**
- * Finds jobs that nothing announces: delayed ones, retries, and those of a worker that died. graphile-worker has every idle worker of a pool
+ * Finds jobs without a notification: delayed ones, retries, and those of a worker that died. graphile-worker has every idle worker of a pool
  * poll by itself, with WORKER_CONCURRENCY statements a second that find the same; here one of them polls for all.
  */
 import type { WorkerEvents, WorkerPool } from "graphile-worker";
@@ -12,7 +12,7 @@ export const OWN_POLL_MS = 30_000;
 export function pollDueJobs(events: WorkerEvents): () => void {
   let timer: ReturnType<typeof setInterval> | undefined;
   let pool: WorkerPool | undefined;
-  let announcedMs = Number.NEGATIVE_INFINITY;
+  let notifiedMs = Number.NEGATIVE_INFINITY;
   const end = () => {
     clearInterval(timer);
     pool = undefined;
@@ -29,12 +29,12 @@ export function pollDueJobs(events: WorkerEvents): () => void {
     timer = setInterval(poll, POLL_MS);
   });
   events.on("pool:listen:notification", () => {
-    announcedMs = performance.now();
+    notifiedMs = performance.now();
   });
-  // there may be several: whoever takes a job that was not announced has the next worker look
+  // there may be several: whoever takes a job without a notification has the next worker look
   events.on("job:start", ({ job }) => {
-    const isAnnounced = performance.now() - announcedMs < POLL_MS;
-    if (!isAnnounced || job.attempts > 1 || job.run_at > job.created_at) poll();
+    const isNotified = performance.now() - notifiedMs < POLL_MS;
+    if (!isNotified || job.attempts > 1 || job.run_at > job.created_at) poll();
   });
   events.on("pool:release", end);
   return end;

@@ -1,6 +1,6 @@
 /**
  * The connections of the job queue. graphile-worker 0.18.0 gives its listening client back twice when the connection is lost while a runner
- * stops: the second time is an error that nobody catches, which ends the process. Here it does nothing.
+ * stops: the second time is an uncaught error, which ends the process. Here it does nothing.
  */
 import { Pool, type PoolClient, type PoolConfig } from "pg";
 
