@@ -37,22 +37,50 @@ export async function measureService(
   load: PayCase,
   { shape = "1.1.1", warmUp = warmUpOf(shape) }: { shape?: Shape; warmUp?: number } = {},
 ): Promise<Row> {
-  const processes = namesOf(shape);
-  const world = await startWorld({
-    processes,
-    blockTimeS: load.blockTimeS,
-    skipsStateRoots: true,
-    env: ENV,
-  });
+  const service = await openService({ shape, warmUp, blockTimeS: load.blockTimeS });
   try {
-    const first = await makeOrders(world, processes, warmUp);
-    await payAll(first, { concurrency: WARM_UP_CONCURRENCY, readHash });
-    const who = shape === "1.1.1" ? "the service" : `the service, ${shape}`;
+    return await service.measure(load);
+  } finally {
+    await service.stop();
+  }
+}
+
+/** A service that runs until it is stopped, measured as often as wished. */
+export type OpenService = { measure: (load: PayCase) => Promise<Row>; stop: () => Promise<void> };
+
+export async function openService({
+  shape,
+  warmUp,
+  blockTimeS,
+}: {
+  shape: Shape;
+  warmUp: number;
+  blockTimeS: number;
+}): Promise<OpenService> {
+  const processes = namesOf(shape);
+  const world = await startWorld({ processes, blockTimeS, skipsStateRoots: true, env: ENV });
+  const who = shape === "1.1.1" ? "the service" : `the service, ${shape}`;
+  const measure = async (load: PayCase): Promise<Row> => {
     const { cpuMs, postgresMs, run, orders } = await measureWindow(world, processes, load);
     const { perPayment, perTransaction } = await gasOf(world.sql, orders);
     return rowOf(load, { who, cpuMs, postgresMs, run, gas: perPayment, perTransaction, warmUp });
-  } finally {
+  };
+  try {
+    await warm(world, processes, warmUp);
+    return { measure, stop: world.stop };
+  } catch (error) {
     await world.stop();
+    throw error;
+  }
+}
+
+/** Until code is compiled and every connection has planned its statements with statistics, which autovacuum gathers within a database's first minute. */
+async function warm(world: World, processes: readonly ProcessName[], payments: number): Promise<void> {
+  const planned = Math.ceil(payments / 3);
+  for (const count of [payments - planned, planned]) {
+    const orders = await makeOrders(world, processes, count);
+    if (count === planned) await world.sql`analyze`;
+    await payAll(orders, { concurrency: WARM_UP_CONCURRENCY, readHash });
   }
 }
 
@@ -67,6 +95,7 @@ export async function* measureSustained(load: PayCase, windows: number): AsyncGe
   });
   try {
     for (let window = 0; window < windows; window++) {
+      await world.sql`analyze`;
       const { cpuMs, postgresMs, chainMs, run } = await measureWindow(world, processes, load);
       yield {
         "payments before": window * load.payments,
@@ -89,8 +118,6 @@ export async function* measureSustained(load: PayCase, windows: number): AsyncGe
 
 async function measureWindow(world: World, processes: readonly ProcessName[], load: PayCase) {
   const orders = await makeOrders(world, processes, load.payments);
-  // as autovacuum does within the first minute of a database's life
-  await world.sql`analyze`;
   const before = cpuOf(world, processes);
   const run = await payAll(orders, { concurrency: load.concurrency, readHash });
   const after = cpuOf(world, processes);

@@ -1,12 +1,20 @@
 /**
  * x402 payments through the service, and through the reference facilitator as its users would tune it, on the same machine: in turns, for
  * some rounds, each run on a fresh chain. `bun run bench pay 1` runs one round instead of three. `bun run bench pay --processes 1.1.1,4.4.2 3 4000`
- * compares numbers of api, worker and indexer processes instead: three rounds of 4,000 payments each. `bun run bench pay --sustained 64 10`
+ * compares numbers of api, worker and indexer processes instead, three rounds of 4,000 payments each: all run at once, each is measured in its turn,
+ * since a machine's speed may change within a minute. `bun run bench pay --sustained 64 10`
  * runs one service from its start, ten windows of 1,500 payments at concurrency 64.
  */
 import type { PayCase } from "./pay-load.ts";
 import { measureReference } from "./pay-reference.ts";
-import { measureService, measureSustained, type Shape, warmUpOf } from "./pay-service.ts";
+import {
+  measureService,
+  measureSustained,
+  type OpenService,
+  openService,
+  type Shape,
+  warmUpOf,
+} from "./pay-service.ts";
 import { describeMachine, printTable, type Row } from "./report.ts";
 
 const ROUNDS = 3;
@@ -51,13 +59,21 @@ async function runShapes([list = "", rounds = ROUNDS, payments = 4_000]: (string
   const load = { blockTimeS: 0, concurrency: 64, payments: Number(payments) };
   // all after the same number of payments in database and chain
   const warmUp = Math.max(...shapes.map(warmUpOf));
+  const services: OpenService[] = [];
   const rows: Row[] = [];
-  for (let round = 1; round <= Number(rounds); round++) {
-    for (const shape of shapes) {
-      const row = await measureService(load, { shape, warmUp });
-      console.log(JSON.stringify({ round, ...row }));
-      rows.push(row);
+  try {
+    for (const shape of shapes)
+      services.push(await openService({ shape, warmUp, blockTimeS: load.blockTimeS }));
+    for (let round = 1; round <= Number(rounds); round++) {
+      // the one that was first comes last in the next round
+      for (const service of round % 2 === 1 ? services : services.toReversed()) {
+        const row = await service.measure(load);
+        console.log(JSON.stringify({ round, ...row }));
+        rows.push(row);
+      }
     }
+  } finally {
+    await Promise.all(services.map((service) => service.stop()));
   }
   printTable(
     Object.values(Object.groupBy(rows, (row) => String(row.who))).map((same = []) => summarise(same)),
