@@ -1,7 +1,7 @@
 /**
  * x402 payments through the service, and through the reference facilitator as its users would tune it, on the same machine: in turns, for
- * some rounds, each run on a fresh chain. `bun run bench pay 1` runs one round instead of three. `bun run bench pay --processes 1.1.1,4.4.2 3 4000`
- * compares numbers of api, worker and indexer processes instead, three rounds of 4,000 payments each: all run at once, each is measured in its turn,
+ * some rounds, each run on a fresh chain. `bun run bench pay 1` runs one round instead of three. `bun run bench pay --processes 1.1.1,4.4.2 3 4000 64`
+ * compares numbers of api, worker and indexer processes instead, three rounds of 4,000 payments each at concurrency 64: all run at once, each is measured in its turn,
  * since a machine's speed may change within a minute. `bun run bench pay --sustained 64 10`
  * runs one service from its start, ten windows of 1,500 payments at concurrency 64.
  */
@@ -51,12 +51,15 @@ export async function run(): Promise<void> {
   printTable(cases.map((same = []) => summarise(same)));
 }
 
-async function runShapes([list = "", rounds = ROUNDS, payments = 4_000]: (string | number)[]): Promise<void> {
+async function runShapes([list = "", rounds = ROUNDS, payments = 4_000, concurrency = 64]: (
+  | string
+  | number
+)[]): Promise<void> {
   const shapes = String(list).split(",");
   const isShape = (text: string): text is Shape => /^[1-9]\d*\.[1-9]\d*\.[1-9]\d*$/.test(text);
   if (!shapes.every(isShape))
     throw new Error("--processes takes api.worker.indexer, for example 1.1.1,4.4.2");
-  const load = { blockTimeS: 0, concurrency: 64, payments: Number(payments) };
+  const load = { blockTimeS: 0, concurrency: Number(concurrency), payments: Number(payments) };
   // all after the same number of payments in database and chain
   const warmUp = Math.max(...shapes.map(warmUpOf));
   const services: OpenService[] = [];
