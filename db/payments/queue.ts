@@ -130,12 +130,15 @@ export async function leaseQueuedPayments(
     ) budget on true`;
 }
 
-/** SQL: a payment that any worker may lease now. */
+/**
+ * SQL: a payment that any worker may lease now. The lease is a scalar subquery: an anti-join, planned while there were few leases, would
+ * read all of them for each payment.
+ */
 export function isDue(tx: Tx) {
   return tx`payments.state = 'QUEUED' and payments.next_try_at <= now()
-        and not exists (
-          select from payment_leases lease
-          where lease.payment_id = payments.id and lease.until > now()
+        and coalesce(
+          (select lease.until <= now() from payment_leases lease where lease.payment_id = payments.id),
+          true
         )`;
 }
 

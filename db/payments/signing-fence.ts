@@ -107,26 +107,33 @@ export async function judgeForSigning(
 /** SQL: payees of transfers that are not from a transaction of ours for a known live payment. */
 function strangeTransfers(tx: Tx, transfers: NonNullable<Fence["unread"]>["transfers"]) {
   return tx`
-    with strange as materialized (
-      select distinct seen.to_address
+    with seen as materialized (
+      select tx_hash, from_address, to_address, amount_units
       from unnest(
         ${transfers.map(({ txHash }) => txHash)}::text[],
         ${transfers.map(({ from }) => from)}::bytea[],
         ${transfers.map(({ to }) => to)}::bytea[],
         ${transfers.map(({ amountUnits }) => amountUnits.toString())}::numeric[]
-      ) as seen (tx_hash, from_address, to_address, amount_units)
-      where not exists (
-        select from relay_attempts attempt
-        join relay_payments carried on carried.relay_id = attempt.relay_id
-        join payments own on own.id = any(carried.payment_ids) and own.relay_id = carried.relay_id
-        where attempt.tx_hash = seen.tx_hash
-          and own.payer = seen.from_address
-          and own.recipient = seen.to_address
-          and own.amount_units = seen.amount_units
-          and own.state in ('SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED')
-        -- Asked per transfer, by hash: joined at once it read every payment of the network.
-        offset 0
-      )
+      ) as given (tx_hash, from_address, to_address, amount_units)
+    ),
+    strange as materialized (
+      select distinct to_address
+      from (
+        select tx_hash, from_address, to_address, amount_units
+        from seen
+        except
+        select mined.tx_hash, own.payer, own.recipient, own.amount_units::numeric
+        from (select distinct tx_hash from seen) mined
+        -- each transaction by its hash, and its payments once: joined at once, every payment of the network would be read
+        cross join lateral (
+          select payments.payer, payments.recipient, payments.amount_units
+          from relay_attempts attempt
+          join relay_payments carried on carried.relay_id = attempt.relay_id
+          join payments on payments.id = any(carried.payment_ids) and payments.relay_id = carried.relay_id
+          where attempt.tx_hash = mined.tx_hash and payments.state in ('SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED')
+          offset 0
+        ) own
+      ) unknown
     )`;
 }
 

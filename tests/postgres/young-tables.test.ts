@@ -12,6 +12,7 @@ import { findPayableLinks } from "../../db/links/payable-links.ts";
 import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
 import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
+import { takeDrainLease } from "../../db/payments/drain-lease.ts";
 import { failPayments, findPaymentViews } from "../../db/payments/payments.ts";
 import {
   findExpiredRelays,
@@ -43,6 +44,7 @@ const TABLES = [
   "claims",
   "relays",
   "relay_attempts",
+  "payment_leases",
 ];
 
 let db: TestDatabase;
@@ -267,4 +269,23 @@ test("behavior: what was planned on empty tables reads by key when they have gro
     ),
   );
   expect(expensive).toEqual([]);
+}, 120_000);
+
+test("behavior: leases are read by their payments, although none was there when they were counted", async () => {
+  await sql`analyze payments, open_payments, payment_leases`;
+  await sql`
+    insert into payment_leases (payment_id, until)
+    select 'pay_0_' || n, now() + interval '1 minute'
+    from generate_series(1, ${ROWS}::int) n`;
+  const linkId = await seedLink(sql, merchant);
+  const drain = { network: NETWORK, holder: "worker", batchMax: 50, leaseMs: 1_000 } as const;
+  await undone(async (tx) => {
+    await insertPayments(tx, [newPayment(linkId)]);
+    const asked = await measure(tx, async () => expect(await takeDrainLease(tx, drain)).toBe("taken"));
+    expect(asked.payment_leases).toBeWithin(0, ROWS_MAX);
+    const leased = await measure(tx, async () =>
+      expect(await leaseQueuedPayments(tx, NETWORK, 50, 1_000)).toHaveLength(1),
+    );
+    expect(leased.payment_leases).toBeWithin(0, ROWS_MAX);
+  });
 }, 120_000);
