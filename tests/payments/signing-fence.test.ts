@@ -317,6 +317,7 @@ describe("blocks that only the node has", () => {
     expect(await unread([own, { ...own, from: randomAddress() }])).toBe("early");
     expect(await unread([{ ...own, amountUnits: UNITS + 1n }])).toBe("early");
     expect(await unread([{ ...own, txHash: randomHash() }])).toBe("early");
+    expect(await unread([own, { ...own, txHash: randomHash() }])).toBe("early");
     await lab.sql`update payments set recipient = ${randomAddress()} where id = ${other.id}`;
     expect(await unread([own])).toBe("early");
   });
@@ -334,6 +335,8 @@ describe("blocks that only the node has", () => {
   test("our relay of a payment that is not bound to it any more, or has failed: early", async () => {
     const other = await accepted(await seedLink(lab.sql, lab.merchant));
     const own = seen(other, await signedFor(other));
+    await lab.sql`update payments set state = 'QUEUED' where id = ${other.id}`;
+    expect(await unread([own])).toBe("early");
     await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${other.id}`;
     expect(await unread([own])).toBe("early");
     await release(other);
