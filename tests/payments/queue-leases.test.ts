@@ -68,6 +68,13 @@ describe("leasing", () => {
     expect((await rowOf(payment))?.waitS).toBe(LEASE_MS / 1000);
   });
 
+  test("takes a payment whose lease ends at this instant: it was held until then, and no longer", async () => {
+    await lab.sql.begin(async (tx) => {
+      await tx`insert into payment_leases (payment_id, until) values (${payment.id}, now())`;
+      expect(await leaseQueuedPayments(tx, NETWORK, 10, LEASE_MS)).toMatchObject([{ id: payment.id }]);
+    });
+  });
+
   test("locks no payment, so that others settle or fail it meanwhile", async () => {
     await lab.sql.begin(async (tx) => {
       expect(await leaseQueuedPayments(tx, NETWORK, 10, LEASE_MS)).toHaveLength(1);
