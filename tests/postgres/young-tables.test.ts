@@ -29,13 +29,15 @@ import { findSentTo } from "../../db/wallet-ops/operations.ts";
 import { settleTransfers } from "../../indexer/settle/settle.ts";
 import { makeTransfer, randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
-import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
 const NETWORK = "base-sepolia";
 const UNITS = 1_000_000n;
 const ROWS = 3_000;
 /** Rows that a statement about one link, payment or transfer may touch in a table of thousands. */
 const ROWS_MAX = 40;
+/** Payments of one transaction. */
+const CARRIED = 50;
 const TABLES = [
   "payment_links",
   "payments",
@@ -44,6 +46,7 @@ const TABLES = [
   "claims",
   "relays",
   "relay_attempts",
+  "relay_payments",
   "payment_leases",
 ];
 
@@ -93,6 +96,14 @@ function newPayment(linkId: string): NewPayment {
   };
 }
 
+async function newRelay(tx: Tx): Promise<{ relayId: bigint; txHash: Hex }> {
+  const nonce = await takeNonce(tx, { network: NETWORK, relayer });
+  const attempt = { txHash: randomHash(), raw: "0x" as Hex, maxFeePerGas: 1n, maxPriorityFeePerGas: 1n };
+  const call = { callTo: randomAddress(), callData: "0x" as Hex, gasLimit: 100_000n };
+  const relay = { network: NETWORK, relayer, nonce, kind: "PAYMENTS", ...call, attempt } as const;
+  return { relayId: await insertRelay(tx, relay), txHash: attempt.txHash };
+}
+
 /** Unread blocks hold one transfer, made by a transaction that is not ours. */
 function fence(): Fence {
   const seen = { txHash: randomHash(), from: randomAddress(), to: merchant.address, amountUnits: UNITS };
@@ -138,13 +149,8 @@ async function runOnce(): Promise<Record<string, Reads>> {
     await step("failPayments", () => failPayments(tx, [{ id: second.id, reason: "EXPIRED_TRANSFER" }]));
     const paymentIds = [first.id];
     await step("judgeForSigning", () => judgeForSigning(tx, fence(), { paymentIds, state: "QUEUED" }));
-    const nonce = await takeNonce(tx, { network: NETWORK, relayer });
-    const attempt = { txHash: randomHash(), raw: "0x" as Hex, maxFeePerGas: 1n, maxPriorityFeePerGas: 1n };
-    const call = { callTo: randomAddress(), callData: "0x" as Hex, gasLimit: 100_000n };
-    const relay = { network: NETWORK, relayer, nonce, kind: "PAYMENTS", ...call, attempt } as const;
-    const relayId = await insertRelay(tx, relay);
+    const { relayId, txHash } = await newRelay(tx);
     await step("markSigned", () => markSigned(tx, relayId, [first.id]));
-    const { txHash } = attempt;
     await step("recordSend", () => recordSend(tx, relayId, { txHash, answer: "accepted", isAccepted: true }));
     await step("findExpiredRelays", () => findExpiredRelays(tx, [relayId], { nowS: 0n }));
     await step("findPaymentViews", () => findPaymentViews(tx, [first.id]));
@@ -228,6 +234,16 @@ async function grow(): Promise<void> {
         select ${NETWORK}, ${relayer}, 1000000 * (1 + ${index}::int) + n, 'PAYMENTS', 'CONFIRMED', ${relayer}, 1, 0, 1, hex_of(${hash})
         from generate_series(1, ${ROWS}::int) n`;
       await tx`
+        insert into relay_payments (relay_id, payment_ids)
+        select relays.id, array['pay_' || ${index}::int || '_' || (nonce - 1000000 * (1 + ${index}::int))]
+        from relays
+        where nonce between 1000000 * (1 + ${index}::int) + 1 and 1000000 * (1 + ${index}::int) + ${ROWS}::int`;
+      await tx`
+        insert into relay_attempts (tx_hash, relay_id, max_fee_per_gas, max_priority_fee_per_gas)
+        select tx_hash, id, 1, 1
+        from relays
+        where nonce between 1000000 * (1 + ${index}::int) + 1 and 1000000 * (1 + ${index}::int) + ${ROWS}::int`;
+      await tx`
         insert into payments (
           id, link_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce, signature, state
         )
@@ -269,6 +285,36 @@ test("behavior: what was planned on empty tables reads by key when they have gro
     ),
   );
   expect(expensive).toEqual([]);
+}, 120_000);
+
+test("behavior: a relay's payments are read once, however many of its transfers are judged", async () => {
+  await sql`update wallets set backfilled_at = now()`;
+  const [judgedLink = "", ...links] = await seedLinks(sql, merchant, { count: CARRIED + 1 });
+  for (const isCounted of [false, true]) {
+    if (isCounted) await sql`analyze`;
+    await undone(async (tx) => {
+      const [judged, carried] = [newPayment(judgedLink), links.map(newPayment)];
+      await insertPayments(tx, [judged, ...carried]);
+      const { relayId, txHash } = await newRelay(tx);
+      await markSigned(
+        tx,
+        relayId,
+        carried.map(({ id }) => id),
+      );
+      const transfers = carried.map(({ payer, recipient, amountUnits }) => ({
+        ...{ txHash, from: payer, to: recipient, amountUnits },
+      }));
+      const unread = { payees: [merchant.address], afterNumber: 100n, transfers };
+      const asked = { network: NETWORK, headNumber: 101n, unread } as const;
+      const reads = await measure(tx, async () => {
+        const verdicts = await judgeForSigning(tx, asked, { paymentIds: [judged.id], state: "QUEUED" });
+        expect(verdicts.get(judged.id)).toBe("free");
+      });
+      expect(reads.payments).toBeWithin(CARRIED, 2 * CARRIED);
+      expect(reads.relay_attempts).toBeWithin(1, ROWS_MAX);
+      expect(reads.relay_payments).toBeWithin(1, ROWS_MAX);
+    });
+  }
 }, 120_000);
 
 test("behavior: leases are read by their payments, although none was there when they were counted", async () => {
