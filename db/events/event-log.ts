@@ -15,6 +15,8 @@ export type LoggedEvent = {
   createdAt: Date;
 };
 
+const HELD_BACK_S = 1;
+
 export type EventPage = {
   events: LoggedEvent[];
   hasMore: boolean;
@@ -28,8 +30,8 @@ type Row = LoggedEvent & { writtenBy: string; epoch: string; seal: string | null
  * At most `limit` of a user's events after a position, oldest first; undefined when this log lacks what was read up to there: its
  * server was restored from an older copy, or is a standby that was promoted without its primary's last transactions.
  *
- * Ids are assigned before commit, so an event is returned only once every older transaction has ended: no earlier event can appear
- * any more, and no reader skips one. Transactions of earlier epochs ended with that server run, whatever their numbers.
+ * Ids are assigned before commit, so an event is returned only once every older transaction of this database has ended: no earlier event
+ * can appear any more, and no reader skips one. Transactions of earlier epochs ended with that server run, whatever their numbers.
  *
  * One statement checks and reads: a pool that fails over between two statements would check on one server and read on the other.
  */
@@ -49,7 +51,7 @@ export async function listEvents(
       select ${columnsOf(tx, events, "events")}, row_number() over (order by epoch, written_by, id) as place
       from events
       where owner_key(user_id) = owner_key(${userId})
-        and (epoch, written_by) < ((select running_event_epoch()), pg_snapshot_xmin(pg_current_snapshot()))
+        and ${isFinal(tx, userId)}
         ${isAfter}
       order by epoch, written_by, id
       limit ${limit + 1}
@@ -67,6 +69,37 @@ export async function listEvents(
   const found = rows.filter((row): row is Row => row.id !== null);
   const shown = found.slice(0, limit);
   return { events: shown, hasMore: found.length > limit, end: endOf(shown.at(-1)) };
+}
+
+/**
+ * SQL: no event can appear before this one any more. The snapshot's oldest transaction may be of another database of the cluster, where it
+ * can run for hours: it is told apart once an event of this user has been held back for HELD_BACK_S, since that looks at every session.
+ * A transaction whose session is not found there is taken for one of this database.
+ */
+function isFinal(tx: Tx, userId: string) {
+  return tx`(epoch, written_by) < (
+    (select running_event_epoch()),
+    (
+      select case
+        when exists (
+          select from events held
+          where owner_key(held.user_id) = owner_key(${userId})
+            and held.epoch = (select running_event_epoch())
+            and held.written_by >= pg_snapshot_xmin(pg_current_snapshot())
+            and held.created_at < clock_timestamp() - make_interval(secs => ${HELD_BACK_S}::float8)
+        ) then (
+          select coalesce(min(running), pg_snapshot_xmax(pg_current_snapshot()))
+          from pg_snapshot_xip(pg_current_snapshot()) running
+          where not exists (
+            select from pg_stat_activity session
+            where session.backend_xid = running::xid
+              and session.datid <> (select oid from pg_database where datname = current_database())
+          )
+        )
+        else pg_snapshot_xmin(pg_current_snapshot())
+      end
+    )
+  )`;
 }
 
 function endOf(last: LoggedEvent | undefined): EventPosition | undefined {
@@ -90,7 +123,7 @@ export async function findNewestPosition(tx: Tx, userId: string): Promise<EventP
       select ${columnsOf(tx, events)}
       from events
       where owner_key(user_id) = owner_key(${userId})
-        and (epoch, written_by) < ((select running_event_epoch()), pg_snapshot_xmin(pg_current_snapshot()))
+        and ${isFinal(tx, userId)}
       order by epoch desc, written_by desc, id desc
       limit 1
     )

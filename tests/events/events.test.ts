@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { listEvents } from "../../db/events/event-log.ts";
 import { recordEvents } from "../../db/events/events.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { openClient } from "../support/http-client.ts";
+import { createEmptyDatabase } from "../support/postgres.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 
@@ -47,6 +50,25 @@ async function settle(): Promise<void> {
     if (row?.isPast) return;
     await Bun.sleep(20);
   }
+}
+
+class RolledBack extends Error {}
+
+/** A transaction that has written, and stays open until `end`. */
+async function holdTransaction(sql: Sql): Promise<{ end: () => Promise<void> }> {
+  const [begun, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const held = sql.begin(async (tx) => {
+    await tx`select pg_current_xact_id()`;
+    begun.resolve();
+    await ended.promise;
+  });
+  await Promise.race([begun.promise, held]);
+  return {
+    async end() {
+      ended.resolve();
+      await held;
+    },
+  };
 }
 
 describe("the event log", () => {
@@ -116,6 +138,42 @@ describe("the event log", () => {
     await settle();
     const listed = (await readAll(ann, cursor)).events.map(({ subjectId }) => subjectId);
     expect(listed).toEqual(["late", "early"]);
+  });
+
+  test("is held back by an older transaction of this database, not by one of another in the same cluster", async () => {
+    await settle();
+    const { cursor } = await readAll(ann, null);
+    const other = await createEmptyDatabase();
+    const otherSql = openDatabase(other.url, { name: "other", maxConnections: 1 });
+    const [own, foreign] = [await holdTransaction(world.sql), await holdTransaction(otherSql)];
+    try {
+      await recordEvents(world.sql, [{ userId: ann.userId, type: "wallet.created", subjectId: "held" }]);
+      // longer than it takes to look whose transaction it is
+      await Bun.sleep(1_500);
+      expect((await readAll(ann, cursor)).events).toEqual([]);
+      await own.end();
+      await waitFor("the event to be shown", async () => {
+        const { events } = await readAll(ann, cursor);
+        return events.map(({ subjectId }) => subjectId).join() === "held";
+      });
+      // also to a role that may not see the other's sessions
+      await world.sql
+        .begin(async (tx) => {
+          await tx`create role event_reader`;
+          await tx`grant select on all tables in schema public to event_reader`;
+          await tx`set local role event_reader`;
+          const page = await listEvents(tx, ann.userId, { limit: 100 });
+          expect(page?.events.at(-1)?.subjectId).toBe("held");
+          throw new RolledBack();
+        })
+        .catch((error: unknown) => {
+          if (!(error instanceof RolledBack)) throw error;
+        });
+    } finally {
+      await Promise.all([own.end(), foreign.end()]);
+      await otherSql.end();
+      await other.drop();
+    }
   });
 
   test("a reader following 20 concurrent writers gets each event exactly once", async () => {
