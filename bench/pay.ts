@@ -68,9 +68,16 @@ async function runShapes([list = "", rounds = ROUNDS, payments = 4_000, concurre
     for (const shape of shapes)
       services.push(await openService({ shape, warmUp, blockTimeS: load.blockTimeS }));
     for (let round = 1; round <= Number(rounds); round++) {
+      const measured: Row[] = [];
       // the one that was first comes last in the next round
-      for (const service of round % 2 === 1 ? services : services.toReversed()) {
-        const row = await service.measure(load);
+      for (const service of round % 2 === 1 ? services : services.toReversed())
+        measured.push(await service.measure(load));
+      if (round % 2 === 0) measured.reverse();
+      const [first] = measured;
+      for (const row of measured) {
+        row["CPU, times the first's"] = toHundredths(
+          Number(row["CPU ms/payment"]) / Number(first?.["CPU ms/payment"]),
+        );
         console.log(JSON.stringify({ round, ...row }));
         rows.push(row);
       }
@@ -93,6 +100,8 @@ async function runSustained([concurrency = 64, windows = 10]: (string | number)[
   printTable(rows);
 }
 
+const toHundredths = (value: number) => Math.round(value * 100) / 100;
+
 /** The median of the rounds; of CPU and rate also the least and the most. */
 function summarise(rows: readonly Row[]): Row {
   const [first = {}] = rows;
@@ -100,7 +109,11 @@ function summarise(rows: readonly Row[]): Row {
   for (const name of Object.keys(first)) {
     const values = rows.map((row) => row[name] ?? "");
     const sorted = values.filter((value) => typeof value === "number").toSorted((a, b) => a - b);
-    const median = sorted[Math.floor(sorted.length / 2)];
+    const [lower, upper] = [
+      sorted[Math.floor((sorted.length - 1) / 2)],
+      sorted[Math.floor(sorted.length / 2)],
+    ];
+    const median = lower === undefined || upper === undefined ? undefined : toHundredths((lower + upper) / 2);
     summary[name] = median ?? values[0] ?? "";
     if (["CPU ms/payment", "payments/s"].includes(name) && rows.length > 1)
       summary[name] = `${median} (${sorted[0]} to ${sorted.at(-1)})`;

@@ -53,8 +53,8 @@ describe.if(isBrowserThere)("the dashboard", () => {
   });
   // a test that fails on a phone by night leaves the others a desk by day
   afterEach(async () => {
-    await page.emulateMedia({ colorScheme: "light" });
-    await page.setViewportSize({ width: 1280, height: 800 });
+    await visit?.page.emulateMedia({ colorScheme: "light" });
+    await visit?.page.setViewportSize({ width: 1280, height: 800 });
   });
 
   const button = (name: string) => page.getByRole("button", { name, exact: true });
