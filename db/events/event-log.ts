@@ -15,7 +15,8 @@ export type LoggedEvent = {
   createdAt: Date;
 };
 
-const HELD_BACK_S = 1;
+/** How long events wait for older transactions before it is looked up which database these belong to. */
+const LOOKUP_AFTER_S = 1;
 
 export type EventPage = {
   events: LoggedEvent[];
@@ -73,8 +74,9 @@ export async function listEvents(
 
 /**
  * SQL: no event can appear before this one any more. The snapshot's oldest transaction may be of another database of the cluster, where it
- * can run for hours: it is told apart once an event of this user has been held back for HELD_BACK_S, since that looks at every session.
- * A transaction whose session is not found there is taken for one of this database.
+ * can run for hours. Telling them apart reads every session, so it is done only once an event of this user has waited for LOOKUP_AFTER_S.
+ * A running transaction that no session of another database holds is taken for one of this database. In one statement with the read: the
+ * sessions are read after its snapshot was taken, so a transaction in the snapshot still has its session, or counts as this database's.
  */
 function isFinal(tx: Tx, userId: string) {
   return tx`(epoch, written_by) < (
@@ -82,11 +84,11 @@ function isFinal(tx: Tx, userId: string) {
     (
       select case
         when exists (
-          select from events held
-          where owner_key(held.user_id) = owner_key(${userId})
-            and held.epoch = (select running_event_epoch())
-            and held.written_by >= pg_snapshot_xmin(pg_current_snapshot())
-            and held.created_at < clock_timestamp() - make_interval(secs => ${HELD_BACK_S}::float8)
+          select from events waiting
+          where owner_key(waiting.user_id) = owner_key(${userId})
+            and waiting.epoch = (select running_event_epoch())
+            and waiting.written_by >= pg_snapshot_xmin(pg_current_snapshot())
+            and waiting.created_at < clock_timestamp() - make_interval(secs => ${LOOKUP_AFTER_S}::float8)
         ) then (
           select coalesce(min(running), pg_snapshot_xmax(pg_current_snapshot()))
           from pg_snapshot_xip(pg_current_snapshot()) running
