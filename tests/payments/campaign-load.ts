@@ -33,7 +33,8 @@ const TRIES_MAX = 600;
 const PAUSE_MS = 50;
 const PAYER_TIMEOUT_MS = 20_000;
 const QUIET_TIMEOUT_MS = 90_000;
-const FINAL = [200, 202, 409];
+/** Of a repeated authorization: it has paid its link. A 202 is not final: its payment ends FAILED when it can't be sent, until its payer repeats it. */
+const REPEATED = '"error":"NONCE_USED"';
 
 /** A closed loop of payers that repeat the very same body until they are answered, as clients should. `onSettled` hears each 200. */
 export async function payWhile(
@@ -71,8 +72,8 @@ async function payOnce(
       const text = await response.text();
       answers.statuses[response.status] = (answers.statuses[response.status] ?? 0) + 1;
       if (response.status === 200) onSettled(paidLinkOf(text) ?? order.linkId);
-      if (FINAL.includes(response.status)) return true;
-      if (response.status !== 500 || !text.includes('"retryable":true'))
+      if (response.status === 200 || (response.status === 409 && text.includes(REPEATED))) return true;
+      if (response.status !== 202 && !(response.status === 500 && text.includes('"retryable":true')))
         answers.wrong.push(`${response.status} ${text.slice(0, 200)}`);
     } catch {
       // the process was killed under us, or hangs
