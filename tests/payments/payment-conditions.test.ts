@@ -2,10 +2,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
-import { findPaymentViews, lockPayments } from "../../db/payments/payments.ts";
+import { failPayments, findPaymentViews, lockPayments } from "../../db/payments/payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
+  acceptFacilitated,
   type BooksLab,
   claim,
   eventsOf,
@@ -71,6 +72,17 @@ describe("accepting a payment", () => {
     expect(await accept(lab, linkId)).toBeUndefined();
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
     expect(await historyOf(lab, linkId)).toHaveLength(0);
+  });
+
+  test("accepting a payment writes the link's event also while a rejected claim leaves the link PENDING", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
+    await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+    const payment = await accepted(linkId);
+    const [event] = await lab.sql`
+      select type, data from events where subject_id = ${linkId} order by id desc limit 1`;
+    expect(event).toEqual({ type: "payment_link.pending", data: { paymentId: payment.id } });
   });
 
   test.each(["PAID", "EXPIRED", "CANCELLED"])(
@@ -219,6 +231,28 @@ describe("ending a payment as FAILED", () => {
     expect(await pendingOf(lab, linkId)).toMatchObject([{ paymentId: payment.id }]);
     expect([...(await historyOf(lab, linkId))]).toEqual([]);
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
+  });
+
+  test("failing in doubt keeps a link's payment doubtful until its window closes, and no facilitated one", async () => {
+    const linked = await accepted(await seedLink(lab.sql, lab.merchant));
+    const facilitated = await acceptFacilitated(lab);
+    const ids = [linked.id, facilitated.id];
+    await lab.sql.begin(async (tx) => {
+      await lockPayments(tx, ids);
+      await failPayments(
+        tx,
+        ids.map((id) => ({ id, reason: "RELAYER_UNAVAILABLE", isDoubtful: true })),
+      );
+    });
+    const rows = await lab.sql`
+      select id, state, doubt_since is not null as is_doubtful, doubt_until is not null as has_end
+      from payments
+      where id = any(${ids}::text[])
+      order by link_id nulls last`;
+    expect([...rows]).toEqual([
+      { id: linked.id, state: "FAILED", isDoubtful: true, hasEnd: true },
+      { id: facilitated.id, state: "FAILED", isDoubtful: false, hasEnd: false },
+    ]);
   });
 
   test.each(["BROADCAST", "MINED", "CONFIRMED"])("failing leaves a payment that is %s", async (state) => {
