@@ -94,6 +94,12 @@ describe("accepting a payment", () => {
     },
   );
 
+  test("accepting a payment takes none for a reusable link itself: a payer pays a use of it", async () => {
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });
+    expect(await accept(lab, linkId)).toBeUndefined();
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+  });
+
   test("accepting a payment takes none beside a transfer of its link's amount, unless that left the chain", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     await bookTransfer(lab, { link: linkId });
@@ -420,6 +426,17 @@ describe("computing a link's status from the ledger", () => {
     await refresh(linkId);
     expect(await linkOf(lab, linkId)).toMatchObject({ status });
   });
+
+  test.each(["PENDING", "PAID"])(
+    "a link that was %s and that nothing holds is released, with an event",
+    async (status) => {
+      const linkId = await seedLink(lab.sql, lab.merchant);
+      await setStatus(linkId, status);
+      await refresh(linkId);
+      expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+      expect(await eventsOf(lab, linkId)).toEqual(["released"]);
+    },
+  );
 
   test("a link whose payment's authorization was cancelled is released, with an event", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
