@@ -32,7 +32,11 @@ async function seedReusable({ isOpen = false, maxPayments = null as number | nul
 }
 
 /** The amount of the use that was opened, else why none was. */
-async function open(parentId: string, amountUnits: bigint | undefined, id = newLinkId()) {
+async function open(
+  parentId: string,
+  amountUnits: bigint | undefined,
+  id = newLinkId(),
+): Promise<bigint | string> {
   const opened = await sql.begin((tx) => openUse(tx, { parentId, id, tag: linkTag(id), amountUnits }));
   return opened.ok ? opened.link.amountUnits : opened.reason;
 }
