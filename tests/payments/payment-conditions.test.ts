@@ -362,6 +362,37 @@ describe("a reorganisation", () => {
     expect(await paymentOf(lab, undone)).toMatchObject({ state: "QUEUED" });
   });
 
+  test.each(["SIGNED", "BROADCAST", "MINED"])(
+    "a payment that was settled by a transaction that is %s waits for that one again",
+    async (state) => {
+      const payment = await acceptedAnew();
+      const { relayId, txHash } = await signRelay(lab, payment);
+      await read(lab, [makeTransfer(lab, 91, { payment, txHash })]);
+      expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
+      const place = state === "MINED" ? [txHash, 91, randomHash()] : [null, null, null];
+      await lab.sql`
+      update relays
+      set state = ${state}, tx_hash = ${place[0] ?? null}::bytea, block_number = ${place[1] ?? null}::bigint,
+        block_hash = ${place[2] ?? null}::bytea
+      where id = ${relayId}`;
+      await undoAbove(lab, 90);
+      const [row] = await lab.sql`select state, relay_id from payments where id = ${payment.id}`;
+      expect(row).toEqual({ state: "SIGNED", relayId });
+      const [relay] = await lab.sql`select state from relays where id = ${relayId}`;
+      expect(relay).toEqual({ state: state === "SIGNED" ? "SIGNED" : "BROADCAST" });
+    },
+  );
+
+  test("a payment that was settled by a transaction that is LOST is queued again", async () => {
+    const payment = await acceptedAnew();
+    const { relayId } = await signRelay(lab, payment);
+    await read(lab, [makeTransfer(lab, 91, { payment })]);
+    await lab.sql`update relays set state = 'LOST' where id = ${relayId}`;
+    await undoAbove(lab, 90);
+    const [row] = await lab.sql`select state, relay_id from payments where id = ${payment.id}`;
+    expect(row).toEqual({ state: "QUEUED", relayId: null });
+  });
+
   test("a claim whose transfer is in the last common block stays matched beside one that is open again", async () => {
     const claimIds: string[] = [];
     for (const [index, blockNumber] of [90, 91].entries()) {

@@ -148,6 +148,29 @@ test("a mined payment is queued again from a stored block that is its own, or wh
   await lab.sql`delete from blocks`;
 });
 
+test.each([
+  ["no revert", "closes at its block's time", 0, 0],
+  ["a revert", "is open at its block's time", 1, 1],
+] as const)("%s is counted of a mined payment whose window %s", async (_count, _window, openS, reverts) => {
+  await setJoined(true);
+  const payment = await relayed();
+  const timeS = 1_800_000_000;
+  const [mined] = await lab.sql<{ blockHash: Hex }[]>`
+    select block_hash from relays where id = (select relay_id from payments where id = ${payment.id})`;
+  await lab.sql`update payments set valid_before = ${timeS + openS} where id = ${payment.id}`;
+  await lab.sql.begin((tx) =>
+    insertBlocks(tx, NETWORK, [
+      { number: Number(MINED_AT), hash: mined?.blockHash ?? randomHash(), parentHash: randomHash(), timeS },
+    ]),
+  );
+  expect(await requeueUnsettled(lab.sql, NETWORK)).toMatchObject([
+    { id: payment.id, isReverted: reverts === 1 },
+  ]);
+  const [row] = await lab.sql`select reverts from payments where id = ${payment.id}`;
+  expect(row).toEqual({ reverts });
+  await lab.sql`delete from blocks`;
+});
+
 test("a mined payment waits for its own transfer to be counted, for none of another payer, nonce, recipient or network", async () => {
   await setJoined(true);
   const payment = await relayed();
