@@ -239,6 +239,16 @@ describe("ending a payment as FAILED", () => {
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
   });
 
+  test.each(["PAID", "EXPIRED", "CANCELLED"])("failing leaves a link that is %s", async (status) => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accepted(linkId);
+    await setStatus(linkId, status);
+    await fail(lab, payment);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });
+    expect(await linkOf(lab, linkId)).toMatchObject({ status });
+    expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
+  });
+
   test("failing in doubt keeps a link's payment doubtful until its window closes, and no facilitated one", async () => {
     const linked = await accepted(await seedLink(lab.sql, lab.merchant));
     const facilitated = await acceptFacilitated(lab);

@@ -4,6 +4,7 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { areLogsTaken } from "../../db/links/claims.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { findPublicLink } from "../../db/links/links.ts";
+import { noteReceiptMails } from "../../db/links/receipts.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import { failSpentPayments } from "../../db/payments/settlement.ts";
@@ -149,6 +150,21 @@ describe("a link that becomes PAID", () => {
     const { link, moves, mails } = await pay(customer);
     expect(moves).toMatchObject([{ id: link, before: "ACTIVE", after: "PAID", wantsReceipt }]);
     expect(mails).toBe(count);
+  });
+
+  test("gets no mail for a transfer that is not CONFIRMED, nor while it is not PAID", async () => {
+    const link = await seedLink(lab.sql, lab.merchant);
+    const note = () => lab.sql.begin((tx) => noteReceiptMails(tx, [link]));
+    await lab.sql`update payment_links set customer_email = 'bob@example.test' where id = ${link}`;
+    await bookTransfer(lab, { link, pays: true, status: "DETECTED" });
+    await lab.sql`update payment_links set status = 'PAID', paid_at = now() where id = ${link}`;
+    expect(await note()).toEqual([]);
+    await lab.sql`update transfers set status = 'CONFIRMED' where link_id = ${link}`;
+    await lab.sql`update payment_links set status = 'PENDING', paid_at = null where id = ${link}`;
+    expect(await note()).toEqual([]);
+    await lab.sql`update payment_links set status = 'PAID', paid_at = now() where id = ${link}`;
+    expect(await note()).toHaveLength(1);
+    expect(await note()).toEqual([]);
   });
 
   test("is as deep as the blocks from its transfer's to the last one read, and one at the least", async () => {
