@@ -896,6 +896,7 @@ create table refunds (
   constraint refunds_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id)
 );
 CREATE INDEX refunds_link ON public.refunds USING btree (link_id, id DESC);
+CREATE INDEX refunds_paid ON public.refunds USING hash (paid_tx_hash);
 CREATE UNIQUE INDEX refunds_request_key ON public.refunds USING btree (user_id, request_key) WHERE ((request_key IS NOT NULL) AND (cancelled_at IS NULL));
 CREATE INDEX refunds_user ON public.refunds USING btree (user_id, id DESC);
 
