@@ -287,6 +287,7 @@ create table export_profiles (
 create table export_schedule_runs (
   announced_at timestamp with time zone,
   created_at timestamp with time zone default now() not null,
+  ends_at timestamp with time zone,
   export_id text,
   first_day date not null,
   last_day date not null,
