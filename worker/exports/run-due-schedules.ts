@@ -58,8 +58,7 @@ async function runSchedule(deps: SchedulesDeps, schedule: ActiveSchedule, now: D
   const period = { from: schedule.endedAt ?? from, before };
   // a scheduled file is sent unread: one that leaves movements out must not be taken for the period's
   const request = { ...profileRequest(definition, books, period), isWhole: true };
-  if (!(await isScheduleDue(deps, schedule, { before, lastDay: days.lastDay, request, now })))
-    return;
+  if (!(await isScheduleDue(deps, schedule, { before, lastDay: days.lastDay, request, now }))) return;
   const isNew = await sql.begin(async (tx) => {
     if (!(await insertScheduleRun(tx, scheduleId, { ...days, endsAt: before }))) return false;
     const exportId = newExportId();
