@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { findPayableLink, findPayableLinks } from "../../db/links/payable-links.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
@@ -83,6 +84,21 @@ test.each([
       paid_at = case when ${status} = 'PAID' then now() end
     where id = ${use}`;
     expect((await findPayableLink(sql, id))?.isUsedUp).toBe(isUsedUp);
+  },
+);
+
+test.each([
+  ["PENDING", true],
+  ["EXPIRED", false],
+  ["CANCELLED", false],
+])(
+  "a link that is %s, beside a transfer of its amount that does not pay it, is being paid: %p",
+  async (status, isPaid) => {
+    const linkId = await seedLink(sql, merchant);
+    await bookTransfer({ sql, merchant }, { link: linkId });
+    await sql`update payment_links set status = ${status} where id = ${linkId}`;
+    const link = await findPayableLink(sql, linkId);
+    expect((link?.paidTxHash ?? null) !== null).toBe(isPaid);
   },
 );
 
