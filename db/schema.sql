@@ -287,6 +287,7 @@ create table export_profiles (
 create table export_schedule_runs (
   announced_at timestamp with time zone,
   created_at timestamp with time zone default now() not null,
+  ends_at timestamp with time zone,
   export_id text,
   first_day date not null,
   last_day date not null,
@@ -896,6 +897,7 @@ create table refunds (
   constraint refunds_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id)
 );
 CREATE INDEX refunds_link ON public.refunds USING btree (link_id, id DESC);
+CREATE INDEX refunds_paid ON public.refunds USING hash (paid_tx_hash);
 CREATE UNIQUE INDEX refunds_request_key ON public.refunds USING btree (user_id, request_key) WHERE ((request_key IS NOT NULL) AND (cancelled_at IS NULL));
 CREATE INDEX refunds_user ON public.refunds USING btree (user_id, id DESC);
 

@@ -1,6 +1,6 @@
 /** Creates the wallet row of a passkey: the counterfactual address, the event, the mail with the wallet file, and the deployment job where it is eager. */
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
-import { conflict } from "../../core/domain/errors.ts";
+import { conflict, invalid } from "../../core/domain/errors.ts";
 import { newWalletId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../../db/events/events.ts";
@@ -8,13 +8,13 @@ import { enqueue } from "../../db/jobs/queue.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Wallet } from "../../db/schema.ts";
 import { hasRemovedAddition } from "../../db/wallet-ops/owner-changes.ts";
-import { insertWallet, listWallets } from "../../db/wallets/wallets.ts";
+import { insertWallet, isAddressTaken, listWallets } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { copyOwnerChanges } from "./copy-owner-changes.ts";
 
 /**
  * Undefined when the user already has a wallet on this network. The address can receive before it is deployed. Throws CONFLICT where an
- * owner who was removed elsewhere could still take it over.
+ * owner who was removed elsewhere could still take it over, and VALIDATION_ERROR for the key of another user's wallet.
  */
 export async function createWallet(
   tx: Tx,
@@ -23,7 +23,11 @@ export async function createWallet(
 ): Promise<Wallet | undefined> {
   const { userId } = passkey;
   const [first] = await listWallets(tx, userId);
-  const wallet = await insertWallet(tx, { id: newWalletId(), userId, network, ...originOf(passkey, first) });
+  const origin = originOf(passkey, first);
+  // an attestation need not prove the key, and an account's owners are public once it is deployed on any network
+  if (!first && (await isAddressTaken(tx, origin.address)))
+    throw invalid("passkeyResponse", "credential_in_use", "This passkey is already registered");
+  const wallet = await insertWallet(tx, { id: newWalletId(), userId, network, ...origin });
   if (!wallet) return undefined;
   if (first && (await hasRemovedAddition(tx, first)))
     throw conflict(

@@ -121,7 +121,10 @@ export type Reserved = {
   amountUnits: bigint;
 };
 
-/** Call under the link's lock: what is left may have changed since the choice. Throws CONFLICT. */
+/**
+ * What is left may have changed since the choice. Call under the link's lock where a part is reserved; at the confirmation of a part that is
+ * reserved already only the chain can have changed it. Throws CONFLICT.
+ */
 export async function refuseAboveRefundable(tx: Tx, refund: Reserved): Promise<void> {
   const current = (await listRefundable(tx, refund.linkId, { except: refund.id })).find(
     ({ txHash, logIndex }) => txHash === refund.paidTxHash && logIndex === refund.paidLogIndex,

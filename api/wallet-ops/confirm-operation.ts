@@ -46,9 +46,14 @@ export type Confirmation = {
   /** What the history rows say beside the items' notes. */
   history: Omit<OpenedHistory, "ids">;
   event: "wallet.send_queued" | "refund.created";
+  /** In the transaction that queues the operation; a throw queues nothing. */
+  recheck?: (tx: Tx) => Promise<void>;
 };
 
-/** Throws NOT_FOUND, CONFLICT when it was confirmed or cancelled already or its nonce is spent, VALIDATION_ERROR for what does not verify. */
+/**
+ * Throws NOT_FOUND, CONFLICT when it was confirmed or cancelled already or its nonce is spent, VALIDATION_ERROR for what does not verify,
+ * and what `recheck` throws.
+ */
 export async function confirmOperation(deps: ApiDeps, given: Confirmation): Promise<OperationView> {
   const operation = await getOperation(deps, given);
   const assertionHash = hashOfAssertion(given.response);
@@ -65,6 +70,7 @@ export async function confirmOperation(deps: ApiDeps, given: Confirmation): Prom
       if (!(await takeChallenge(tx, challenge.id, meant))) return false;
       if (!(await notePasskeyUse(tx, { passkey, use, trace: given.trace }))) throw notVerified();
       if (!(await queueOperation(tx, signed))) throw conflictOf("nonce_taken");
+      await given.recheck?.(tx);
       await writeQueued(tx, given, operation);
       return true;
     })

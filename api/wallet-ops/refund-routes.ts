@@ -11,6 +11,7 @@ import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { cancelRefund } from "./cancel-refund.ts";
+import { refuseAboveRefundable } from "./choose-refund.ts";
 import { confirmOperation } from "./confirm-operation.ts";
 import { awaitOperation, presentHistory, transportsOf } from "./operations.ts";
 import { prepareRefund, readRefundable } from "./prepare-refund.ts";
@@ -133,6 +134,8 @@ export const refundRoutes = (deps: ApiDeps) =>
           trace,
           event: "refund.created",
           history: { linkId: link.id, description: link.description, note: refund.reason },
+          // since it was prepared its payment may have left the chain, or an ended refund of the same money have been executed
+          recheck: (tx) => refuseAboveRefundable(tx, refund),
         });
         const [transaction] = await presentHistory(deps, user, operation);
         return answer(202, {

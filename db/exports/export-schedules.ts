@@ -87,6 +87,7 @@ export type ActiveSchedule = Pick<ExportScheduleRow, "id" | "userId" | "createdA
   definition: ProfileDefinition;
   /** Of the newest period that was made. */
   lastDay: string | null;
+  endedAt: Date | null;
 };
 
 /** Those that are not paused, in the order of their ids after `afterId`. */
@@ -98,7 +99,14 @@ export async function pageSchedules(tx: Tx, afterId: string, limit: number): Pro
         select to_char(max(run.last_day), 'YYYY-MM-DD')
         from export_schedule_runs run
         where run.schedule_id = schedule.id
-      ) as last_day
+      ) as last_day,
+      (
+        select run.ends_at
+        from export_schedule_runs run
+        where run.schedule_id = schedule.id
+        order by run.first_day desc
+        limit 1
+      ) as ended_at
     from export_schedules schedule
     join export_profiles profile on profile.id = schedule.profile_id
     where schedule.id > ${afterId} and schedule.paused_at is null
@@ -110,11 +118,11 @@ export async function pageSchedules(tx: Tx, afterId: string, limit: number): Pro
 export async function insertScheduleRun(
   tx: Tx,
   scheduleId: string,
-  { firstDay, lastDay }: DayPeriod,
+  { firstDay, lastDay, endsAt }: DayPeriod & { endsAt: Date },
 ): Promise<boolean> {
   const rows = await tx`
-    insert into export_schedule_runs (schedule_id, first_day, last_day)
-    select id, ${firstDay}::text::date, ${lastDay}::text::date
+    insert into export_schedule_runs (schedule_id, first_day, last_day, ends_at)
+    select id, ${firstDay}::text::date, ${lastDay}::text::date, ${endsAt}
     from export_schedules
     where id = ${scheduleId} and paused_at is null
     for share

@@ -4,7 +4,8 @@ import type { Tx } from "../postgres/client.ts";
 
 /**
  * CONFIRMED transfers booked on a link, in the chain's order. A refund counts while its operation has moved money or still may: one that
- * ended without it frees its part. `except`: a refund that is about to reserve its own.
+ * ended without it frees its part. A transfer's refunds are those of its place in the chain, whichever link it was booked on when they were
+ * prepared. `except`: a refund that is about to reserve its own.
  */
 export async function listRefundable(
   tx: Tx,
@@ -12,11 +13,23 @@ export async function listRefundable(
   { except }: { except?: string } = {},
 ): Promise<RefundableTransfer[]> {
   const rows = await tx<(Omit<RefundableTransfer, "leftUnits"> & Omit<RefundSums, "transferUnits">)[]>`
-    with taken as (
-      select refund.paid_tx_hash, refund.paid_log_index, refund.amount_units
+    with transfer as materialized (
+      -- each half has its index
+      select id, network, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and pays and status = 'CONFIRMED'
+      union all
+      select id, network, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and not pays and status = 'CONFIRMED'
+    ),
+    taken as (
+      select refund.link_id, refund.network, refund.paid_tx_hash, refund.paid_log_index, refund.amount_units
       from refunds refund
       join wallet_operations op on op.id = refund.id
-      where refund.link_id = ${linkId} and ${isLive(tx)} and refund.id is distinct from ${except ?? null}::text
+      where (
+          refund.link_id = ${linkId}
+          -- of a transfer that was another link's before a reorganisation
+          or refund.paid_tx_hash = any(array(select hex_of(tx_hash) from transfer))
+        )
+        and ${isLive(tx)}
+        and refund.id is distinct from ${except ?? null}::text
     )
     select
       transfer.tx_hash, transfer.log_index, transfer.from_address as sender, transfer.amount_units, transfer.pays,
@@ -31,18 +44,15 @@ export async function listRefundable(
         (
           select sum(taken.amount_units)
           from taken
-          where taken.paid_tx_hash = hex_of(transfer.tx_hash) and taken.paid_log_index = transfer.log_index
+          where taken.network = transfer.network
+            and taken.paid_tx_hash = hex_of(transfer.tx_hash)
+            and taken.paid_log_index = transfer.log_index
         ),
         0
       )::bigint as transfer_refunded_units,
       (sum(transfer.amount_units) over ())::bigint as link_units,
-      coalesce((select sum(taken.amount_units) from taken), 0)::bigint as link_refunded_units
-    -- each half has its index
-    from (
-      select id, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and pays and status = 'CONFIRMED'
-      union all
-      select id, block_number, tx_hash, log_index, from_address, amount_units, pays, authorization_nonce from transfers where link_id = ${linkId} and not pays and status = 'CONFIRMED'
-    ) transfer
+      coalesce((select sum(taken.amount_units) from taken where taken.link_id = ${linkId}), 0)::bigint as link_refunded_units
+    from transfer
     order by transfer.block_number, transfer.log_index`;
   return rows.map(({ transferRefundedUnits, linkUnits, linkRefundedUnits, ...transfer }) => ({
     ...transfer,

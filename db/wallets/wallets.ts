@@ -1,5 +1,5 @@
 /** Wallets: one smart account per user and network. */
-import type { NetworkId } from "../../core/domain/networks.ts";
+import { type Hex, NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type Wallet, wallets } from "../schema.ts";
@@ -15,6 +15,16 @@ export async function findWallet(tx: Tx, userId: string, network: NetworkId): Pr
   const [wallet] = await tx<Wallet[]>`
     select ${columnsOf(tx, wallets)} from wallets where user_id = ${userId} and network = ${network}`;
   return wallet;
+}
+
+/** Whether anybody has a wallet of this address, on whichever network. */
+export async function isAddressTaken(tx: Tx, address: Hex): Promise<boolean> {
+  const rows = await tx`
+    select
+    from wallets
+    where network = any(${[...NETWORK_IDS]}::text[]) and address = ${address}
+    limit 1`;
+  return rows.length > 0;
 }
 
 export type NewWallet = Pick<

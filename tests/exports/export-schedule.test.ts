@@ -207,7 +207,8 @@ describe("a schedule", () => {
     await run("2033-03-01T00:00:00Z");
     expect(await periodsOf(id)).toEqual([]);
     // a worker that had read the schedule before it was paused
-    const days = { firstDay: "2033-01-01", lastDay: "2033-01-31" };
+    const endsAt = new Date("2033-02-01T00:00:00Z");
+    const days = { firstDay: "2033-01-01", lastDay: "2033-01-31", endsAt };
     expect(await insertScheduleRun(world.sql, id, days)).toBe(false);
     expect((await pause(false)).body.data.pausedAt).toBeNull();
     await run("2033-03-01T00:00:00Z");
@@ -217,6 +218,26 @@ describe("a schedule", () => {
     const kim = await signUp(world.baseUrl);
     const foreign = await kim.client.patch(`/v1/export-schedules/${id}`, { paused: true });
     expect(foreign.status).toBe(404);
+    await ann.client.delete(`/v1/export-schedules/${id}`);
+  });
+
+  test("begins each file where the one before ended, also when the time zone has changed since", async () => {
+    const useZone = (timeZone: string) => ann.client.patch("/v1/settings/books", { timeZone });
+    await useZone("Pacific/Auckland");
+    const id = await schedule({ madeAt: "2034-05-10T00:00:00Z", profile: { networks: ["base"] } });
+    await run("2034-06-02T00:00:00Z");
+    await useZone("UTC");
+    await run("2034-07-02T00:00:00Z");
+    const files = await world.sql<{ from: string; before: string }[]>`
+      select exports.request #>> '{filter,from}' as from, exports.request #>> '{filter,before}' as before
+      from export_schedule_runs run
+      join exports on exports.id = run.export_id
+      where run.schedule_id = ${id}
+      order by run.first_day`;
+    expect([...files]).toEqual([
+      { from: "2034-04-30T12:00:00.000Z", before: "2034-05-31T12:00:00.000Z" },
+      { from: "2034-05-31T12:00:00.000Z", before: "2034-07-01T00:00:00.000Z" },
+    ]);
     await ann.client.delete(`/v1/export-schedules/${id}`);
   });
 

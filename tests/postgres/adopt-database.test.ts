@@ -19,7 +19,7 @@ import { seedLink, seedMerchant } from "../support/seed.ts";
 const USERS = 3;
 /** What comes after it is still in db/migrations. */
 const LAST_WITHOUT_A_FILE = "0155_numbered_transactions.sql";
-const AFTER_BASELINE = ["0160_zstd_chunks.sql"];
+const AFTER_BASELINE = ["0160_zstd_chunks.sql", "0161_refunds_paid.sql", "0162_export_run_ends.sql"];
 const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
@@ -154,7 +154,7 @@ test("a database that lacks the newest of what the baseline replaces gets that f
   const stopping = plan.filter(
     (one) => describePlanned(one)[1] === "  needs all processes of the service stopped",
   );
-  expect(stopping.map(({ name }) => name)).toEqual([...left, ...AFTER_BASELINE]);
+  expect(stopping.map(({ name }) => name)).toEqual([...left, "0160_zstd_chunks.sql"]);
 
   // the version before cannot run beside them
   await sql`

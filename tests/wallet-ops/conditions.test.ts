@@ -327,7 +327,15 @@ describe("what is left of a link's money", () => {
   });
 
   test("another link's refund takes nothing", async () => {
-    await refunded("CONFIRMED", { link: await seedLink(sql, merchant) });
+    const of = { link: await seedLink(sql, merchant), txHash: randomHash() };
+    await refunded("CONFIRMED", of);
+    expect(await left()).toEqual([PRICE]);
+  });
+
+  test("a refund of this transfer takes its part also when another link had it, and on no other network", async () => {
+    const id = await refunded("CONFIRMED", { link: await seedLink(sql, merchant) });
+    expect(await left()).toEqual([PRICE - PART]);
+    await sql`update refunds set network = 'base' where id = ${id}`;
     expect(await left()).toEqual([PRICE]);
   });
 

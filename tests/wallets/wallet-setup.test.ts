@@ -251,6 +251,26 @@ describe("POST /v1/wallets/setup/complete", () => {
     expectInvalid(await attempt(client, owner.passkey));
   });
 
+  test("error: refuses the public key of another user's wallet on either network, whose owner sets up the second one", async () => {
+    const owner = await signUp(world.baseUrl);
+    const bytes = (coordinate: string) => Buffer.from(coordinate.slice(2), "hex");
+    const point = { x: bytes(owner.passkey.publicKey.x), y: bytes(owner.passkey.publicKey.y) };
+    for (const network of ["base", "base-sepolia"]) {
+      const { client, userId } = await verifiedUser(world.baseUrl);
+      const { body } = await client.post(START, { network });
+      const response = await (await newPasskey(world.baseUrl)).register(body.passkeyChallenge, { point });
+      expectInvalid(
+        await client.post(COMPLETE, { challengeId: body.challengeId, passkeyResponse: response }),
+      );
+      expect(await world.sql`select 1 from wallets where user_id = ${userId}`).toHaveLength(0);
+      expect(await world.sql`select 1 from passkeys where user_id = ${userId}`).toHaveLength(0);
+    }
+    const { body } = await owner.client.post(START, { network: "base" });
+    const passkeyResponse = await owner.passkey.authenticate(body.passkeyRequest);
+    const answer = await owner.client.post(COMPLETE, { challengeId: body.challengeId, passkeyResponse });
+    expect(answer.body.wallet).toMatchObject({ network: "base", address: owner.walletAddress });
+  });
+
   test("race: ten concurrent completions with ten passkeys create one wallet", async () => {
     const { client, userId } = await verifiedUser(world.baseUrl);
     const ready = await Promise.all(

@@ -53,13 +53,14 @@ async function runSchedule(deps: SchedulesDeps, schedule: ActiveSchedule, now: D
   const zone = definition.timeZone ?? books?.timeZone ?? "UTC";
   const madeOn = localTime(schedule.createdAt, zone).slice(0, 10);
   const days = nextPeriod({ ...schedule, madeOn });
-  const period = periodOfDays(days.firstDay, days.lastDay, zone);
+  const { from, before } = periodOfDays(days.firstDay, days.lastDay, zone);
+  // where the file before it ended, which was elsewhere if the time zone has changed since: no movement is in none or in two
+  const period = { from: schedule.endedAt ?? from, before };
   // a scheduled file is sent unread: one that leaves movements out must not be taken for the period's
   const request = { ...profileRequest(definition, books, period), isWhole: true };
-  if (!(await isScheduleDue(deps, schedule, { before: period.before, lastDay: days.lastDay, request, now })))
-    return;
+  if (!(await isScheduleDue(deps, schedule, { before, lastDay: days.lastDay, request, now }))) return;
   const isNew = await sql.begin(async (tx) => {
-    if (!(await insertScheduleRun(tx, scheduleId, days))) return false;
+    if (!(await insertScheduleRun(tx, scheduleId, { ...days, endsAt: before }))) return false;
     const exportId = newExportId();
     const keptDays = SCHEDULED_EXPORT_KEPT_DAYS;
     const { format } = definition;
