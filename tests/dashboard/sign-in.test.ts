@@ -283,6 +283,15 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await methods.getByText("No account is linked").waitFor();
     expect(await findBarriers(shown)).toEqual([]);
 
+    // until the accounts are read, their outline stands below the list: a list holds its items alone
+    await shown.route("**/v1/auth/google/accounts", () => undefined);
+    await shown.reload();
+    await methods.locator(".skeleton").waitFor();
+    expect(await methods.locator("ul > :not(li)").count()).toBe(0);
+    await shown.unroute("**/v1/auth/google/accounts");
+    await shown.reload();
+    await methods.getByText("No account is linked").waitFor();
+
     await link({ sub: "ada", email: newEmail(), email_verified: true }, "@");
     await methods.getByRole("alert").getByText("signs in to another account here").waitFor();
     expect(await findBarriers(shown)).toEqual([]);

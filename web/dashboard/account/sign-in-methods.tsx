@@ -59,26 +59,27 @@ export function SignInMethods({ outcome: given }: { outcome: string | null }) {
           </span>
           <span class="status ok">{say("On")}</span>
         </li>
-        <Loading of={loaded} rows={1}>
-          {({ data }) =>
-            data.length > 0 ? (
-              data.map((account) => <AccountRow key={account.id} account={account} />)
-            ) : (
-              <li>
-                <span class="what">
-                  <strong>Google</strong>
-                  <span class="muted">
-                    {page.hasGoogle
-                      ? say("No account is linked. A linked one signs in, but can never move money.")
-                      : say("This service is not set up for it.")}
-                  </span>
-                </span>
-                <span class="status off">{say("Off")}</span>
-              </li>
-            )
-          }
-        </Loading>
+        {accounts?.map((account) => (
+          <AccountRow key={account.id} account={account} />
+        ))}
+        {accounts?.length === 0 && (
+          <li>
+            <span class="what">
+              <strong>Google</strong>
+              <span class="muted">
+                {page.hasGoogle
+                  ? say("No account is linked. A linked one signs in, but can never move money.")
+                  : say("This service is not set up for it.")}
+              </span>
+            </span>
+            <span class="status off">{say("Off")}</span>
+          </li>
+        )}
       </ul>
+      {/* neither an outline nor a fault may be a child of the list */}
+      <Loading of={loaded} rows={1}>
+        {() => null}
+      </Loading>
     </Panel>
   );
 }
