@@ -16,7 +16,8 @@ const RETRY_MS = 60_000;
 const values = readOptions();
 const keep = Number(values.keep ?? KEPT_DEFAULT);
 const everyMs = values.every === undefined ? undefined : parseInterval(values.every);
-if (!Number.isInteger(keep) || keep < 1 || (values.every !== undefined && everyMs === undefined)) endWithUsage();
+if (!Number.isInteger(keep) || keep < 1 || (values.every !== undefined && everyMs === undefined))
+  endWithUsage();
 const { databaseUrl, keys } = readEnvOrExit(() => readBackupConfig());
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(0));
 

@@ -229,7 +229,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     const [one, other] = [randomAddress(), randomAddress()];
     await go("Payout");
     await page.getByLabel("Recipients").fill(`address,amount,note\n${one},0.25,May\n${other},0.0000001`);
-    await page.getByText("No amount: at most 6 places").waitFor();
+    await page.getByText("Not an amount: use at most 6 decimal places").waitFor();
     expect(await button("Review").isDisabled()).toBe(true);
     await page.getByLabel("Recipients").fill(`address,amount,note\n${one},0.25,May\n${other},0.000001`);
     await button("Review").click();

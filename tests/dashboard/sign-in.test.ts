@@ -148,7 +148,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     const stranger = await visit(browser, `${world.baseUrl}/setings`, { allowedErrors: /status of 40[14]/ });
     await stranger.page.getByRole("heading", { level: 1, name: "There is no such page" }).waitFor();
     expect(await findBarriers(stranger.page)).toEqual([]);
-    await stranger.page.getByRole("link", { name: "To the start" }).click();
+    await stranger.page.getByRole("link", { name: "Go to the start page" }).click();
     await stranger.page.getByLabel("E-mail address").waitFor();
     stranger.expectClean();
     await stranger.close();
@@ -317,7 +317,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
 
     const unlink = async (beforeIt?: () => Promise<void>) => {
       await methods.getByRole("button", { name: `Unlink ${owner.email}` }).click();
-      await shown.getByRole("dialog").getByText("It signs in no more").waitFor();
+      await shown.getByRole("dialog").getByText("It can no longer sign in").waitFor();
       await shown.getByRole("dialog").getByText(owner.email).waitFor();
       await beforeIt?.();
       await shown.getByRole("dialog").getByRole("button", { name: "Unlink" }).click();

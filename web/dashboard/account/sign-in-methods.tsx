@@ -118,7 +118,7 @@ function AccountRow({ account: { id, email, linkedAt } }: { account: Account }) 
               <br />
             </>
           )}
-          {say("It signs in no more, and sessions that Google opened end. Your passkey still signs in.")}
+          {say("It can no longer sign in, and sessions that Google opened end. Your passkey still signs in.")}
         </Confirm>
       )}
     </li>
@@ -128,9 +128,10 @@ function AccountRow({ account: { id, email, linkedAt } }: { account: Account }) 
 function explain(outcome: string): string {
   if (outcome === "linked_elsewhere")
     return say("This Google account signs in to another account here. Unlink it there first.");
-  if (outcome === "too_many") return say("As many Google accounts as possible are linked. Unlink one first.");
+  if (outcome === "too_many")
+    return say("The largest possible number of Google accounts is linked. Unlink one first.");
   if (outcome === "access_denied") return say("No account was chosen: nothing was linked.");
   if (outcome === "session_ended")
-    return say("Your session ended on the way: nothing was linked. Try again.");
+    return say("Your session ended in the meantime: nothing was linked. Try again.");
   return say("Google did not confirm the account: nothing was linked. Try again.");
 }
