@@ -7,9 +7,7 @@ export class EnvError extends Error {
   readonly faults: readonly string[];
 
   constructor(faults: readonly string[]) {
-    super(
-      `the environment has ${countOf(faults)}:\n${faults.map((fault) => `  - ${fault}`).join("\n")}`,
-    );
+    super(`the environment has ${countOf(faults)}:\n${faults.map((fault) => `  - ${fault}`).join("\n")}`);
     this.name = "EnvError";
     this.faults = faults;
   }
