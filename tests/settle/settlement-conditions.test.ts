@@ -204,6 +204,10 @@ describe("transfers that were booked before what names them", () => {
       update transfers set tx_hash = ${transfer.txHash}
       where to_address = ${lab.merchant.address} or from_address = ${transfer.from}`;
     expect(await named()).toBe(1);
+    const sent = await lab.sql.begin((tx) => findNamedTransfers(tx, NETWORK));
+    expect(sent.filter(({ from }) => from === transfer.from).map(({ to }) => to)).toEqual([
+      lab.merchant.address,
+    ]);
     expect(await lab.sql.begin((tx) => findNamedTransfers(tx, "base"))).toEqual([]);
     await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
     expect(await named()).toBe(0);
