@@ -97,7 +97,9 @@ async function examineKey({ url, apiKey }: Settings): Promise<Finding[]> {
   if (apiKey === undefined)
     return [{ level: "advice", subject: "key", text: "API_KEY is not set", fix: make }];
   if (!API_KEY.test(apiKey))
-    return [{ level: "fault", subject: "key", text: "API_KEY is no key: it begins with sk_", fix: make }];
+    return [
+      { level: "fault", subject: "key", text: "API_KEY is not a key: a key begins with sk_", fix: make },
+    ];
   const allowed: string[] = [];
   const missing: string[] = [];
   for (const [scope, method, path] of PROBES) {

@@ -41,6 +41,6 @@ export function parseLink(text: string, { url }: Settings): string {
   const id = LINK_ID.exec(text)?.[1];
   const isHere =
     !text.includes("://") || (URL.canParse(text) && new URL(text).origin === new URL(url).origin);
-  if (id === undefined || !isHere) throw new UsageError(`${text} is no payment link of ${url}`);
+  if (id === undefined || !isHere) throw new UsageError(`${text} is not a payment link of ${url}`);
   return id;
 }

@@ -10,6 +10,8 @@ export type LocalSettings = {
   /** Port of the first local chain; a second network's chain uses the next one. */
   chainPort: number;
   blockTimeS: number;
+  /** Of the api; worker and indexer use the next ones. 0: any free port for each. */
+  metricsPort: number | undefined;
   networks: NetworkId[];
   databaseUrl: string | undefined;
   rpcUrls: Partial<Record<NetworkId, string>>;
@@ -28,6 +30,7 @@ const RELAYER_VARIABLE = {
 export function readLocalSettings(env: Record<string, string | undefined>): LocalSettings {
   const read = (name: string) => env[name]?.trim() || undefined;
   const port = readNumber("PORT", read("PORT") ?? "3000", 65_535);
+  const metricsPort = read("METRICS_PORT");
   const networks = (read("NETWORKS") ?? "base-sepolia").split(",").map((name) => readNetwork(name.trim()));
   const rpcUrls: Partial<Record<NetworkId, string>> = {};
   for (const id of NETWORK_IDS) {
@@ -47,6 +50,7 @@ export function readLocalSettings(env: Record<string, string | undefined>): Loca
     baseUrl: (read("BASE_URL") ?? `http://localhost:${port}`).replace(/\/+$/, ""),
     chainPort: readNumber("CHAIN_PORT", read("CHAIN_PORT") ?? "8545", 65_534),
     blockTimeS: readNumber("BLOCK_TIME_S", read("BLOCK_TIME_S") ?? "1", 3_600),
+    metricsPort: metricsPort === undefined ? undefined : readNumber("METRICS_PORT", metricsPort, 65_533),
     networks,
     databaseUrl: read("DATABASE_URL"),
     rpcUrls,

@@ -15,6 +15,7 @@ import { ensureSecret } from "./secrets.ts";
 import {
   type Environment,
   localDefaults,
+  metricsPortOf,
   SERVICE_KINDS,
   serviceEnv,
   withFileContents,
@@ -86,7 +87,10 @@ async function startService(
     HOST: settings.host,
     BASE_URL: settings.baseUrl,
   };
-  const processes = SERVICE_KINDS.map((kind) => ({ kind, env: serviceEnv(kind, common, given) }));
+  const processes = SERVICE_KINDS.map((kind) => ({
+    kind,
+    env: serviceEnv(kind, common, { ...given, ...metricsPortOf(kind, settings.metricsPort) }),
+  }));
   const supervisor = await supervise({ dataDir, processes, report });
   shutdown.add(supervisor.stop);
 }

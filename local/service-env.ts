@@ -88,6 +88,12 @@ export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: 
   );
 }
 
+/** The processes share a machine, so each has a metrics port of its own, counted up from the given one. */
+export function metricsPortOf(kind: ServiceKind, first: number | undefined): Environment {
+  if (!first) return {};
+  return { METRICS_PORT: String(first + SERVICE_KINDS.indexOf(kind)) };
+}
+
 /** What only a developer's machine has: webhooks reach receivers on it. */
 export function localDefaults({ NODE_ENV }: Environment): Environment {
   return NODE_ENV === "production" ? {} : { WEBHOOK_PRIVATE_TARGETS: "1" };

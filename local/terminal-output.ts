@@ -33,6 +33,7 @@ export function printAddresses(settings: LocalSettings, environment: DevEnvironm
     ["API", settings.baseUrl],
     ["Documentation", `${settings.baseUrl}/docs`],
     ["Health", `${apiUrl}/health`],
+    ...(settings.metricsPort ? [["Operations", `http://127.0.0.1:${settings.metricsPort}/ops`]] : []),
     ["Mailbox", environment.mailbox?.httpUrl ?? "SMTP_URL"],
     ...chains,
     ["Database", environment.databaseUrl],

@@ -13,15 +13,11 @@ const KEPT_DEFAULT = "28";
 /** After a failure, with `--every`: the database may be restarting. */
 const RETRY_MS = 60_000;
 
-const { values } = parseArgs({
-  options: { folder: { type: "string" }, keep: { type: "string" }, every: { type: "string" } },
-});
+const values = readOptions();
 const keep = Number(values.keep ?? KEPT_DEFAULT);
 const everyMs = values.every === undefined ? undefined : parseInterval(values.every);
-if (!Number.isInteger(keep) || keep < 1 || (values.every !== undefined && everyMs === undefined)) {
-  console.error("bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d]");
-  process.exit(64); // EX_USAGE of sysexits.h
-}
+if (!Number.isInteger(keep) || keep < 1 || (values.every !== undefined && everyMs === undefined))
+  endWithUsage();
 const { databaseUrl, keys } = readEnvOrExit(() => readBackupConfig());
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(0));
 
@@ -48,4 +44,18 @@ async function backUp(): Promise<boolean> {
   } finally {
     await sql.end({ timeout: 5 });
   }
+}
+
+function readOptions() {
+  const text = { type: "string" } as const;
+  try {
+    return parseArgs({ options: { folder: text, keep: text, every: text } }).values;
+  } catch {
+    return endWithUsage();
+  }
+}
+
+function endWithUsage(): never {
+  console.error("bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d]");
+  process.exit(64); // EX_USAGE of sysexits.h
 }

@@ -74,3 +74,12 @@ test("the release workflow runs programs and scripts that exist", () => {
   expect(named).toEqual(["check", "test"]);
   expect(named.filter((name) => !(name in scripts))).toEqual([]);
 });
+
+test("a filled-in .env and the backups of this folder get into no commit and no image", () => {
+  for (const file of [".gitignore", ".dockerignore"]) {
+    const names = read(file)
+      .split("\n")
+      .map((line) => line.replace(/^\//, "").replace(/\/$/, ""));
+    expect([file, ...[".env", ".env.*", "backups"].filter((name) => !names.includes(name))]).toEqual([file]);
+  }
+});

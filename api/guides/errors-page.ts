@@ -5,7 +5,7 @@ import { ERRORS, ISSUES, OPERATIONS, PAYMENTS } from "./error-causes.ts";
 
 const INTRODUCTION = `# Errors
 
-Every refusal names a code, a sentence for people, and where it helps the field. Branch on \`error.code\` and \`error.details.issue\`, never on the message.
+Every refusal names a code, a sentence for people and, where it helps, the field. Branch on \`error.code\` and \`error.details.issue\`, never on the message.
 
 \`\`\`sh
 curl -s "$BASE_URL/v1/payment-links" \\

@@ -7,13 +7,13 @@ export class EnvError extends Error {
   readonly faults: readonly string[];
 
   constructor(faults: readonly string[]) {
-    super(
-      `the environment has ${faults.length} fault(s):\n${faults.map((fault) => `  - ${fault}`).join("\n")}`,
-    );
+    super(`the environment has ${countOf(faults)}:\n${faults.map((fault) => `  - ${fault}`).join("\n")}`);
     this.name = "EnvError";
     this.faults = faults;
   }
 }
+
+const countOf = ({ length }: readonly string[]) => (length === 1 ? "1 fault" : `${length} faults`);
 
 type Environment = Record<string, string | undefined>;
 type Parsed<Shape extends z.ZodRawShape> = z.infer<z.ZodObject<Shape>>;

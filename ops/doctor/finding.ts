@@ -34,6 +34,8 @@ export function presentFindings(findings: readonly Finding[]): string {
   );
   const faults = findings.filter(({ level }) => level === "fault").length;
   const end =
-    faults === 0 ? "No fault was found." : `${faults} fault(s). Correct them and run this command again.`;
+    faults === 0
+      ? "No fault was found."
+      : `${faults === 1 ? "1 fault. Correct it" : `${faults} faults. Correct them`} and run this command again.`;
   return [...lines, "", end].join("\n");
 }

@@ -42,7 +42,7 @@ function describe({ ok, rows, proven, unconfirmed, ...rest }: Verification): str
   const { moneyIn, moneyOut, wallets, problems } = rest;
   return [
     ...wallets.map(({ network, address }) => `wallet on ${network}: ${address}`),
-    `${rows} transactions: ${proven} proven, ${unconfirmed} not confirmed, ${rows - proven - unconfirmed} without a valid proof`,
+    `${rows} ${rows === 1 ? "transaction" : "transactions"}: ${proven} proven, ${unconfirmed} not confirmed, ${rows - proven - unconfirmed} without a valid proof`,
     `in ${moneyIn} USDC, out ${moneyOut} USDC`,
     ...problems
       .slice(0, PROBLEMS_SHOWN)

@@ -308,7 +308,7 @@ describe("error: refuses", () => {
       "GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET",
     ])
       expect(message).toContain(`  - ${fault}`);
-    expect(message).toStartWith("the environment has 11 fault(s):");
+    expect(message).toStartWith("the environment has 11 faults:");
     expect(message).not.toContain("Invalid input");
   });
 

@@ -101,6 +101,10 @@ export async function addAuthenticator(
 const button = (page: Page, name: string | RegExp) =>
   page.getByRole("button", { name, exact: typeof name === "string" });
 
+/** Run in a page: by how many pixels it, or a panel, which would cut it off without a sign, is too narrow for its content. */
+export const TOO_NARROW_PX = `Math.max(...[document.documentElement, ...document.querySelectorAll(".panel")].map(
+  ({ scrollWidth, clientWidth }) => scrollWidth - clientWidth))`;
+
 /** From nothing to the overview: address, code of the local mailbox, passkey. */
 export async function signUpInBrowser(page: Page, email: string): Promise<void> {
   await page.getByLabel("E-mail address").fill(email);

@@ -113,7 +113,7 @@ export const testMembers = (service: () => DashboardWorld) =>
       await menu(page).getByRole("link", { name: "Exchange rates" }).click();
       await page.getByLabel("First day").fill("2026-01-01");
       await page.getByLabel("One USDC is").fill("0.9");
-      await button(page, "Store").click();
+      await button(page, "Save").click();
       await page.getByText("0.9 EUR").waitFor();
       await page.getByText("Your books take the rates of ECB.").waitFor();
       // the source is chosen by whoever may change the settings
@@ -175,7 +175,7 @@ export const testMembers = (service: () => DashboardWorld) =>
       await asking.getByRole("dialog").getByLabel("Reason").fill("One coffee was cold");
       expect(await findBarriers(asking)).toEqual([]);
       await picture(asking, "ask-for-a-refund");
-      await button(asking, "Ask for it").click();
+      await button(asking, "Send the request").click();
       await asking.getByText("An owner of the wallet signs it, or declines.").waitFor();
       expect(await button(asking, "Review the request").count()).toBe(0);
       await picture(asking, "refund-asked-for");

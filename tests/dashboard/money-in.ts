@@ -124,7 +124,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       const { wallet } = await (await page.request.get(`${dashboard.world.baseUrl}/v1/auth/me`)).json();
       await sendUsdc(dashboard.world.chain.rpcUrl, testWalletAddress(), wallet.address, 7_500_000n);
       await go("Transactions");
-      const row = page.getByRole("row").filter({ hasText: "Several links fit" });
+      const row = page.getByRole("row").filter({ hasText: "Several links match" });
       await row.getByRole("button").click();
       const dialog = page.getByRole("dialog");
       await dialog.getByText("Which link does it pay?").waitFor();
@@ -261,7 +261,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await page.getByLabel("First day").fill("2026-01-01");
       await page.getByLabel("Last day").fill("2026-01-31");
       await page.getByLabel("One USDC is").fill("0,9231");
-      await page.getByRole("button", { name: "Store" }).click();
+      await page.getByRole("button", { name: "Save" }).click();
       const rates = page.getByRole("region", { name: "Your rates" });
       await rates.getByText("0.9231 EUR").waitFor();
       await rates.getByText("Jan 1, 2026 – Jan 31, 2026").waitFor();
@@ -271,13 +271,13 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
           .getByLabel("CSV file")
           .setInputFiles({ name: "rates.csv", mimeType: "text/csv", buffer: Buffer.from(text) });
       await choose("Day,Rate\n2026-02-30,0.9\n2026-02-01,0.91\n2026-02-01,0.92");
-      await page.getByText("Line 2: No day: write it as 2026-10-31.").waitFor();
-      await page.getByText("Line 4: This day is there twice.").waitFor();
-      expect(await page.getByRole("button", { name: "Store" }).isDisabled()).toBe(true);
+      await page.getByText("Line 2: Not a date: write it as 2026-10-31.").waitFor();
+      await page.getByText("Line 4: This date appears twice.").waitFor();
+      expect(await page.getByRole("button", { name: "Save" }).isDisabled()).toBe(true);
       expect(await findBarriers(page)).toEqual([]);
       await choose("Day;Rate\n2026-02-01;0,91\n2026-02-02;0,92");
       await page.getByText("2 days", { exact: true }).waitFor();
-      await page.getByRole("button", { name: "Store" }).click();
+      await page.getByRole("button", { name: "Save" }).click();
       await rates.getByText("0.92 EUR").waitFor();
       expect(await rates.getByRole("listitem").locator("strong").allTextContents()).toEqual([
         "0.92 EUR",
@@ -296,7 +296,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await page.getByLabel("Currency").first().selectOption("CHF");
       await page.getByLabel("First day").fill("2026-03-01");
       await page.getByLabel("One USDC is").fill("0.8");
-      await page.getByRole("button", { name: "Store" }).click();
+      await page.getByRole("button", { name: "Save" }).click();
       await rates.getByText("0.8 CHF").waitFor();
       expect(await rates.getByLabel("Currency").locator("option").allTextContents()).toEqual([
         "CHF · 1 day",

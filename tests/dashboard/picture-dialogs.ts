@@ -25,7 +25,7 @@ export async function takeWayIn(dashboard: DashboardWorld, take: Take): Promise<
   await take(page, "sign-in-not-linked");
   await page.getByLabel("E-mail address").fill(newEmail());
   await button(page, "Continue").click();
-  await page.getByLabel("Code of 6 digits").fill("000000");
+  await page.getByLabel("6-digit code").fill("000000");
   await page.getByRole("alert").waitFor();
   await take(page, "sign-in-wrong-code");
   await button(page, "Read the code from the local mailbox").click();
@@ -33,7 +33,7 @@ export async function takeWayIn(dashboard: DashboardWorld, take: Take): Promise<
   await take(page, "sign-in-passkey");
   await close();
   const stranger = await dashboard.open("/setings", { allowedErrors: HTTP_ERRORS });
-  await stranger.page.getByRole("link", { name: "To the start" }).waitFor();
+  await stranger.page.getByRole("link", { name: "Go to the start page" }).waitFor();
   await take(stranger.page, "no-such-page");
   await stranger.close();
 }
@@ -116,7 +116,7 @@ export async function takeDialogs(dashboard: DashboardWorld, page: Page, take: T
   await open("/payout");
   const table = [randomAddress(), randomAddress(), "0x12"].map((to, index) => `${to},0.${index + 1},May`);
   await page.getByLabel("Recipients").fill(table.join("\n"));
-  await page.getByText("No address").waitFor();
+  await page.getByText("Not an address").waitFor();
   await take(page, "payout-fault");
   await page.getByLabel("Recipients").fill(table.slice(0, 2).join("\n"));
   await button(page, "Review").click();

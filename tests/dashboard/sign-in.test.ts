@@ -148,7 +148,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     const stranger = await visit(browser, `${world.baseUrl}/setings`, { allowedErrors: /status of 40[14]/ });
     await stranger.page.getByRole("heading", { level: 1, name: "There is no such page" }).waitFor();
     expect(await findBarriers(stranger.page)).toEqual([]);
-    await stranger.page.getByRole("link", { name: "To the start" }).click();
+    await stranger.page.getByRole("link", { name: "Go to the start page" }).click();
     await stranger.page.getByLabel("E-mail address").waitFor();
     stranger.expectClean();
     await stranger.close();
@@ -283,6 +283,15 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await methods.getByText("No account is linked").waitFor();
     expect(await findBarriers(shown)).toEqual([]);
 
+    // until the accounts are read, their outline stands below the list: a list holds its items alone
+    await shown.route("**/v1/auth/google/accounts", () => undefined);
+    await shown.reload();
+    await methods.locator(".skeleton").waitFor();
+    expect(await methods.locator("ul > :not(li)").count()).toBe(0);
+    await shown.unroute("**/v1/auth/google/accounts");
+    await shown.reload();
+    await methods.getByText("No account is linked").waitFor();
+
     await link({ sub: "ada", email: newEmail(), email_verified: true }, "@");
     await methods.getByRole("alert").getByText("signs in to another account here").waitFor();
     expect(await findBarriers(shown)).toEqual([]);
@@ -308,7 +317,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
 
     const unlink = async (beforeIt?: () => Promise<void>) => {
       await methods.getByRole("button", { name: `Unlink ${owner.email}` }).click();
-      await shown.getByRole("dialog").getByText("It signs in no more").waitFor();
+      await shown.getByRole("dialog").getByText("It can no longer sign in").waitFor();
       await shown.getByRole("dialog").getByText(owner.email).waitFor();
       await beforeIt?.();
       await shown.getByRole("dialog").getByRole("button", { name: "Unlink" }).click();

@@ -275,10 +275,10 @@ describe("a payout's table", () => {
   });
 
   test("a line that would lose money says why", () => {
-    expect(faultOf(`${to.slice(0, -1)},1`)).toStartWith("No address");
+    expect(faultOf(`${to.slice(0, -1)},1`)).toStartWith("Not an address");
     expect(faultOf(`0x${"0".repeat(40)},1`)).toStartWith("The zero address");
     expect(faultOf(`${own.toUpperCase().replace("0X", "0x")},1`)).toStartWith("This is your own wallet");
-    expect(faultOf(`${to},1.0000001`)).toStartWith("No amount");
+    expect(faultOf(`${to},1.0000001`)).toStartWith("Not an amount");
     expect(faultOf(`${to},0`)).toStartWith("The amount is 0");
     expect(faultOf(`${to},0.000001,${"x".repeat(500)}`)).toBeUndefined();
     expect(faultOf(`${to},0.000001,${"x".repeat(501)}`)).toStartWith("The note is longer");
@@ -317,18 +317,18 @@ describe("a table of exchange rates", () => {
   test("has no line that would store another rate or day than the one written", () => {
     expect(faultsOf("2026-10-30,0,92")).toEqual(["Too many cells: a day and a rate."]);
     expect(faultsOf("2026-02-29,1\n2024-02-29,1\n31.10.2026;1\n2026-1-1,1")).toEqual([
-      "No day: write it as 2026-10-31.",
+      "Not a date: write it as 2026-10-31.",
       undefined,
-      "No day: write it as 2026-10-31.",
-      "No day: write it as 2026-10-31.",
+      "Not a date: write it as 2026-10-31.",
+      "Not a date: write it as 2026-10-31.",
     ]);
-    const noRate = "No rate: a positive number with at most 10 places.";
+    const noRate = "Not a rate: use a positive number with at most 10 decimal places.";
     const rates = ["0", "-1", "1e3", "", "1.12345678901", "1.1234567890", "1'000", "999999999999"];
     expect(rates.flatMap((rate) => faultsOf(`2026-01-01;${rate}`))).toEqual([
       ...[noRate, noRate, noRate, noRate, noRate, undefined, noRate, undefined],
     ]);
     expect(faultsOf("2026-01-01,1\n2026-01-02,1\n2026-01-01,1")).toEqual([
-      ...[undefined, undefined, "This day is there twice."],
+      ...[undefined, undefined, "This date appears twice."],
     ]);
   });
 });

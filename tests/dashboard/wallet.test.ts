@@ -206,7 +206,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(await read()).toEqual([to, "1.25", "Rent & heat"]);
     expect(new URL(page.url()).search).toBe("");
     expect(await findBarriers(page)).toEqual([]);
-    await button("Empty the form").click();
+    await button("Clear the form").click();
     await notice.waitFor({ state: "detached" });
     expect(await read()).toEqual(["", "", ""]);
     await open("base");

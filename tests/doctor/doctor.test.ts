@@ -100,7 +100,7 @@ test("faults of every process and of every server are reported at once, and the 
   expect(output).toContain(`base-sepolia at 127.0.0.1:${port} cannot be used`);
   expect(output).toContain("correct RPC_URL_BASE_SEPOLIA");
   expect(output).toContain("✓ database");
-  expect(output).toContain("4 fault(s).");
+  expect(output).toContain("4 faults.");
 }, 60_000);
 
 describe("database", () => {

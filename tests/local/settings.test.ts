@@ -7,6 +7,8 @@ import { readLocalSettings } from "../../local/local-settings.ts";
 import { runMigrations } from "../../local/processes/service-process.ts";
 import {
   localDefaults,
+  metricsPortOf,
+  SERVICE_KINDS,
   type ServiceSettings,
   serviceEnv,
   withFileContents,
@@ -65,6 +67,17 @@ test("only the worker is given keys that can spend, only the API the session sec
     undefined,
   ]);
   expect(api.PATH).toBe("/bin");
+});
+
+test("each process has a metrics port of its own, counted up from METRICS_PORT", () => {
+  const { metricsPort } = readLocalSettings({ METRICS_PORT: "9464" });
+  expect(SERVICE_KINDS.map((kind) => metricsPortOf(kind, metricsPort).METRICS_PORT)).toEqual([
+    "9464",
+    "9465",
+    "9466",
+  ]);
+  expect(metricsPortOf("worker", readLocalSettings({}).metricsPort)).toEqual({});
+  expect(() => readLocalSettings({ METRICS_PORT: "65534" })).toThrow('METRICS_PORT is "65534"');
 });
 
 test("the developer's values override the local defaults", () => {

@@ -86,7 +86,7 @@ function Unknown() {
         <h1>{say("There is no such page")}</h1>
         <p class="muted">{say("The address may be mistyped.")}</p>
         <a class="button main" href="/">
-          {say("To the start")}
+          {say("Go to the start page")}
         </a>
       </div>
     </main>

@@ -71,7 +71,7 @@ function BooksForm({ settings }: { settings: Settings }) {
         isLong
       />
       <Field
-        label={say("Tax id")}
+        label={say("Tax ID")}
         value={given.taxId ?? ""}
         onInput={(text) => change({ taxId: text || null })}
         maxLength={50}
@@ -95,7 +95,7 @@ function BooksForm({ settings }: { settings: Settings }) {
         label={say("Currency of the books")}
         value={given.fiatCurrency ?? ""}
         onInput={(text) => change({ fiatCurrency: text || null })}
-        none={say("USDC alone")}
+        none={say("USDC only")}
       />
       {given.fiatCurrency && (
         <>

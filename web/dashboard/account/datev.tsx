@@ -64,7 +64,7 @@ export function Datev({ of, onInput }: Props) {
           hint={say("Month and day, such as 01-01.")}
         />
         <Choice
-          label={say("Digits of an account")}
+          label={say("Digits of an account number")}
           value={String(given.accountLength)}
           onInput={(text) => change({ accountLength: Number(text) })}
           options={LENGTHS.map((length) => [String(length), String(length)])}

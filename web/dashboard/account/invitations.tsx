@@ -48,7 +48,7 @@ export function Invitations({ me }: ScreenProps) {
                       </span>
                     </span>
                     <span class="muted">
-                      {say("Ends")} <Time of={invitation.expiresAt} />
+                      {say("Expires")} <Time of={invitation.expiresAt} />
                     </span>
                     <Button kind="main" isBusy={isBusy} onClick={() => accept(invitation)}>
                       {say("Accept")}

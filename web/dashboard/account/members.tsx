@@ -115,7 +115,7 @@ export function Members({ me }: ScreenProps) {
           changes={["/v1/members"]}
           onClose={() => setRemoving(undefined)}
         >
-          {say("What they are signed in to for this account ends at once, and so do the API keys they made.")}
+          {say("Their sessions for this account end at once, and so do the API keys they made.")}
         </Confirm>
       )}
       {leaving && (
@@ -161,7 +161,7 @@ function Open() {
             <span class="what">
               <Name of={email} />
               <span class="muted">
-                {nameOfRole(role)} · {say("Ends")} <Time of={expiresAt} />
+                {nameOfRole(role)} · {say("Expires")} <Time of={expiresAt} />
               </span>
             </span>
             <Button label={say("Revoke the invitation of {email}", { email })} onClick={() => revoke(id)}>

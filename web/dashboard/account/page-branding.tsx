@@ -72,7 +72,7 @@ export function PageBranding() {
               onInput={setOrigins}
               placeholder="https://shop.example"
               spellcheck={false}
-              hint={say("One origin a line. No others may.")}
+              hint={say("One origin per line. No other site may show them.")}
             />
             <Fault of={fault} />
             <div class="actions">

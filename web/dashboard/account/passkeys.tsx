@@ -62,12 +62,12 @@ function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt } }: { 
         <Name of={name ?? say("Passkey without a name")} />
         <span class="muted">
           {synced
-            ? say("Copied between your devices")
-            : say("On one device only: add another owner, or its loss is the loss of the money")}
+            ? say("Synced across your devices")
+            : say("On one device only: add another owner, or losing it means losing the money")}
         </span>
       </span>
       <span class="muted">
-        {lastUsedAt ? say("Used") : say("Made")} <Time of={lastUsedAt ?? createdAt} />
+        {lastUsedAt ? say("Used") : say("Created")} <Time of={lastUsedAt ?? createdAt} />
       </span>
       <Button onClick={() => setTyped(name ?? "")}>{say("Rename")}</Button>
     </li>

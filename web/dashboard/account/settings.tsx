@@ -33,7 +33,7 @@ export function Settings({ me, onChange }: ScreenProps) {
           }}
           hint={say("Press ? for a list of them.")}
         />
-        <p class="hint">{say("Times are in {zone}, the zone of this device.", { zone: ownZone })}</p>
+        <p class="hint">{say("Times are in {zone}, the time zone of this device.", { zone: ownZone })}</p>
       </Panel>
     </Screen>
   );

@@ -59,26 +59,27 @@ export function SignInMethods({ outcome: given }: { outcome: string | null }) {
           </span>
           <span class="status ok">{say("On")}</span>
         </li>
-        <Loading of={loaded} rows={1}>
-          {({ data }) =>
-            data.length > 0 ? (
-              data.map((account) => <AccountRow key={account.id} account={account} />)
-            ) : (
-              <li>
-                <span class="what">
-                  <strong>Google</strong>
-                  <span class="muted">
-                    {page.hasGoogle
-                      ? say("No account is linked. A linked one signs in, but can never move money.")
-                      : say("This service is not set up for it.")}
-                  </span>
-                </span>
-                <span class="status off">{say("Off")}</span>
-              </li>
-            )
-          }
-        </Loading>
+        {accounts?.map((account) => (
+          <AccountRow key={account.id} account={account} />
+        ))}
+        {accounts?.length === 0 && (
+          <li>
+            <span class="what">
+              <strong>Google</strong>
+              <span class="muted">
+                {page.hasGoogle
+                  ? say("No account is linked. A linked one signs in, but can never move money.")
+                  : say("This service is not set up for it.")}
+              </span>
+            </span>
+            <span class="status off">{say("Off")}</span>
+          </li>
+        )}
       </ul>
+      {/* neither an outline nor a fault may be a child of the list */}
+      <Loading of={loaded} rows={1}>
+        {() => null}
+      </Loading>
     </Panel>
   );
 }
@@ -117,7 +118,7 @@ function AccountRow({ account: { id, email, linkedAt } }: { account: Account }) 
               <br />
             </>
           )}
-          {say("It signs in no more, and sessions that Google opened end. Your passkey still signs in.")}
+          {say("It can no longer sign in, and sessions that Google opened end. Your passkey still signs in.")}
         </Confirm>
       )}
     </li>
@@ -127,9 +128,10 @@ function AccountRow({ account: { id, email, linkedAt } }: { account: Account }) 
 function explain(outcome: string): string {
   if (outcome === "linked_elsewhere")
     return say("This Google account signs in to another account here. Unlink it there first.");
-  if (outcome === "too_many") return say("As many Google accounts as possible are linked. Unlink one first.");
+  if (outcome === "too_many")
+    return say("The largest possible number of Google accounts is linked. Unlink one first.");
   if (outcome === "access_denied") return say("No account was chosen: nothing was linked.");
   if (outcome === "session_ended")
-    return say("Your session ended on the way: nothing was linked. Try again.");
+    return say("Your session ended in the meantime: nothing was linked. Try again.");
   return say("Google did not confirm the account: nothing was linked. Try again.");
 }

@@ -112,7 +112,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
         copy={say("Copy the key")}
         onClose={onClose}
       >
-        {say("It is shown this once. Put it where your program reads its secrets.")}
+        {say("It is shown only once. Put it where your program reads its secrets.")}
       </OneTimeSecret>
     );
   return (
@@ -149,7 +149,7 @@ function Revoke({ apiKey, onClose }: { apiKey: Key; onClose: () => void }) {
     });
   return (
     <Dialog title={say("Revoke this key?")} onClose={onClose} narrow>
-      <p class="muted">{say("Programs that use it are refused at once, and for ever.")}</p>
+      <p class="muted">{say("Programs that use it are refused at once, permanently.")}</p>
       <Form onSubmit={() => typed === apiKey.name && revoke()}>
         <Field
           label={say("Type its name: {name}", { name: apiKey.name })}

@@ -63,7 +63,7 @@ export function Webhooks({ query }: ScreenProps) {
           onClose={() => setSecret(undefined)}
         >
           {say(
-            "Your server checks each message's signature with it. It is shown this once. After a rotation the old one is good for 24 hours.",
+            "Your server checks each message's signature with it. It is shown only once. After a rotation the old one stays valid for 24 hours.",
           )}
         </OneTimeSecret>
       )}

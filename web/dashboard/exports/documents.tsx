@@ -65,7 +65,7 @@ export function Documents({ query }: ScreenProps) {
         <Loading of={loaded} rows={10}>
           {({ documents }) =>
             documents.length === 0 ? (
-              <Empty title={kind || month ? say("Nothing fits") : say("None yet")}>
+              <Empty title={kind || month ? say("Nothing matches") : say("None yet")}>
                 {say("A document appears here a moment after its payment or refund is confirmed.")}
               </Empty>
             ) : (

@@ -82,7 +82,7 @@ export function EnterRates({ shown }: { shown: string }) {
                 }}
               />
             </div>
-            <p class="hint">{say("A line a day: 2026-10-31, a comma or semicolon, and the rate.")}</p>
+            <p class="hint">{say("One line per day: 2026-10-31, a comma or semicolon, and the rate.")}</p>
             <Lines lines={lines} />
           </>
         ) : (
@@ -99,7 +99,7 @@ export function EnterRates({ shown }: { shown: string }) {
               type="date"
               value={fields.dateTo}
               onInput={(dateTo) => change({ dateTo })}
-              hint={say("Empty: the first day alone.")}
+              hint={say("Leave empty for the first day only.")}
             />
             <Field
               label={say("One USDC is")}
@@ -114,7 +114,7 @@ export function EnterRates({ shown }: { shown: string }) {
             />
           </div>
         )}
-        <Submit action={action} text={say("Store")} isOff={isFile && !isReady} />
+        <Submit action={action} text={say("Save")} isOff={isFile && !isReady} />
         {stored !== undefined && <Notice kind="ok">{say("Saved")}</Notice>}
       </Form>
     </Panel>

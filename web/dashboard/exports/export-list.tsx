@@ -70,7 +70,7 @@ export function ExportList({ query }: ScreenProps) {
                 label={say("Values in")}
                 value={currency}
                 onInput={setCurrency}
-                none={say("USDC alone")}
+                none={say("USDC only")}
               />
             )}
             <div>

@@ -23,18 +23,18 @@ export function readRates(text: string): RateLine[] {
     const [date = "", ...rest] = splitCells(line);
     const rate = (rest[0] ?? "").replace(",", ".");
     const fault =
-      faultOf(date, rate, rest.slice(1)) ?? (seen.has(date) ? "This day is there twice." : undefined);
+      faultOf(date, rate, rest.slice(1)) ?? (seen.has(date) ? "This date appears twice." : undefined);
     seen.add(date);
     return { number, date, rate, fault };
   });
 }
 
 function faultOf(date: string, rate: string, more: readonly string[]): string | undefined {
-  if (!isDay(date)) return "No day: write it as 2026-10-31.";
+  if (!isDay(date)) return "Not a date: write it as 2026-10-31.";
   // 2026-10-31,0,92: the comma of the number would be taken for the end of the cell
   if (more.some((cell) => cell !== "")) return "Too many cells: a day and a rate.";
   const isRate = RATE.test(rate) && Number(rate) > 0;
-  return isRate ? undefined : "No rate: a positive number with at most 10 places.";
+  return isRate ? undefined : "Not a rate: use a positive number with at most 10 decimal places.";
 }
 
 function isDay(text: string): boolean {

@@ -123,7 +123,7 @@ function Run({ profile: { id, name }, onClose }: { profile: Profile; onClose: ()
           type="date"
           value={days.dateTo}
           onInput={(dateTo) => setDays({ ...days, dateTo })}
-          hint={say("Empty: everything so far.")}
+          hint={say("Leave empty for everything so far.")}
         />
         <Submit action={action} text={say("Make the file")} onClose={onClose} />
       </Form>

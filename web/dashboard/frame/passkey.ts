@@ -42,7 +42,7 @@ async function ask<Shape>(prompt: () => Promise<Credential | null>): Promise<Sha
     );
   try {
     const credential = (await prompt()) as PublicKeyCredential | null;
-    if (!credential) throw new PasskeyFault(say("The browser gave no passkey. Try again."));
+    if (!credential) throw new PasskeyFault(say("The browser returned no passkey. Try again."));
     return credential.toJSON() as Shape;
   } catch (cause) {
     if (cause instanceof PasskeyFault) throw cause;
@@ -53,7 +53,7 @@ async function ask<Shape>(prompt: () => Promise<Credential | null>): Promise<Sha
 function explain(cause: unknown): string {
   const name = cause instanceof Error ? cause.name : "";
   if (name === "NotAllowedError")
-    return say("The passkey was not used: cancelled, or no time left. Try again.");
+    return say("The passkey was not used: you cancelled, or it timed out. Try again.");
   if (name === "InvalidStateError") return say("This device already holds a passkey of this account.");
   if (name === "SecurityError") return say("This address may not use the service's passkeys.");
   return say("The passkey could not be used: {reason}", {

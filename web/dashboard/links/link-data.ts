@@ -13,7 +13,7 @@ export const SETTLED_BY: Readonly<Record<NonNullable<LinkData["settledBy"]>, str
   early_claim: "the payer's claim",
   pay_amount: "the exact amount asked for",
   amount: "the plain amount",
-  merchant: "you assigned it",
+  merchant: "your assignment",
 };
 
 /** Refunds that somebody without a passkey of the wallet has asked for, and that no owner has signed. */

@@ -107,7 +107,9 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
         </>
       }
     >
-      {isNew && isOpen && <Notice kind="ok">{say("The link is ready. Send it, or show its code.")}</Notice>}
+      {isNew && isOpen && (
+        <Notice kind="ok">{say("The link is ready. Send it, or show its QR code.")}</Notice>
+      )}
       {isRequested && (
         <Notice kind="warn">
           <p>{say("A refund was requested")}</p>
@@ -144,12 +146,12 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
               link.reference && [say("Reference"), <bdi>{link.reference}</bdi>],
               link.customerEmail && [say("Customer"), <bdi>{link.customerEmail}</bdi>],
               ...Object.entries(link.metadata).map(([name, value]) => [name, <bdi>{value}</bdi>] as const),
-              link.settledBy && [say("Known by"), say(SETTLED_BY[link.settledBy])],
+              link.settledBy && [say("Matched by"), say(SETTLED_BY[link.settledBy])],
             ]}
           />
         </section>
         <Panel class="share" title={isOpen ? say("Share") : say("Addresses")}>
-          {isOpen && <QrCode text={link.url} label={say("Code of the payment page")} />}
+          {isOpen && <QrCode text={link.url} label={say("QR code of the payment page")} />}
           <div class="address-line">
             <a href={link.url} target="_blank" rel="noopener" class="mono">
               {link.url}

@@ -82,10 +82,10 @@ export function LinkList({ me, query }: ScreenProps) {
               <LinkRows links={links} isOld={list.isOld} />
             ) : isFiltered ? (
               <Empty
-                title={say("Nothing fits")}
+                title={say("Nothing matches")}
                 action={<Button onClick={() => navigate("/links")}>{say("Show all links")}</Button>}
               >
-                {say("No link has these properties.")}
+                {say("No link matches these filters.")}
               </Empty>
             ) : (
               <Empty

@@ -178,7 +178,7 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
             label={say("Metadata")}
             isLong
             {...bind("metadata")}
-            hint={say("One pair a line: name = value. In webhooks and exports, never public.")}
+            hint={say("One pair per line: name = value. In webhooks and exports, never public.")}
           />
         </details>
         <Submit

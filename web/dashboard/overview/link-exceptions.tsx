@@ -14,7 +14,7 @@ export const ADVICE: Readonly<Record<ListedLink["exception"], string>> = {
   NONE: "",
   UNDERPAID: "Less than the amount arrived. Refund it, or accept it on the transaction.",
   OVERPAID: "More than the amount arrived. Refund the surplus.",
-  DUPLICATE: "Two payments arrived. Refund the one too many.",
+  DUPLICATE: "Two payments arrived. Refund the extra one.",
   PAID_LATE: "Paid after it expired. Deliver, or refund.",
 };
 

@@ -47,7 +47,7 @@ export function Overview({ me }: ScreenProps) {
           <Link to="/links?status=ACTIVE">{say("Show them")}</Link>
         </Tile>
         <Tile
-          title={say("Earned by links")}
+          title={say("Received through links")}
           value={isUnknown ? "—" : stats.value && <Amount of={stats.value.totalEarnings} />}
           unit
         >

@@ -48,10 +48,10 @@ type Given = {
 };
 
 function faultOf({ to, units, note, twin, ownAddress }: Given): string | undefined {
-  if (!ADDRESS.test(to)) return "No address: 0x and 40 digits are needed.";
+  if (!ADDRESS.test(to)) return "Not an address: it needs 0x and 40 hexadecimal digits.";
   if (/^0x0{40}$/.test(to)) return "The zero address: what it receives is lost.";
   if (to.toLowerCase() === ownAddress.toLowerCase()) return "This is your own wallet.";
-  if (units === undefined) return "No amount: at most 6 places, such as 12.50.";
+  if (units === undefined) return "Not an amount: use at most 6 decimal places, such as 12.50.";
   if (units === 0n) return "The amount is 0.";
   if (Array.from(note).length > NOTE_MAX) return "The note is longer than 500 characters.";
   return twin === undefined ? undefined : "The same as line {number}: same address, same amount.";

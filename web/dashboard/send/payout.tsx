@@ -58,7 +58,7 @@ export function Payout({ me }: ScreenProps) {
             onInput={setText}
             spellcheck={false}
             placeholder={"0x… , 12.50, note"}
-            hint={say("A line each: address, amount, note. Paste it from a table, or choose a file.")}
+            hint={say("One per line: address, amount, note. Paste them from a table, or choose a file.")}
           />
           <div class="file">
             <label for="payout-file">{say("CSV file")}</label>

@@ -136,8 +136,9 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
     const wanted = amount.trim().replace(",", ".") || payment.suggested;
     const note = reason.trim();
     setFault(undefined);
-    if (!ADDRESS.test(to)) return setFault(say("No address: 0x and 40 digits are needed."));
-    if (readUnits(wanted) === undefined) return setFault(say("No amount: at most 6 places, such as 12.50."));
+    if (!ADDRESS.test(to)) return setFault(say("Not an address: it needs 0x and 40 hexadecimal digits."));
+    if (readUnits(wanted) === undefined)
+      return setFault(say("Not an amount: use at most 6 decimal places, such as 12.50."));
     const body = {
       amount: wanted,
       ...(payment.transactionId ? { transactionId: payment.transactionId } : {}),
@@ -180,7 +181,7 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
         hint={
           <>
             {say("At most")} <Amount of={payment.refundable} />.{" "}
-            {say("Empty: {amount}.", { amount: formatAmount(payment.suggested) })}
+            {say("Leave empty for {amount}.", { amount: formatAmount(payment.suggested) })}
           </>
         }
         autofocus
@@ -211,7 +212,7 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
       <Fault of={fault} />
       <div class="actions">
         <Button kind="main" type="submit" isBusy={isBusy}>
-          {can("money:send") ? say("Review") : say("Ask for it")}
+          {can("money:send") ? say("Review") : say("Send the request")}
         </Button>
         <Button onClick={onClose}>{say("Cancel")}</Button>
       </div>

@@ -58,7 +58,9 @@ export function Send({ me, query }: ScreenProps) {
   return (
     <Screen
       title={say("Send")}
-      lead={say("USDC leaves only by your passkey. A transfer on the chain cannot be taken back.")}
+      lead={say(
+        "USDC leaves only with your passkey's signature. A transfer on the chain cannot be reversed.",
+      )}
       actions={
         <Link to="/payout" class="button plain">
           {say("Pay many at once")}
@@ -75,7 +77,7 @@ export function Send({ me, query }: ScreenProps) {
                 )}
               </p>
               <Button kind="quiet" onClick={clear}>
-                {say("Empty the form")}
+                {say("Clear the form")}
               </Button>
             </Notice>
           )}

@@ -50,7 +50,7 @@ export function CodeStep({ email, onVerified, onBack }: Props) {
         {say("We sent a code to")} <bdi class="strong">{email}</bdi>
       </p>
       <Field
-        label={say("Code of 6 digits")}
+        label={say("6-digit code")}
         value={code}
         onInput={type}
         inputMode="numeric"

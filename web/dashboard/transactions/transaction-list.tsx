@@ -42,10 +42,10 @@ function TransactionList({ query }: ScreenProps) {
               <TransactionRows transactions={transactions} isOld={loaded.isOld} />
             ) : isFiltered ? (
               <Empty
-                title={say("Nothing fits")}
+                title={say("Nothing matches")}
                 action={<Button onClick={() => navigate("/transactions")}>{say("Clear the filters")}</Button>}
               >
-                {loaded.error?.message ?? say("No transaction has these properties.")}
+                {loaded.error?.message ?? say("No transaction matches these filters.")}
               </Empty>
             ) : (
               <Empty

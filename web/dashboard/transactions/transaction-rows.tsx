@@ -21,7 +21,9 @@ export function TransactionRows({ transactions, isOld }: Props) {
             <button type="button" onClick={() => setQuery({ open: transaction.id })}>
               <bdi>{transaction.title}</bdi>
             </button>
-            {transaction.candidates.length > 0 && <span class="status warn">{say("Several links fit")}</span>}
+            {transaction.candidates.length > 0 && (
+              <span class="status warn">{say("Several links match")}</span>
+            )}
           </td>
           <td class="state">
             <Status of={transaction.status} />

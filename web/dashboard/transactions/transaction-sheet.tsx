@@ -42,9 +42,9 @@ export function TransactionSheet({ transaction, onClose }: Props) {
             say("Link"),
             <Link to={`/links/${metadata.linkId}`}>{say("Show the link")}</Link>,
           ],
-          transaction.settledBy && [say("Known by"), say(SETTLED_BY[transaction.settledBy])],
+          transaction.settledBy && [say("Matched by"), say(SETTLED_BY[transaction.settledBy])],
           metadata.failureReason && [say("Why it failed"), metadata.failureReason],
-          ["Id", <bdi class="mono">{id}</bdi>],
+          ["ID", <bdi class="mono">{id}</bdi>],
         ]}
       />
       {candidates.length > 0 && can("transfers:assign") && (

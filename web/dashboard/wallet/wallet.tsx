@@ -95,13 +95,19 @@ function OneWallet({ wallet: { network, address, deployed: wasDeployed } }: { wa
             <Copy text={address} label={say("Copy the address")} />
           </div>
           <p class="hint">
-            {say("Receives USDC on {network}. Other tokens and networks are lost to this page.", {
-              network: name,
-            })}
+            {say(
+              "Receives USDC on {network}. Other tokens, and USDC on other networks, do not appear here.",
+              {
+                network: name,
+              },
+            )}
           </p>
           <Owners network={network} wallet={address} />
         </div>
-        <QrCode text={address} label={say("Code of the wallet's address on {network}", { network: name })} />
+        <QrCode
+          text={address}
+          label={say("QR code of the wallet's address on {network}", { network: name })}
+        />
       </div>
     </Panel>
   );

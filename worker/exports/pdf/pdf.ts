@@ -72,7 +72,15 @@ export async function* renderPdf(summary: ExportSummary, batches: Batches): Asyn
 function writeSum(page: PdfPage, { totals }: ExportSummary): void {
   const [count, moneyIn, moneyOut, net] = presentSums(sumConfirmed(totals));
   page.sumRows([
-    ["Total", "", "CONFIRMED", "", `${count} transactions`, `in ${moneyIn}, out ${moneyOut}, net`, net],
+    [
+      "Total",
+      "",
+      "CONFIRMED",
+      "",
+      `${count} ${count === "1" ? "transaction" : "transactions"}`,
+      `in ${moneyIn}, out ${moneyOut}, net`,
+      net,
+    ],
   ]);
   page.endTable();
 }
