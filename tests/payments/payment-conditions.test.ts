@@ -1,6 +1,5 @@
 /** Conditions of the statements that accept and end payments. Each closes a race: the row is put where the loser of it finds it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments, findPaymentViews, lockPayments } from "../../db/payments/payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
@@ -21,7 +20,6 @@ import {
   read,
   signRelay,
   UNITS,
-  undoAbove,
 } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
@@ -328,163 +326,5 @@ describe("a payment as its caller sees it", () => {
     expect(await attemptOf(own)).toBeNull();
     await lab.sql`update relay_attempts set is_noop = true where relay_id = ${second.relayId}`;
     expect(await attemptOf(other)).toBeNull();
-  });
-});
-
-describe("the link of a failed payment", () => {
-  test("the link of a failed payment stays PENDING while an open claim holds it, and only as long as its lease", async () => {
-    const [held, over] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
-    for (const linkId of [held, over]) {
-      const payment = await accepted(linkId);
-      const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
-      if (linkId === over) await lab.sql`update claims set lease_until = now() where id = ${claimId}`;
-      await fail(lab, payment);
-    }
-    expect(await linkOf(lab, held)).toMatchObject({ status: "PENDING" });
-    expect(await linkOf(lab, over)).toMatchObject({ status: "ACTIVE" });
-  });
-
-  test("the link of a failed payment stays PENDING beside a transfer of its amount that is going to pay it", async () => {
-    const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
-    await bookTransfer(lab, { link: linkId });
-    await fail(lab, payment);
-    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
-  });
-
-  test("the link of a failed payment is EXPIRED after its end, with its event", async () => {
-    const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
-    await passEnd(linkId);
-    await fail(lab, payment);
-    expect(await linkOf(lab, linkId)).toMatchObject({ status: "EXPIRED" });
-    expect(await eventsOf(lab, linkId)).toEqual(["pending", "expired"]);
-  });
-});
-
-describe("a reorganisation", () => {
-  test("a settled payment in the last common block stays settled; one in the block above is queued again", async () => {
-    const kept = await accepted(await seedLink(lab.sql, lab.merchant));
-    const undone = await accepted(await seedLink(lab.sql, lab.merchant));
-    await read(lab, [makeTransfer(lab, 90, { payment: kept }), makeTransfer(lab, 91, { payment: undone })]);
-    await undoAbove(lab, 90);
-    expect(await paymentOf(lab, kept)).toMatchObject({ state: "CONFIRMED" });
-    expect(await paymentOf(lab, undone)).toMatchObject({ state: "QUEUED" });
-  });
-
-  test.each(["SIGNED", "BROADCAST", "MINED"])(
-    "a payment that was settled by a transaction that is %s waits for that one again",
-    async (state) => {
-      const payment = await acceptedAnew();
-      const { relayId, txHash } = await signRelay(lab, payment);
-      await read(lab, [makeTransfer(lab, 91, { payment, txHash })]);
-      expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
-      const place = state === "MINED" ? [txHash, 91, randomHash()] : [null, null, null];
-      await lab.sql`
-      update relays
-      set state = ${state}, tx_hash = ${place[0] ?? null}::bytea, block_number = ${place[1] ?? null}::bigint,
-        block_hash = ${place[2] ?? null}::bytea
-      where id = ${relayId}`;
-      await undoAbove(lab, 90);
-      const [row] = await lab.sql`select state, relay_id from payments where id = ${payment.id}`;
-      expect(row).toEqual({ state: "SIGNED", relayId });
-      const [relay] = await lab.sql`select state from relays where id = ${relayId}`;
-      expect(relay).toEqual({ state: state === "SIGNED" ? "SIGNED" : "BROADCAST" });
-    },
-  );
-
-  test("a payment that was settled by a transaction that is LOST is queued again", async () => {
-    const payment = await acceptedAnew();
-    const { relayId } = await signRelay(lab, payment);
-    await read(lab, [makeTransfer(lab, 91, { payment })]);
-    await lab.sql`update relays set state = 'LOST' where id = ${relayId}`;
-    await undoAbove(lab, 90);
-    const [row] = await lab.sql`select state, relay_id from payments where id = ${payment.id}`;
-    expect(row).toEqual({ state: "QUEUED", relayId: null });
-  });
-
-  test("a claim whose transfer is in the last common block stays matched beside one that is open again", async () => {
-    const claimIds: string[] = [];
-    for (const [index, blockNumber] of [90, 91].entries()) {
-      const units = BigInt(index + 2) * UNITS;
-      const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits: units });
-      const transfer = makeTransfer(lab, blockNumber, { amountUnits: units });
-      claimIds.push(await claim(lab, linkId, transfer));
-      await read(lab, [transfer]);
-    }
-    await undoAbove(lab, 90);
-    const rows = await lab.sql<{ id: string; state: string }[]>`
-      select id, state from claims where id = any(${claimIds}::text[])`;
-    expect(claimIds.map((id) => rows.find((row) => row.id === id)?.state)).toEqual(["MATCHED", "OPEN"]);
-  });
-
-  test("a claim whose transfer left the chain is open again for a whole lease", async () => {
-    const linkId = await seedLink(lab.sql, lab.merchant);
-    const transfer = makeTransfer(lab, 91);
-    const claimId = await claim(lab, linkId, transfer);
-    await read(lab, [transfer]);
-    const stateOfClaim = async () => {
-      const [row] = await lab.sql<{ state: string; leaseS: number }[]>`
-        select state, round(extract(epoch from lease_until - updated_at))::int as lease_s
-        from claims where id = ${claimId}`;
-      return row;
-    };
-    expect(await stateOfClaim()).toMatchObject({ state: "MATCHED" });
-    await undoAbove(lab, 90);
-    expect(await stateOfClaim()).toEqual({ state: "OPEN", leaseS: 90 });
-  });
-});
-
-describe("computing a link's status from the ledger", () => {
-  const refresh = (...linkIds: string[]) =>
-    lab.sql.begin((tx) => refreshLinks(tx, { linkIds, isReorg: false }));
-
-  test("gives each link what its own transfer says, and leaves links that were not named", async () => {
-    const [paid = "", open = "", unnamed = ""] = await seedLinks(lab.sql, lab.merchant, { count: 3 });
-    await bookTransfer(lab, { link: paid, pays: true });
-    await bookTransfer(lab, { link: unnamed, pays: true });
-    await setStatus(open, "PENDING");
-    await refresh(open, paid);
-    const rows = await lab.sql<{ id: string; status: string; paidUnits: bigint | null; isDated: boolean }[]>`
-      select id, status, paid_units, paid_at is not null as is_dated
-      from payment_links
-      where id = any(${[paid, open, unnamed]}::text[])`;
-    const of = (id: string) => rows.find((row) => row.id === id);
-    expect(of(paid)).toMatchObject({ status: "PAID", paidUnits: UNITS, isDated: true });
-    expect(of(open)).toMatchObject({ status: "ACTIVE", paidUnits: null, isDated: false });
-    expect(of(unnamed)).toMatchObject({ status: "ACTIVE", paidUnits: null, isDated: false });
-  });
-
-  test.each([
-    ["OPEN", "PENDING"],
-    ["HINT", "ACTIVE"],
-    ["REJECTED", "ACTIVE"],
-    ["EXPIRED", "ACTIVE"],
-  ])("a claim that is %s, in its lease, leaves its link %s", async (state, status) => {
-    const linkId = await seedLink(lab.sql, lab.merchant);
-    const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
-    await lab.sql`update claims set state = ${state} where id = ${claimId}`;
-    await refresh(linkId);
-    expect(await linkOf(lab, linkId)).toMatchObject({ status });
-  });
-
-  test.each(["PENDING", "PAID"])(
-    "a link that was %s and that nothing holds is released, with an event",
-    async (status) => {
-      const linkId = await seedLink(lab.sql, lab.merchant);
-      await setStatus(linkId, status);
-      await refresh(linkId);
-      expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
-      expect(await eventsOf(lab, linkId)).toEqual(["released"]);
-    },
-  );
-
-  test("a link whose payment's authorization was cancelled is released, with an event", async () => {
-    const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
-    await read(lab, [], [payment]);
-    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
-    expect(await linkOf(lab, linkId)).toEqual({ status: "ACTIVE", exception: "NONE" });
-    expect(await eventsOf(lab, linkId)).toEqual(["pending", "released"]);
   });
 });
