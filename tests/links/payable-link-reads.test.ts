@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { findPayableLink, findPayableLinks } from "../../db/links/payable-links.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
@@ -58,6 +59,67 @@ test.each([
   expect(found.isUsedUp).toBe(isUsedUp);
   expect(found.entries).toBeGreaterThan(uses);
   expect(found.entries).toBeLessThan(uses + 10);
+});
+
+test.each([
+  ["PENDING", "1 minute", true],
+  ["PENDING", "-1 minute", true],
+  ["PAID", "1 minute", true],
+  ["PAID", "-1 minute", true],
+  ["ACTIVE", "1 minute", true],
+  ["ACTIVE", "-1 minute", false],
+  ["EXPIRED", "-1 minute", false],
+  ["CANCELLED", "1 minute", false],
+] as const)(
+  "a use that is %s and expires in %s takes its link's last place: %p",
+  async (status, expiresIn, isUsedUp) => {
+    const [[id = ""], [use = ""]] = [
+      await seedLinks(sql, merchant, { isReusable: true }),
+      await seedLinks(sql, merchant),
+    ];
+    await sql`update payment_links set max_payments = 1 where id = ${id}`;
+    await sql`
+    update payment_links
+    set parent_id = ${id}, status = ${status}, expires_at = now() + ${expiresIn}::text::interval,
+      paid_at = case when ${status} = 'PAID' then now() end
+    where id = ${use}`;
+    expect((await findPayableLink(sql, id))?.isUsedUp).toBe(isUsedUp);
+  },
+);
+
+test.each([
+  ["PENDING", true],
+  ["EXPIRED", false],
+  ["CANCELLED", false],
+])(
+  "a link that is %s, beside a transfer of its amount that does not pay it, is being paid: %p",
+  async (status, isPaid) => {
+    const linkId = await seedLink(sql, merchant);
+    await bookTransfer({ sql, merchant }, { link: linkId });
+    await sql`update payment_links set status = ${status} where id = ${linkId}`;
+    const link = await findPayableLink(sql, linkId);
+    expect((link?.paidTxHash ?? null) !== null).toBe(isPaid);
+  },
+);
+
+test("its merchant's relay gas is what was used today on its network, in the budget for merchants", async () => {
+  const one = await seedMerchant(sql);
+  const other = await seedMerchant(sql);
+  const budgets = [
+    { network: one.network, scope: "MERCHANT", subject: one.userId, daysAgo: 0, used: 7 },
+    { network: one.network, scope: "MERCHANT", subject: one.userId, daysAgo: 1, used: 10 },
+    { network: one.network, scope: "MERCHANT", subject: other.userId, daysAgo: 0, used: 200 },
+    { network: one.network, scope: "REVERTED", subject: one.userId, daysAgo: 0, used: 3_000 },
+    { network: "base", scope: "MERCHANT", subject: one.userId, daysAgo: 0, used: 40_000 },
+  ];
+  for (const { network, scope, subject, daysAgo, used } of budgets)
+    await sql`
+      insert into relay_budgets (network, scope, subject, day, used)
+      values (${network}, ${scope}, ${subject}, (now() at time zone 'utc')::date - ${daysAgo}::int, ${used})`;
+  const linkId = await seedLink(sql, one);
+  expect(await findPayableLink(sql, linkId)).toMatchObject({ relayGasUsed: 7n });
+  await sql`delete from relay_budgets where day = (now() at time zone 'utc')::date`;
+  expect(await findPayableLink(sql, linkId)).toMatchObject({ relayGasUsed: 0n });
 });
 
 test("a link of one payment has no uses to be used up", async () => {

@@ -124,6 +124,14 @@ describe("a failed payment's authorization, executed by a third party while anot
     expect(await paymentOf(lab, scene.second)).toMatchObject({ state: "CONFIRMED", txHash: own.txHash });
   });
 
+  test.each(["QUEUED", "SIGNED", "BROADCAST"])("but not while the other is %s", async (state) => {
+    const scene = await executeFailed();
+    await lab.sql`update payments set state = ${state} where id = ${scene.second.id}`;
+    await lookBack(lab);
+    expect(await linkOf(lab, scene.linkId)).toEqual({ status: "PENDING", exception: "DUPLICATE" });
+    expect(await paymentOf(lab, scene.first)).toMatchObject({ state: "FAILED" });
+  });
+
   test("of two, the earlier", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const first = await acceptOn(linkId);

@@ -2,10 +2,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
-import { findPaymentViews, lockPayments } from "../../db/payments/payments.ts";
+import { failPayments, findPaymentViews, lockPayments } from "../../db/payments/payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
+  acceptFacilitated,
   type BooksLab,
   claim,
   eventsOf,
@@ -73,6 +74,17 @@ describe("accepting a payment", () => {
     expect(await historyOf(lab, linkId)).toHaveLength(0);
   });
 
+  test("accepting a payment writes the link's event also while a rejected claim leaves the link PENDING", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
+    await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+    const payment = await accepted(linkId);
+    const [event] = await lab.sql`
+      select type, data from events where subject_id = ${linkId} order by id desc limit 1`;
+    expect(event).toEqual({ type: "payment_link.pending", data: { paymentId: payment.id } });
+  });
+
   test.each(["PAID", "EXPIRED", "CANCELLED"])(
     "accepting a payment takes none for a link that is %s",
     async (status) => {
@@ -81,6 +93,12 @@ describe("accepting a payment", () => {
       expect(await accept(lab, linkId)).toBeUndefined();
     },
   );
+
+  test("accepting a payment takes none for a reusable link itself: a payer pays a use of it", async () => {
+    const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });
+    expect(await accept(lab, linkId)).toBeUndefined();
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+  });
 
   test("accepting a payment takes none beside a transfer of its link's amount, unless that left the chain", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
@@ -221,6 +239,38 @@ describe("ending a payment as FAILED", () => {
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
   });
 
+  test.each(["PAID", "EXPIRED", "CANCELLED"])("failing leaves a link that is %s", async (status) => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accepted(linkId);
+    await setStatus(linkId, status);
+    await fail(lab, payment);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });
+    expect(await linkOf(lab, linkId)).toMatchObject({ status });
+    expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
+  });
+
+  test("failing in doubt keeps a link's payment doubtful until its window closes, and no facilitated one", async () => {
+    const linked = await accepted(await seedLink(lab.sql, lab.merchant));
+    const facilitated = await acceptFacilitated(lab);
+    const ids = [linked.id, facilitated.id];
+    await lab.sql.begin(async (tx) => {
+      await lockPayments(tx, ids);
+      await failPayments(
+        tx,
+        ids.map((id) => ({ id, reason: "RELAYER_UNAVAILABLE", isDoubtful: true })),
+      );
+    });
+    const rows = await lab.sql`
+      select id, state, doubt_since is not null as is_doubtful, doubt_until is not null as has_end
+      from payments
+      where id = any(${ids}::text[])
+      order by link_id nulls last`;
+    expect([...rows]).toEqual([
+      { id: linked.id, state: "FAILED", isDoubtful: true, hasEnd: true },
+      { id: facilitated.id, state: "FAILED", isDoubtful: false, hasEnd: false },
+    ]);
+  });
+
   test.each(["BROADCAST", "MINED", "CONFIRMED"])("failing leaves a payment that is %s", async (state) => {
     const payment = await accepted(await seedLink(lab.sql, lab.merchant));
     await lab.sql`update payments set state = ${state} where id = ${payment.id}`;
@@ -322,6 +372,37 @@ describe("a reorganisation", () => {
     expect(await paymentOf(lab, undone)).toMatchObject({ state: "QUEUED" });
   });
 
+  test.each(["SIGNED", "BROADCAST", "MINED"])(
+    "a payment that was settled by a transaction that is %s waits for that one again",
+    async (state) => {
+      const payment = await acceptedAnew();
+      const { relayId, txHash } = await signRelay(lab, payment);
+      await read(lab, [makeTransfer(lab, 91, { payment, txHash })]);
+      expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
+      const place = state === "MINED" ? [txHash, 91, randomHash()] : [null, null, null];
+      await lab.sql`
+      update relays
+      set state = ${state}, tx_hash = ${place[0] ?? null}::bytea, block_number = ${place[1] ?? null}::bigint,
+        block_hash = ${place[2] ?? null}::bytea
+      where id = ${relayId}`;
+      await undoAbove(lab, 90);
+      const [row] = await lab.sql`select state, relay_id from payments where id = ${payment.id}`;
+      expect(row).toEqual({ state: "SIGNED", relayId });
+      const [relay] = await lab.sql`select state from relays where id = ${relayId}`;
+      expect(relay).toEqual({ state: state === "SIGNED" ? "SIGNED" : "BROADCAST" });
+    },
+  );
+
+  test("a payment that was settled by a transaction that is LOST is queued again", async () => {
+    const payment = await acceptedAnew();
+    const { relayId } = await signRelay(lab, payment);
+    await read(lab, [makeTransfer(lab, 91, { payment })]);
+    await lab.sql`update relays set state = 'LOST' where id = ${relayId}`;
+    await undoAbove(lab, 90);
+    const [row] = await lab.sql`select state, relay_id from payments where id = ${payment.id}`;
+    expect(row).toEqual({ state: "QUEUED", relayId: null });
+  });
+
   test("a claim whose transfer is in the last common block stays matched beside one that is open again", async () => {
     const claimIds: string[] = [];
     for (const [index, blockNumber] of [90, 91].entries()) {
@@ -386,6 +467,17 @@ describe("computing a link's status from the ledger", () => {
     await refresh(linkId);
     expect(await linkOf(lab, linkId)).toMatchObject({ status });
   });
+
+  test.each(["PENDING", "PAID"])(
+    "a link that was %s and that nothing holds is released, with an event",
+    async (status) => {
+      const linkId = await seedLink(lab.sql, lab.merchant);
+      await setStatus(linkId, status);
+      await refresh(linkId);
+      expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+      expect(await eventsOf(lab, linkId)).toEqual(["released"]);
+    },
+  );
 
   test("a link whose payment's authorization was cancelled is released, with an event", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);

@@ -177,15 +177,22 @@ describe("what a lease says about its payment", () => {
     expect((await leased())?.payerReverts).toBe(5);
   });
 
-  test("its merchant's gas is that of the budget for relays, not of another budget with the same subject", async () => {
-    for (const [scope, used] of [
-      ["MERCHANT", 5],
-      ["REVERTED", 70],
+  test("its merchant's gas is that of its own budget of today, on the network, in the scope for relays", async () => {
+    const other = await seedMerchant(lab.sql);
+    for (const [network, scope, subject, daysAgo, used] of [
+      [NETWORK, "MERCHANT", other.userId, 0, 200],
+      [NETWORK, "MERCHANT", lab.merchant.userId, 0, 5],
+      [NETWORK, "MERCHANT", lab.merchant.userId, 1, 3_000],
+      [NETWORK, "REVERTED", lab.merchant.userId, 0, 70],
+      ["base", "MERCHANT", lab.merchant.userId, 0, 40_000],
     ] as const)
       await lab.sql`
         insert into relay_budgets (network, scope, subject, day, used, reserved)
-        values (${NETWORK}, ${scope}, ${lab.merchant.userId}, (now() at time zone 'utc')::date, ${used}, ${used + 1})`;
+        values (${network}, ${scope}, ${subject}, (now() at time zone 'utc')::date - ${daysAgo}::int, ${used}, ${used + 1})`;
     expect(await leased()).toMatchObject({ merchantGasUsed: 5n, merchantGasReserved: 6n });
+    await lab.sql`delete from relay_budgets where subject = ${lab.merchant.userId}`;
+    await returnLeases(lab.sql, [payment.id], 0);
+    expect(await leased()).toMatchObject({ merchantGasUsed: 0n, merchantGasReserved: 0n });
   });
 
   test("open doubts of its link's earlier payments are listed, those that are over are not", async () => {

@@ -1,13 +1,9 @@
 /** The fence in the database: what each of its conditions lets through, and what it stops, side by side. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { randomBytes } from "node:crypto";
-import { newApiKeyId, newPaymentId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
-import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { insertApiKey } from "../../db/api-keys/api-keys.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
-import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import { markSigned } from "../../db/payments/queue.ts";
 import {
   type Fence,
@@ -19,7 +15,15 @@ import {
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { insertRelay } from "../../db/relays/relays.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
-import { accept, type BooksLab, NETWORK, openBooks, randomHash, UNITS } from "../support/ledger-lab.ts";
+import {
+  accept,
+  acceptFacilitated,
+  type BooksLab,
+  NETWORK,
+  openBooks,
+  randomHash,
+  UNITS,
+} from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
 
@@ -166,23 +170,7 @@ describe("how far the ledger is read", () => {
   });
 
   test("a facilitated payment is free, however far that is", async () => {
-    const facilitatorKeyId = newApiKeyId();
-    await insertApiKey(lab.sql, {
-      ...{ id: facilitatorKeyId, userId: lab.merchant.userId, name: "test", prefix: "sk_" },
-      ...{ keyHash: randomBytes(32), scopes: ["facilitator"] },
-    });
-    const facilitated = {
-      ...({
-        id: newPaymentId(),
-        facilitatorUserId: lab.merchant.userId,
-        facilitatorKeyId,
-        network: NETWORK,
-      } as const),
-      ...({ token: NETWORKS[NETWORK].usdc.address, payer: randomAddress(), payerKind: "EOA" } as const),
-      ...{ recipient: lab.merchant.address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
-      ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
-    };
-    await insertFacilitatedPayments(lab.sql, [facilitated]);
+    const facilitated = await acceptFacilitated(lab);
     payment = { ...facilitated, linkId: "" };
     expect(await judge({ headNumber: READ + 50n })).toBe("free");
   });

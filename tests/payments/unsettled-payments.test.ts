@@ -1,8 +1,11 @@
 /** Payments whose transaction is mined without a transfer in the ledger: queued again only when the ledger can't settle them any more. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Hex } from "../../core/domain/networks.ts";
+import { insertBlocks } from "../../db/ledger/blocks.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { requeueUnsettled } from "../../db/payments/queue.ts";
 import { markMined } from "../../db/relays/relays.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
   type BooksLab,
@@ -126,6 +129,62 @@ test("a mined payment is queued again from its own block on, not while the ledge
   await relay(here, BigInt(READ_TO));
   await relay(above, BigInt(READ_TO + 1));
   expect(await requeued()).toEqual([here.id]);
+});
+
+test("a mined payment is queued again from a stored block that is its own, or when that block is not stored any more", async () => {
+  await setJoined(true);
+  const payment = await relayed();
+  const keepBlock = (hash: Hex) =>
+    lab.sql.begin((tx) =>
+      insertBlocks(tx, NETWORK, [{ number: Number(MINED_AT), hash, parentHash: randomHash(), timeS: 1 }]),
+    );
+  await keepBlock(randomHash());
+  expect(await requeued()).toEqual([]);
+  await lab.sql`delete from blocks`;
+  const [mined] = await lab.sql<{ blockHash: Hex }[]>`
+    select block_hash from relays where id = (select relay_id from payments where id = ${payment.id})`;
+  await keepBlock(mined?.blockHash ?? randomHash());
+  expect(await requeued()).toEqual([payment.id]);
+  await lab.sql`delete from blocks`;
+});
+
+test.each([
+  ["no revert", "closes at its block's time", 0, 0],
+  ["a revert", "is open at its block's time", 1, 1],
+] as const)("%s is counted of a mined payment whose window %s", async (_count, _window, openS, reverts) => {
+  await setJoined(true);
+  const payment = await relayed();
+  const timeS = 1_800_000_000;
+  const [mined] = await lab.sql<{ blockHash: Hex }[]>`
+    select block_hash from relays where id = (select relay_id from payments where id = ${payment.id})`;
+  await lab.sql`update payments set valid_before = ${timeS + openS} where id = ${payment.id}`;
+  await lab.sql.begin((tx) =>
+    insertBlocks(tx, NETWORK, [
+      { number: Number(MINED_AT), hash: mined?.blockHash ?? randomHash(), parentHash: randomHash(), timeS },
+    ]),
+  );
+  expect(await requeueUnsettled(lab.sql, NETWORK)).toMatchObject([
+    { id: payment.id, isReverted: reverts === 1 },
+  ]);
+  const [row] = await lab.sql`select reverts from payments where id = ${payment.id}`;
+  expect(row).toEqual({ reverts });
+  await lab.sql`delete from blocks`;
+});
+
+test("a mined payment waits for its own transfer to be counted, for none of another payer, nonce, recipient or network", async () => {
+  await setJoined(true);
+  const payment = await relayed();
+  const own = { from: payment.payer, nonce: payment.nonce };
+  await bookTransfer(lab, own);
+  expect(await requeued()).toEqual([]);
+  await lab.sql`delete from transfers where from_address = ${payment.payer}`;
+  await bookTransfer(lab, { ...own, from: randomAddress() });
+  await bookTransfer(lab, { ...own, nonce: randomHash() });
+  await bookTransfer(lab, { ...own, to: randomAddress() });
+  await bookTransfer(lab, { ...own, network: "base" });
+  await bookTransfer(lab, { ...own, link: await seedLink(lab.sql, lab.merchant) });
+  await bookTransfer(lab, { ...own, status: "ORPHANED" });
+  expect(await requeued()).toEqual([payment.id]);
 });
 
 test("a mined payment that an earlier version left BROADCAST is queued again", async () => {

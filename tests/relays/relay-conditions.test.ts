@@ -170,15 +170,14 @@ describe("a nonce that an external transaction used", () => {
   });
 
   test("a relay whose bytes were dropped is LOST while it is pending, not once it is mined", async () => {
-    const [kept, dropped, mined] = [
-      await relay(),
-      await relay({ nonce: 1n, state: "BROADCAST" }),
-      await relay({ nonce: 2n, state: "MINED" }),
-    ];
-    await lab.sql`update relay_attempts set raw = null where relay_id in (${dropped.id}, ${mined.id})`;
+    const whole = await relay();
+    const dropped = [];
+    for (const [index, state] of ["SIGNED", "BROADCAST", "MINED", "CONFIRMED"].entries())
+      dropped.push(await relay({ nonce: BigInt(index + 1), state }));
+    await lab.sql`update relay_attempts set raw = null where relay_id <> ${whole.id}`;
     const marked: boolean[] = [];
-    for (const { id } of [kept, dropped, mined]) marked.push(await markDropped(lab.sql, id));
-    expect(marked).toEqual([false, true, false]);
+    for (const { id } of [whole, ...dropped]) marked.push(await markDropped(lab.sql, id));
+    expect(marked).toEqual([false, true, true, false, false]);
   });
 });
 
@@ -304,16 +303,19 @@ describe("a reorganisation", () => {
     expect(await doubtful(5n, DEEP)).toEqual([]);
   });
 
-  test("a CONFIRMED relay that still carries an unsettled payment is doubtful, and disproved by another block", async () => {
-    const gone = await relay({ state: "CONFIRMED", isBlockKept: false });
-    await carries(gone, "SIGNED");
-    const find = () => findDoubtfulRelays(lab.sql, NETWORK, { lanes: [], limit: 10 });
-    expect(await find()).toMatchObject([{ id: gone.id, isDisproved: false }]);
-    await keepBlock(DEEP, randomHash());
-    expect(await find()).toMatchObject([{ id: gone.id, isDisproved: true }]);
-    await lab.sql`update payments set state = 'CONFIRMED' where relay_id = ${gone.id}`;
-    expect(await find()).toEqual([]);
-  });
+  test.each(PENDING)(
+    "a CONFIRMED relay with a payment that is %s is doubtful, and disproved by another block",
+    async (state) => {
+      const gone = await relay({ state: "CONFIRMED", isBlockKept: false });
+      await carries(gone, state);
+      const find = () => findDoubtfulRelays(lab.sql, NETWORK, { lanes: [], limit: 10 });
+      expect(await find()).toMatchObject([{ id: gone.id, isDisproved: false }]);
+      await keepBlock(DEEP, randomHash());
+      expect(await find()).toMatchObject([{ id: gone.id, isDisproved: true }]);
+      await lab.sql`update payments set state = 'CONFIRMED' where relay_id = ${gone.id}`;
+      expect(await find()).toEqual([]);
+    },
+  );
 });
 
 describe("a key's nonces", () => {

@@ -4,6 +4,7 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { areLogsTaken } from "../../db/links/claims.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { findPublicLink } from "../../db/links/links.ts";
+import { noteReceiptMails } from "../../db/links/receipts.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
 import { failSpentPayments } from "../../db/payments/settlement.ts";
@@ -151,6 +152,21 @@ describe("a link that becomes PAID", () => {
     expect(mails).toBe(count);
   });
 
+  test("gets no mail for a transfer that is not CONFIRMED, nor while it is not PAID", async () => {
+    const link = await seedLink(lab.sql, lab.merchant);
+    const note = () => lab.sql.begin((tx) => noteReceiptMails(tx, [link]));
+    await lab.sql`update payment_links set customer_email = 'bob@example.test' where id = ${link}`;
+    await bookTransfer(lab, { link, pays: true, status: "DETECTED" });
+    await lab.sql`update payment_links set status = 'PAID', paid_at = now() where id = ${link}`;
+    expect(await note()).toEqual([]);
+    await lab.sql`update transfers set status = 'CONFIRMED' where link_id = ${link}`;
+    await lab.sql`update payment_links set status = 'PENDING', paid_at = null where id = ${link}`;
+    expect(await note()).toEqual([]);
+    await lab.sql`update payment_links set status = 'PAID', paid_at = now() where id = ${link}`;
+    expect(await note()).toHaveLength(1);
+    expect(await note()).toEqual([]);
+  });
+
   test("is as deep as the blocks from its transfer's to the last one read, and one at the least", async () => {
     const { link } = await pay(null);
     const depths: Record<number, number | null | undefined> = {};
@@ -204,6 +220,10 @@ describe("transfers that were booked before what names them", () => {
       update transfers set tx_hash = ${transfer.txHash}
       where to_address = ${lab.merchant.address} or from_address = ${transfer.from}`;
     expect(await named()).toBe(1);
+    const sent = await lab.sql.begin((tx) => findNamedTransfers(tx, NETWORK));
+    expect(sent.filter(({ from }) => from === transfer.from).map(({ to }) => to)).toEqual([
+      lab.merchant.address,
+    ]);
     expect(await lab.sql.begin((tx) => findNamedTransfers(tx, "base"))).toEqual([]);
     await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
     expect(await named()).toBe(0);

@@ -1,13 +1,15 @@
 /** The books without a chain: blocks are read, undone and looked back on as the indexer does it, in any order a test wants. */
 import { randomBytes } from "node:crypto";
-import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { newApiKeyId, newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { insertApiKey } from "../../db/api-keys/api-keys.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
 import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
 import { openClaim } from "../../db/links/claims.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
+import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import { markSigned } from "../../db/payments/queue.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
@@ -145,6 +147,19 @@ export async function accept(
     return insertPayments(tx, [payment]);
   });
   return accepted.has(payment.id) ? payment : undefined;
+}
+
+/** A payment to the merchant that he submitted as a facilitator's client: it belongs to no link. */
+export async function acceptFacilitated({ sql, merchant }: Pick<BooksLab, "sql" | "merchant">) {
+  const keyId = newApiKeyId();
+  await insertApiKey(sql, {
+    ...{ id: keyId, userId: merchant.userId, name: "test", prefix: "sk_" },
+    ...{ keyHash: randomBytes(32), scopes: ["facilitator"] },
+  });
+  const { linkId, ...payment } = makePayment({ merchant }, "");
+  const facilitated = { ...payment, facilitatorUserId: merchant.userId, facilitatorKeyId: keyId };
+  await insertFacilitatedPayments(sql, [facilitated]);
+  return facilitated;
 }
 
 /** A payment of the lab's merchant that fits a link of his. */
