@@ -7,6 +7,7 @@ import { chainFaults, chainShape, enabledChains } from "../core/runtime/chain-en
 import {
   commaList,
   flag,
+  listenHost,
   postgresUrl,
   processShape,
   readEnv,
@@ -52,7 +53,7 @@ const shape = {
   ...chainShape,
   ...relayLimitsShape,
   ...sendLimitsShape,
-  HOST: z.string().default("127.0.0.1"),
+  HOST: listenHost.default("127.0.0.1"),
   PORT: wholeNumber(0, 65_535).default(3000),
   BASE_URL: httpUrl.optional(),
   DASHBOARD_URL: httpUrl.optional(),

@@ -66,6 +66,9 @@ const ASYNC_COMMIT_CONNECTIONS = 2;
 /** Of the job queue: LISTEN, and the statements that take and complete jobs, each over in a millisecond. */
 const QUEUE_CONNECTIONS = 4;
 
+/** `name@host` or `Name <name@host>`, in one line. */
+const SENDER = /^(?:[^<>\r\n]*<[^\s<>@]+@[^\s<>@]+>|[^\s<>@]+@[^\s<>@]+)$/;
+
 const shape = {
   ...processShape,
   ...chainShape,
@@ -86,10 +89,13 @@ const shape = {
     .string({ error: MAIL_RELAY })
     .min(1)
     .refine(
-      (text) => !text.includes("://") || URL.canParse(text),
+      (text) => !text.includes("://") || Boolean(URL.parse(text)?.hostname),
       "must be a URL, for example smtp://127.0.0.1:2525",
     ),
-  MAIL_FROM: z.string().min(3).default("Payments <no-reply@localhost>"),
+  MAIL_FROM: z
+    .string()
+    .regex(SENDER, "must be an address, for example Payments <no-reply@example.com>")
+    .default("Payments <no-reply@localhost>"),
 } as const;
 
 /** Throws EnvError with every fault. */

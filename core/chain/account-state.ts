@@ -1,5 +1,5 @@
 /** Reads what a wallet's next operation depends on, from one node in one batch: nonce, balance, owners, and whether each transfer would succeed. */
-import { decodeAbiParameters } from "viem";
+import { decodeAbiParameters, maxUint256 } from "viem";
 import type { Hex } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";
 import type { Chain } from "../rpc/chain-client.ts";
@@ -29,9 +29,11 @@ export async function readAccountState(
   account: Hex,
   items: readonly OperationItem[],
 ): Promise<AccountState> {
-  const transfers = items.map(({ to, amountUnits }) =>
-    transferCall(account, { to: chain.network.usdc.address, data: encodeTransfer(to, amountUnits) }),
-  );
+  const transfers = items.map(({ to, amountUnits }) => {
+    // a larger amount cannot be encoded; no balance covers either
+    const units = amountUnits < maxUint256 ? amountUnits : maxUint256;
+    return transferCall(account, { to: chain.network.usdc.address, data: encodeTransfer(to, units) });
+  });
   const codes = items.map(({ to }): RpcCall => ({ method: "eth_getCode", params: [to, "latest"] }));
   const [nonce, balance, code, next, ...others] = await chain.batch([
     nonceCall(account),

@@ -1,4 +1,5 @@
 /** Reads the environment once, at process start. Reports every fault at once and never prints a secret. */
+import { isIP } from "node:net";
 import { z } from "zod";
 import { readFileVariables } from "./file-variables.ts";
 
@@ -92,7 +93,29 @@ export const secretList = (use: string) =>
 
 export const postgresUrl = z
   .string({ error: "it names the Postgres to use, for example postgres://user@127.0.0.1:5432/payments" })
-  .regex(/^postgres(ql)?:\/\//, "must begin with postgres://");
+  .regex(/^postgres(ql)?:\/\//, "must begin with postgres://")
+  .refine(
+    isPostgresUrl,
+    "must be a URL, for example postgres://user@127.0.0.1:5432/payments; in a password, write % as %25 and / as %2F",
+  );
+
+/** As the driver reads it: decoded, and of several hosts (`a:5432,b:5432`) only the first is part of the URL. */
+function isPostgresUrl(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+  } catch {
+    return false;
+  }
+  return URL.canParse(text.replace(/,[^@/?]*(?=[/?]|$)/, ""));
+}
+
+/** Where a server listens: an address, or a name of this machine. */
+export const listenHost = z
+  .string()
+  .refine(
+    (text) => isIP(text) !== 0 || (/^[a-z0-9.-]+$/i.test(text) && URL.canParse(`http://${text}`)),
+    "must be an address or a host name, for example 127.0.0.1",
+  );
 
 /** Variables every process reads. */
 export const processShape = {
@@ -100,10 +123,11 @@ export const processShape = {
   LOG_LEVEL: z.enum(["trace", "debug", "info", "warn", "error", "fatal", "silent"]).default("info"),
   DATABASE_URL: postgresUrl,
   METRICS_PORT: wholeNumber(0, 65_535).optional(),
-  METRICS_HOST: z.string().default("127.0.0.1"),
+  METRICS_HOST: listenHost.default("127.0.0.1"),
   OTEL_EXPORTER_OTLP_ENDPOINT: z
     .string()
     .regex(/^https?:\/\//, "must begin with http:// or https://")
+    .refine((text) => URL.canParse(text), "must be a URL, for example http://127.0.0.1:4318")
     .optional(),
   OTEL_TRACES_SAMPLER_ARG: z
     .string()

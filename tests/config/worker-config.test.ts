@@ -17,9 +17,22 @@ const ENV = {
 const PRODUCTION = { ...ENV, NODE_ENV: "production", BASE_URL: "https://example.com" };
 
 test("error: an SMTP_URL that no mail could be sent to is a fault at the start", () => {
-  expect(() => readWorkerConfig({ ...ENV, SMTP_URL: "http://[" })).toThrow("SMTP_URL");
+  for (const SMTP_URL of ["http://[", "smtp://"])
+    expect(() => readWorkerConfig({ ...ENV, SMTP_URL })).toThrow("SMTP_URL");
   for (const SMTP_URL of ["smtps://user:pass@mail.example.com", "localhost:2525"])
     expect(readWorkerConfig({ ...ENV, SMTP_URL })).toMatchObject({ smtpUrl: SMTP_URL });
+});
+
+test("error: a MAIL_FROM that is no address in one line is a fault at the start", () => {
+  for (const MAIL_FROM of [
+    "Payments",
+    "a@b\r\nBcc: c@d",
+    "Payments <pay@example.com",
+    "two@example.com, b@c",
+  ])
+    expect(() => readWorkerConfig({ ...ENV, MAIL_FROM })).toThrow("MAIL_FROM: must be an address");
+  for (const MAIL_FROM of ["pay@example.com", '"Pay, Inc." <pay@example.com>', "<pay@localhost>"])
+    expect(readWorkerConfig({ ...ENV, MAIL_FROM })).toMatchObject({ mailFrom: MAIL_FROM });
 });
 
 describe("limits of relaying", () => {

@@ -132,6 +132,11 @@ describe("an amount", () => {
     const answer = await prepare({ to: TO, amount: "999999999999999999" });
     expectRefusal(answer, 409, { issue: "insufficient_funds" });
   });
+
+  test("error: an amount of more than 256 bits is insufficient_funds, not a failure", async () => {
+    for (const amount of [1e72, 1e308])
+      expectRefusal(await prepare({ to: TO, amount }), 409, { issue: "insufficient_funds" });
+  });
 });
 
 describe("a payout", () => {

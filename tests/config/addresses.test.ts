@@ -1,0 +1,51 @@
+/** Addresses of databases, of this machine and of the collector of traces: what no driver or server can use is refused at the start. */
+import { describe, expect, test } from "bun:test";
+import { readApiConfig } from "../../api/config.ts";
+
+const ENV = {
+  DATABASE_URL: "postgres://user@127.0.0.1:5432/x",
+  RPC_URL_BASE: "http://127.0.0.1:8545",
+  RPC_URL_BASE_SEPOLIA: "http://127.0.0.1:8545",
+  OTP_PEPPER: "99aa88bb77cc66dd55ee44ff33002211fedcba98765432100123456789abcdef",
+  JWT_SECRET: "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122",
+};
+
+test("addresses are accepted in every form that the driver and the server take", () => {
+  for (const DATABASE_URL of [
+    "postgres://u:50%25@a:5432,b:5433/x?target_session_attrs=primary",
+    "postgresql:///x?host=/var/run/postgresql",
+    "postgres://u:p,w@[::1]/x",
+  ])
+    expect(readApiConfig({ ...ENV, DATABASE_URL })).toMatchObject({ databaseUrl: DATABASE_URL });
+  for (const HOST of ["0.0.0.0", "::", "::1", "localhost", "api-1.internal"])
+    expect(readApiConfig({ ...ENV, HOST })).toMatchObject({ host: HOST });
+});
+
+describe("error: refuses", () => {
+  const cases: [what: string, env: Record<string, string>, sentence: RegExp][] = [
+    ["a database without its URL", { DATABASE_URL: "postgres://[" }, /DATABASE_URL: must be a URL/],
+    [
+      "a database whose port is none",
+      { DATABASE_READ_URL: "postgres://x:port/db" },
+      /DATABASE_READ_URL: must be a URL/,
+    ],
+    [
+      "a database's password with a bare percent sign",
+      { DATABASE_URL: "postgres://u:50%@127.0.0.1/x" },
+      /DATABASE_URL: must be a URL.* write % as %25/,
+    ],
+    ["no address to listen on", { HOST: "999.1.1.1" }, /HOST: must be an address or a host name/],
+    [
+      "a host name for metrics that is none",
+      { METRICS_HOST: "a host" },
+      /METRICS_HOST: must be an address or a host name/,
+    ],
+    [
+      "a place for traces without a host",
+      { OTEL_EXPORTER_OTLP_ENDPOINT: "http://" },
+      /OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL/,
+    ],
+  ];
+  for (const [what, env, sentence] of cases)
+    test(what, () => expect(() => readApiConfig({ ...ENV, ...env })).toThrow(sentence));
+});
