@@ -2,15 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { newClaimId, newLinkId, newTransactionId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
-import {
-  endClaim,
-  endClaimsOfLink,
-  findClaim,
-  type NewClaim,
-  notePoll,
-  openClaim,
-} from "../../db/links/claims.ts";
+import { endClaim, endClaimsOfLink, type NewClaim, notePoll, openClaim } from "../../db/links/claims.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
@@ -404,53 +396,5 @@ describe("cancelling a link", () => {
     const other = await otherLink();
     expect(await cancel()).toMatchObject({ id: linkId, status: "CANCELLED" });
     expect(await linkOf(lab, other)).toMatchObject({ status: "ACTIVE" });
-  });
-});
-
-test("a claim is found by its link, transaction and sender, all three", async () => {
-  await open();
-  const key = { linkId, txHash, clientAddress: sender };
-  expect(await findClaim(lab.sql, key)).toMatchObject(key);
-  expect(await findClaim(lab.sql, { ...key, linkId: newLinkId() })).toBeUndefined();
-  expect(await findClaim(lab.sql, { ...key, txHash: randomHash() })).toBeUndefined();
-  expect(await findClaim(lab.sql, { ...key, clientAddress: randomAddress() })).toBeUndefined();
-});
-
-describe("a link that loses a transfer to another's proof", () => {
-  const release = () => lab.sql.begin((tx) => releaseMatchedClaims(tx, [{ linkId, txHash }]));
-  const stateOf = async () => {
-    const found = await findClaim(lab.sql, { linkId, txHash, clientAddress: sender });
-    return found && [found.state as string, found.reason];
-  };
-  const setState = (state: string) =>
-    lab.sql`update claims set state = ${state} where link_id = ${linkId} and tx_hash = ${txHash}`;
-
-  test("ends the claim that was matched with it", async () => {
-    await open();
-    await setState("MATCHED");
-    await release();
-    expect(await stateOf()).toEqual(["EXPIRED", "counted_elsewhere"]);
-  });
-
-  test.each(["OPEN", ...ENDED.filter((state) => state !== "MATCHED")])(
-    "leaves a claim that is %s",
-    async (state) => {
-      await open();
-      await setState(state);
-      await release();
-      expect(await stateOf()).toEqual([state, null]);
-    },
-  );
-
-  test("leaves claims of other transactions and links", async () => {
-    await open();
-    await setState("MATCHED");
-    await lab.sql.begin((tx) =>
-      releaseMatchedClaims(tx, [
-        { linkId, txHash: randomHash() },
-        { linkId: newLinkId(), txHash },
-      ]),
-    );
-    expect(await stateOf()).toEqual(["MATCHED", null]);
   });
 });
