@@ -167,6 +167,10 @@ export const ISSUES: Readonly<Record<string, Entry>> = {
   is_use: ["This is one payment of a reusable link", "List the link itself, its `parentId`"],
   last_sign_in_method: ["Nothing else would open the account", "Add a passkey first"],
   last_owner: ["The wallet would have no owner that you can use", "Add another owner first"],
+  ledger_behind: [
+    "The service has not read the chain as far as when the refund was prepared",
+    "Send the same confirmation again in a moment",
+  ],
   member_removed: ["The person is no longer a member with the role owner", "Invite the person again"],
   must_be_application_json: ["The body has another type", "Send `Content-Type: application/json`"],
   network_unreachable: ["The chain's nodes do not answer", "Repeat in a few seconds"],

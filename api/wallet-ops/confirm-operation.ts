@@ -15,6 +15,7 @@ import { findChallenge, takeChallenge } from "../../db/auth/challenges.ts";
 import { findPasskey } from "../../db/auth/passkeys.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
+import { findCursor } from "../../db/ledger/cursors.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { Passkey, User } from "../../db/schema.ts";
@@ -34,6 +35,9 @@ import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { toUserOperation } from "./to-user-operation.ts";
 
+const LEDGER_WAIT_MS = 5_000;
+const LEDGER_POLL_MS = 100;
+
 export type Confirmation = {
   user: User;
   /** Who prepared it and signs: no other person's passkey is accepted. */
@@ -46,13 +50,16 @@ export type Confirmation = {
   /** What the history rows say beside the items' notes. */
   history: Omit<OpenedHistory, "ids">;
   event: "wallet.send_queued" | "refund.created";
-  /** In the transaction that queues the operation; a throw queues nothing. */
+  /**
+   * In the transaction that queues the operation, when the ledger has read every operation that spent an earlier nonce of the account; a
+   * throw queues nothing.
+   */
   recheck?: (tx: Tx) => Promise<void>;
 };
 
 /**
  * Throws NOT_FOUND, CONFLICT when it was confirmed or cancelled already or its nonce is spent, VALIDATION_ERROR for what does not verify,
- * and what `recheck` throws.
+ * and what `recheck` throws. With `recheck` also CONFLICT while the ledger is behind.
  */
 export async function confirmOperation(deps: ApiDeps, given: Confirmation): Promise<OperationView> {
   const operation = await getOperation(deps, given);
@@ -64,6 +71,7 @@ export async function confirmOperation(deps: ApiDeps, given: Confirmation): Prom
   const challenge = await findChallenge(deps.sql, given.challengeId, meant);
   if (!challenge) return answerLate(deps, given, assertionHash);
   const { passkey, use, signed } = await verify(deps, given, operation, assertionHash);
+  if (given.recheck) await awaitLedger(deps, operation);
   const isQueued = await deps.sql
     .begin(async (tx) => {
       // a confirmation that runs at the same time waits here, and then finds the challenge used
@@ -79,6 +87,28 @@ export async function confirmOperation(deps: ApiDeps, given: Confirmation): Prom
       throw error;
     });
   return isQueued ? getOperation(deps, given) : answerLate(deps, given, assertionHash);
+}
+
+/**
+ * Until the ledger has read the block at which the operation's nonce was read: an ended operation before it may have been executed all
+ * the same. Throws CONFLICT.
+ */
+async function awaitLedger({ sql }: ApiDeps, { network, terms }: OperationView): Promise<void> {
+  const { headNumber = 0 } = terms;
+  const deadlineMs = Date.now() + LEDGER_WAIT_MS;
+  for (;;) {
+    const cursor = await findCursor(sql, network);
+    if (cursor && cursor.number >= headNumber) return;
+    if (Date.now() >= deadlineMs)
+      throw conflict(
+        "The chain has not been read as far as when this was prepared; confirm it again in a moment",
+        {
+          issue: "ledger_behind",
+          retryable: true,
+        },
+      );
+    await Bun.sleep(LEDGER_POLL_MS);
+  }
 }
 
 async function getOperation(deps: ApiDeps, { id, kind, user }: Confirmation): Promise<OperationView> {

@@ -109,6 +109,7 @@ export async function prepareOperation(
     warnings: [...warnings, ...(preparation.extraWarnings?.(state) ?? [])],
     balanceAfter: formatUnits(state.balanceUnits - total),
     deploysWallet: !state.isDeployed,
+    headNumber: state.headNumber,
   };
   const stored = await deps.sql.begin(async (tx) => {
     await expireOperations(tx, { userId: wallet.userId, limit: EXPIRED_AT_ONCE });

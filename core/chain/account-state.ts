@@ -13,6 +13,8 @@ import { balanceOfCall, encodeTransfer } from "./usdc.ts";
 
 export type AccountState = {
   nonce: bigint;
+  /** The node's newest block: what spent the nonces below is in it or under it. */
+  headNumber: number;
   balanceUnits: bigint;
   isDeployed: boolean;
   /** By owner index; undefined where an owner was removed. Of an account that is not deployed: empty. */
@@ -42,10 +44,14 @@ export async function readAccountState(
     { method: "eth_call", params: [{ to: account, data: NEXT_OWNER_INDEX_CALL }, "latest"] },
     ...transfers,
     ...codes,
+    // last: not below the block that the nonce was read at
+    { method: "eth_blockNumber", params: [] },
   ]);
+  const head = others.pop();
   const isDeployed = parseData(resultOf(code), "eth_getCode") !== "0x";
   return {
     nonce: parseQuantity(resultOf(nonce), "getNonce"),
+    headNumber: Number(parseQuantity(resultOf(head), "eth_blockNumber")),
     balanceUnits: parseQuantity(resultOf(balance), "balanceOf"),
     isDeployed,
     owners: isDeployed

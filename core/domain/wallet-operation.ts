@@ -66,6 +66,8 @@ export type OperationTerms = {
   /** Decimal text. */
   balanceAfter: string;
   deploysWallet: boolean;
+  /** The chain's newest block when the nonce was read. Not kept by earlier versions. */
+  headNumber?: number;
 };
 
 /** A transfer inside an operation. */

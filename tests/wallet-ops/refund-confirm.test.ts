@@ -87,6 +87,9 @@ test("error: a refund is not confirmed once a cancelled one of the same money wa
   await submitByStranger(ended);
   const second = await refund(linkId);
   expect(second.status).toBe(201);
+  // whatever has spent the nonce before this one's, the ledger does not know it yet
+  expectRefusal(await confirm(second.body), 409, { issue: "ledger_behind" });
+  expect(await stateOf(second.body.refundId)).toBe("AWAITING_SIGNATURE");
   await world.start("indexer");
   await waitForRefund(ended.refundId);
   expectRefusal(await confirm(second.body), 409, { field: "amount", issue: "exceeds_refundable" });
