@@ -2,7 +2,17 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
-import { type BooksLab, makeBlock, makeTransfer, NETWORK, openBooks, read } from "../support/ledger-lab.ts";
+import {
+  accept,
+  type BooksLab,
+  makeBlock,
+  makeTransfer,
+  NETWORK,
+  openBooks,
+  paymentOf,
+  read,
+} from "../support/ledger-lab.ts";
+import { seedLink } from "../support/seed.ts";
 
 const CONFIRMATIONS = 3;
 const FIRST = 101;
@@ -43,4 +53,27 @@ test("behavior: with three confirmations, at the time of the second block after 
   const confirmed = { status: "CONFIRMED", confirmedAt: timeOf(FIRST + 2) };
   expect(await stateIn("transfers")).toEqual(confirmed);
   expect(await stateIn("transactions")).toEqual(confirmed);
+});
+
+test.each([
+  ["MINED", "CONFIRMED"],
+  ["FAILED", "FAILED"],
+  ["CONFIRMED", "CONFIRMED"],
+])("a payment that is %s when its transfer is deep enough is %s then", async (state, expected) => {
+  const number = FIRST + 10;
+  const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
+  if (!payment) throw new Error("the link took no payment");
+  const blocks = Array.from({ length: CONFIRMATIONS }, (_, index) => makeBlock(number + index));
+  await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, blocks));
+  await read(lab, [makeTransfer(lab, number, { payment, block: blocks[0] ?? makeBlock(number) })], [], {
+    isDeep: false,
+  });
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "MINED" });
+  await lab.sql`
+    update payments
+    set state = ${state}, reason = ${state === "FAILED" ? "EXPIRED_TRANSFER" : null}
+    where id = ${payment.id}`;
+  await confirmTo(number + CONFIRMATIONS - 1);
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: expected });
+  await lab.sql`delete from blocks`;
 });

@@ -14,7 +14,7 @@ import {
   UNITS,
   undoAbove,
 } from "../support/ledger-lab.ts";
-import { seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
 beforeAll(async () => {
@@ -87,6 +87,30 @@ describe("a reorganisation", () => {
     const rows = await lab.sql<{ id: string; state: string }[]>`
       select id, state from claims where id = any(${claimIds}::text[])`;
     expect(claimIds.map((id) => rows.find((row) => row.id === id)?.state)).toEqual(["MATCHED", "OPEN"]);
+  });
+
+  test("a settled payment whose block was not deep enough is queued again", async () => {
+    const payment = await acceptedAnew();
+    await read(lab, [makeTransfer(lab, 91, { payment })], [], { isDeep: false });
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "MINED" });
+    await undoAbove(lab, 90);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+  });
+
+  test("a claim by another sender of the transaction stays as it was decided", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const transfer = makeTransfer(lab, 91);
+    const own = await claim(lab, linkId, transfer);
+    const other = await claim(lab, linkId, { ...transfer, from: randomAddress() });
+    await read(lab, [transfer]);
+    await lab.sql`update claims set state = 'MATCHED' where id = ${other}`;
+    await undoAbove(lab, 90);
+    const rows = await lab.sql<{ id: string; state: string }[]>`
+      select id, state from claims where link_id = ${linkId}`;
+    expect(Object.fromEntries(rows.map(({ id, state }) => [id, state]))).toEqual({
+      [own]: "OPEN",
+      [other]: "MATCHED",
+    });
   });
 
   test("a claim whose transfer left the chain is open again for a whole lease", async () => {
