@@ -113,6 +113,16 @@ export async function hasMonthlyStatement(tx: Tx, walletId: string, month: strin
   return rows.length > 0;
 }
 
+/** Where the month's statement ends; undefined when none was made, or its file is gone. */
+export async function findStatementEnd(tx: Tx, walletId: string, month: string): Promise<Date | undefined> {
+  const [row] = await tx<{ before: Date | null }[]>`
+    select (export.request #>> '{statement,before}')::timestamptz as before
+    from monthly_statements made
+    join exports export on export.id = made.csv_export_id
+    where made.wallet_id = ${walletId} and made.month = ${month}`;
+  return row?.before ?? undefined;
+}
+
 /** False when the month's statement exists already. */
 export async function insertMonthlyStatement(
   tx: Tx,

@@ -308,14 +308,16 @@ describe("a statement", () => {
   });
 });
 
+const monthsDeps = (): Parameters<typeof closeMonths>[0] => ({
+  ...{ sql: world.sql, chains: new Map([[NETWORK, chain] as const]), log: openLog("test", "silent") },
+  config: { chains: [{ id: NETWORK, rpcUrls: [world.chain.rpcUrl], confirmations: 1 }] },
+});
+
 test("a month closes once: the balance is recorded, the statement is made and mailed, and nothing is made twice", async () => {
   const { rpcUrl } = world.chain;
   const books = { timeZone: "Europe/Berlin", monthlyStatements: true };
   expect((await merchant.client.patch("/v1/settings/books", books)).body).toMatchObject(books);
-  const deps = {
-    ...{ sql: world.sql, chains: new Map([[NETWORK, chain] as const]), log: openLog("test", "silent") },
-    config: { chains: [{ id: NETWORK, rpcUrls: [rpcUrl], confirmations: 1 }] },
-  } satisfies Parameters<typeof closeMonths>[0];
+  const deps = monthsDeps();
   const statements = async () => (await merchant.client.get("/v1/statements")).body.data.statements;
   const nextMonth = new Date(Date.now() + 32 * DAY_MS);
   // the chain has not reached the end of the month
@@ -357,4 +359,32 @@ test("a month closes once: the balance is recorded, the statement is made and ma
   const files =
     await world.sql`select 1 from exports where request->'statement' is not null and expires_at > now() + interval '9 years'`;
   expect(files.length).toBe(2);
+});
+
+test("a month begins where the one before ended, though the merchant's time zone has changed", async () => {
+  const { rpcUrl } = world.chain;
+  const change = { timeZone: "Pacific/Auckland" };
+  expect((await merchant.client.patch("/v1/settings/books", change)).body).toMatchObject(change);
+  await callRpc(rpcUrl, "evm_increaseTime", [32 * 86_400]);
+  await mine(rpcUrl, 4);
+  const periods = async () => {
+    const rows = await world.sql<{ from: Date; before: Date }[]>`
+      select
+        (export.request #>> '{statement,from}')::timestamptz as "from",
+        (export.request #>> '{statement,before}')::timestamptz as before
+      from monthly_statements made
+      join exports export on export.id = made.csv_export_id
+      order by made.month`;
+    return rows.length === 2 ? rows : undefined;
+  };
+  // in the middle of the month after the one in which the first was closed
+  const closed = new Date(Date.now() + 32 * DAY_MS);
+  const now = new Date(Date.UTC(closed.getUTCFullYear(), closed.getUTCMonth() + 1, 15));
+  const [first, second] = await until(async () => {
+    await closeMonths(monthsDeps(), now);
+    return periods();
+  });
+  expect(second?.from).toEqual(first?.before);
+  // midnight in Auckland, not in Berlin
+  expect(second?.before.getUTCHours()).toBeWithin(10, 13);
 });

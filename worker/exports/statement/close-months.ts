@@ -11,6 +11,7 @@ import { NO_FILTER } from "../../../core/domain/transaction.ts";
 import type { Log } from "../../../core/runtime/log.ts";
 import { insertExport } from "../../../db/exports/exports.ts";
 import {
+  findStatementEnd,
   hasMonthlyStatement,
   insertMonthlyStatement,
   listMonthlyWallets,
@@ -49,13 +50,15 @@ async function closeMonth(deps: MonthsDeps, wallet: MonthlyWallet, now: Date): P
   const { sql, log } = deps;
   const { timeZone, network, userId, id: walletId } = wallet;
   const month = monthBefore(now, timeZone);
-  const period = periodOfMonth(month, timeZone);
+  const { from, before } = periodOfMonth(month, timeZone);
   const { monthlySince, createdAt } = wallet;
-  if (!monthlySince || period.before <= monthlySince || period.before <= createdAt) return;
+  if (!monthlySince || before <= monthlySince || before <= createdAt) return;
   if (await hasMonthlyStatement(sql, walletId, month)) return;
   // also records the balance, while nodes still have the state of that block
-  const closing = await closePeriod(deps, wallet, period.before);
+  const closing = await closePeriod(deps, wallet, before);
   if (!closing.isFinal) return;
+  // where the month before ended, which was elsewhere if the time zone has changed since: its closing balance is this one's opening balance
+  const endedAt = await findStatementEnd(sql, walletId, monthBefore(from, timeZone));
   const isNew = await sql.begin(async (tx) => {
     if (!(await insertMonthlyStatement(tx, { walletId, userId, month }))) return false;
     const [pdfExportId, csvExportId] = [newExportId(), newExportId()];
@@ -64,7 +67,7 @@ async function closeMonth(deps: MonthsDeps, wallet: MonthlyWallet, now: Date): P
       { id: csvExportId, format: "csv" },
     ] as const;
     for (const { id, format } of files) {
-      const statement = { network, ...period };
+      const statement = { network, from: endedAt ?? from, before };
       const request = { filter: NO_FILTER, profile: "accounting", timeZone, statement } as const;
       const keptDays = MONTHLY_STATEMENT_KEPT_DAYS;
       await insertExport(tx, { id, userId, format, requestId: null, request, keptDays });
