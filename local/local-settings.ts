@@ -10,7 +10,7 @@ export type LocalSettings = {
   /** Port of the first local chain; a second network's chain uses the next one. */
   chainPort: number;
   blockTimeS: number;
-  /** Of the api; worker and indexer use the next ones. 0: any free port for each. */
+  /** The API's; worker and indexer take the two ports above it. 0: any free port for each. */
   metricsPort: number | undefined;
   networks: NetworkId[];
   databaseUrl: string | undefined;

@@ -1,4 +1,4 @@
-/** What an operator is told of differences: wallets that differ now, and what the last day found and could not repair. */
+/** The number of differences that health and metrics report: wallets that differ now, and what was found in the last 24 hours and not repaired. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { countDifferences } from "../../db/ledger/reconciliation.ts";

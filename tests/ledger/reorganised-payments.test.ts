@@ -1,8 +1,7 @@
 /** What a reorganisation undoes of payments and claims: what stood above the last common block, and nothing below. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import {
-  accept,
+  accepted,
   type BooksLab,
   claim,
   makeTransfer,
@@ -25,18 +24,12 @@ beforeEach(async () => {
 });
 afterAll(() => lab?.stop());
 
-async function accepted(linkId: string): Promise<NewPayment> {
-  const payment = await accept(lab, linkId);
-  if (!payment) throw new Error("the link took no payment");
-  return payment;
-}
-
-const acceptedAnew = async () => accepted(await seedLink(lab.sql, lab.merchant));
+const acceptedAnew = async () => accepted(lab, await seedLink(lab.sql, lab.merchant));
 
 describe("a reorganisation", () => {
   test("a settled payment in the last common block stays settled; one in the block above is queued again", async () => {
-    const kept = await accepted(await seedLink(lab.sql, lab.merchant));
-    const undone = await accepted(await seedLink(lab.sql, lab.merchant));
+    const kept = await accepted(lab, await seedLink(lab.sql, lab.merchant));
+    const undone = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     await read(lab, [makeTransfer(lab, 90, { payment: kept }), makeTransfer(lab, 91, { payment: undone })]);
     await undoAbove(lab, 90);
     expect(await paymentOf(lab, kept)).toMatchObject({ state: "CONFIRMED" });

@@ -1,10 +1,9 @@
 /** A link's status as it follows from the ledger, and after its payment has failed. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
-import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
-  accept,
+  accepted,
   type BooksLab,
   claim,
   eventsOf,
@@ -27,12 +26,6 @@ beforeEach(async () => {
 });
 afterAll(() => lab?.stop());
 
-async function accepted(linkId: string): Promise<NewPayment> {
-  const payment = await accept(lab, linkId);
-  if (!payment) throw new Error("the link took no payment");
-  return payment;
-}
-
 const passEnd = (linkId: string) =>
   lab.sql`update payment_links set expires_at = now() - interval '1 second' where id = ${linkId}`;
 const setStatus = (linkId: string, status: string) =>
@@ -45,7 +38,7 @@ describe("the link of a failed payment", () => {
   test("the link of a failed payment stays PENDING while an open claim holds it, and only as long as its lease", async () => {
     const [held, over] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
     for (const linkId of [held, over]) {
-      const payment = await accepted(linkId);
+      const payment = await accepted(lab, linkId);
       const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
       if (linkId === over) await lab.sql`update claims set lease_until = now() where id = ${claimId}`;
       await fail(lab, payment);
@@ -56,7 +49,7 @@ describe("the link of a failed payment", () => {
 
   test("the link of a failed payment stays PENDING beside a transfer of its amount that is going to pay it", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     await bookTransfer(lab, { link: linkId });
     await fail(lab, payment);
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
@@ -64,7 +57,7 @@ describe("the link of a failed payment", () => {
 
   test("the link of a failed payment is EXPIRED after its end, with its event", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     await passEnd(linkId);
     await fail(lab, payment);
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "EXPIRED" });
@@ -118,7 +111,7 @@ describe("computing a link's status from the ledger", () => {
 
   test("a link whose payment's authorization was cancelled is released, with an event", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     await read(lab, [], [payment]);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
     expect(await linkOf(lab, linkId)).toEqual({ status: "ACTIVE", exception: "NONE" });

@@ -1,4 +1,4 @@
-/** A merchant's own links: nobody else reads, counts or cancels them. */
+/** Links belong to one merchant: no other user can read, count or cancel them. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { cancelLink, countLinks, findLink } from "../../db/links/links.ts";
 import { bookTransfer } from "../support/book-transfer.ts";

@@ -1,13 +1,12 @@
 /** Claims as they are looked up, and what becomes of them when another link proves that the transfer is its own. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { newClaimId, newLinkId, newTransactionId } from "../../core/domain/ids.ts";
+import { newLinkId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
-import { findClaim, type NewClaim, openClaim } from "../../db/links/claims.ts";
-import { type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
+import { findClaim } from "../../db/links/claims.ts";
+import { type BooksLab, claim, makeTransfer, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
-const LEASE_S = 90;
 const ENDED = ["HINT", "DISPUTED", "MATCHED", "REJECTED", "EXPIRED"];
 let lab: BooksLab;
 let linkId: string;
@@ -24,16 +23,7 @@ beforeEach(async () => {
   [txHash, sender] = [randomHash(), randomAddress()];
 });
 
-/** Of the test's link, transaction and sender, in no block, without a proof, unless said otherwise. */
-function open(given: Partial<NewClaim> = {}) {
-  return lab.sql.begin((tx) =>
-    openClaim(tx, {
-      ...{ id: newClaimId(), linkId, network: NETWORK, txHash, clientAddress: sender, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: LEASE_S, proof: null, mayHaveBlock: false },
-      ...given,
-    }),
-  );
-}
+const open = () => claim(lab, linkId, { ...makeTransfer(lab, 90), txHash, from: sender });
 
 test("a claim is found by its link, transaction and sender, all three", async () => {
   await open();

@@ -5,6 +5,7 @@ import { failPayments, findPaymentViews, lockPayments } from "../../db/payments/
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
+  accepted,
   acceptFacilitated,
   type BooksLab,
   claim,
@@ -32,13 +33,7 @@ beforeEach(async () => {
 });
 afterAll(() => lab?.stop());
 
-async function accepted(linkId: string): Promise<NewPayment> {
-  const payment = await accept(lab, linkId);
-  if (!payment) throw new Error("the link took no payment");
-  return payment;
-}
-
-const acceptedAnew = async () => accepted(await seedLink(lab.sql, lab.merchant));
+const acceptedAnew = async () => accepted(lab, await seedLink(lab.sql, lab.merchant));
 
 /** A transfer of the link's amount is in a block that is not deep enough: it pays the link, which is PENDING. */
 async function payUndeep(linkId: string): Promise<void> {
@@ -77,7 +72,7 @@ describe("accepting a payment", () => {
     const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
     await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     const [event] = await lab.sql`
       select type, data from events where subject_id = ${linkId} order by id desc limit 1`;
     expect(event).toEqual({ type: "payment_link.pending", data: { paymentId: payment.id } });
@@ -117,7 +112,7 @@ describe("accepting a payment", () => {
 
 describe("queueing a failed payment again", () => {
   async function failed(linkId: string): Promise<NewPayment> {
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     await fail(lab, payment);
     return payment;
   }
@@ -156,12 +151,12 @@ describe("queueing a failed payment again", () => {
   test("a failed payment is not queued again while another payment holds the link", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await failed(linkId);
-    await accepted(linkId);
+    await accepted(lab, linkId);
     expect(await requeue(payment)).toBeUndefined();
   });
 
   test("a failed payment that is still bound to a transaction of ours is not queued again: its bytes may be mined", async () => {
-    const payment = await accepted(await seedLink(lab.sql, lab.merchant));
+    const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     const { relayId } = await signRelay(lab, payment);
     await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${payment.id}`;
     expect(await requeue(payment)).toBeUndefined();
@@ -193,7 +188,7 @@ describe("queueing a failed payment again", () => {
 describe("ending a payment as FAILED", () => {
   test("failing leaves a payment to the indexer while its own transfer is recorded without a link", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     const own = { from: payment.payer, nonce: payment.nonce };
     await bookTransfer(lab, own);
     await fail(lab, payment);
@@ -204,7 +199,7 @@ describe("ending a payment as FAILED", () => {
   });
 
   test("failing waits for no transfer of another payer, nonce, recipient, amount or network, nor one that has its link", async () => {
-    const payment = await accepted(await seedLink(lab.sql, lab.merchant));
+    const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     const own = { from: payment.payer, nonce: payment.nonce };
     await bookTransfer(lab, own);
     await lab.sql`update transfers set network = 'base' where from_address = ${payment.payer}`;
@@ -219,7 +214,7 @@ describe("ending a payment as FAILED", () => {
 
   test("failing a QUEUED payment releases its link", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     await fail(lab, payment);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "EXPIRED_TRANSFER" });
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
@@ -227,7 +222,7 @@ describe("ending a payment as FAILED", () => {
 
   test("failing leaves a payment that another worker has signed concurrently: its transaction may be mined", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     await signRelay(lab, payment);
     await fail(lab, payment);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "SIGNED", reason: null });
@@ -239,7 +234,7 @@ describe("ending a payment as FAILED", () => {
 
   test.each(["PAID", "EXPIRED", "CANCELLED"])("failing leaves a link that is %s", async (status) => {
     const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     await setStatus(linkId, status);
     await fail(lab, payment);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });
@@ -248,7 +243,7 @@ describe("ending a payment as FAILED", () => {
   });
 
   test("failing in doubt keeps a link's payment doubtful until its window closes, and no facilitated one", async () => {
-    const linked = await accepted(await seedLink(lab.sql, lab.merchant));
+    const linked = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     const facilitated = await acceptFacilitated(lab);
     const ids = [linked.id, facilitated.id];
     await lab.sql.begin(async (tx) => {
@@ -270,7 +265,7 @@ describe("ending a payment as FAILED", () => {
   });
 
   test.each(["BROADCAST", "MINED", "CONFIRMED"])("failing leaves a payment that is %s", async (state) => {
-    const payment = await accepted(await seedLink(lab.sql, lab.merchant));
+    const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     await lab.sql`update payments set state = ${state} where id = ${payment.id}`;
     await fail(lab, payment);
     expect(await paymentOf(lab, payment)).toMatchObject({ state, reason: null });
@@ -278,7 +273,7 @@ describe("ending a payment as FAILED", () => {
 
   test("failing keeps the link PENDING when a transfer pays it", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
-    const payment = await accepted(linkId);
+    const payment = await accepted(lab, linkId);
     await payUndeep(linkId);
     await fail(lab, payment);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });

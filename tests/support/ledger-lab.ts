@@ -149,6 +149,13 @@ export async function accept(
   return accepted.has(payment.id) ? payment : undefined;
 }
 
+/** As `accept`, for a link that takes it. */
+export async function accepted(...given: Parameters<typeof accept>): Promise<NewPayment> {
+  const payment = await accept(...given);
+  if (!payment) throw new Error("the link took no payment");
+  return payment;
+}
+
 /** A payment to the merchant that he submitted as a facilitator's client: it belongs to no link. */
 export async function acceptFacilitated({ sql, merchant }: Pick<BooksLab, "sql" | "merchant">) {
   const keyId = newApiKeyId();
