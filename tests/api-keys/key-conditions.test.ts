@@ -27,7 +27,14 @@ afterAll(async () => {
 });
 
 function make(userId: string, createdBy = userId) {
-  const key = { id: newApiKeyId(), userId, name: "a key", prefix: "sk_", keyHash: randomBytes(32), createdBy };
+  const key = {
+    id: newApiKeyId(),
+    userId,
+    name: "a key",
+    prefix: "sk_",
+    keyHash: randomBytes(32),
+    createdBy,
+  };
   return insertApiKey(sql, { ...key, scopes: ["links:read"] });
 }
 

@@ -60,9 +60,7 @@ describe("a challenge", () => {
 
   test("of nobody in particular is taken for nobody, and not for a user", async () => {
     const { id } = await make(null, "login");
-    expect(
-      await takeChallenge(sql, id, { userId: await seedUser(sql), purpose: "login" }),
-    ).toBeUndefined();
+    expect(await takeChallenge(sql, id, { userId: await seedUser(sql), purpose: "login" })).toBeUndefined();
     expect(await takeChallenge(sql, id, { userId: null, purpose: "login" })).toMatchObject({ id });
   });
 

@@ -20,6 +20,7 @@ import {
   listMembers,
   listMemberships,
   lockMember,
+  mayOwnOnChain,
   updateRole,
 } from "../../db/members/members.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
@@ -61,7 +62,10 @@ describe("an invitation", () => {
     const [merchant, stranger] = [await seedUser(sql), await seedUser(sql)];
     const [first, declined] = [await invite(merchant), await invite(merchant, { email: OTHER_EMAIL })];
     await answerInvitation(sql, { id: declined.id, email: OTHER_EMAIL, outcome: "DECLINED" });
-    const [other, foreign] = [await invite(merchant, { email: "third@example.test" }), await invite(stranger)];
+    const [other, foreign] = [
+      await invite(merchant, { email: "third@example.test" }),
+      await invite(stranger),
+    ];
     await invite(merchant);
     await invite(merchant, { email: OTHER_EMAIL });
     expect(await outcomes(first, declined, other, foreign)).toEqual(["REVOKED", "DECLINED", null, null]);
@@ -255,6 +259,16 @@ describe("a member is an owner on the chain", () => {
     await logOwner(sql, wallet, owner);
     expect(await isOwner(merchant, member)).toBe(true);
     expect(await isOwner(merchant, thief)).toBe(false);
+  });
+
+  test("not with a key that another user registered, whatever the addition says", async () => {
+    const { userId: merchant, wallet } = await merchantWithWallet();
+    const member = await join(merchant, "owner");
+    const { owner } = await seedPasskey(sql, await seedUser(sql));
+    await seedOwnerChange(sql, merchant, { owner, member });
+    await logOwner(sql, wallet, owner);
+    expect(await isOwner(merchant, member)).toBe(false);
+    expect(await mayOwnOnChain(sql, { merchantId: merchant, userId: member })).toBe(false);
   });
 
   test("not by a change that another merchant made, that removes, or that is about another key", async () => {

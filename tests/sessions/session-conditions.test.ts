@@ -150,12 +150,7 @@ describe("an ended session", () => {
 
   test("was another one of the same user: the kept one stays, and those that were live are counted", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
-    const [kept, live, idle, old] = [
-      await open(user),
-      await open(user),
-      await open(user),
-      await open(user),
-    ];
+    const [kept, live, idle, old] = [await open(user), await open(user), await open(user), await open(user)];
     const foreign = await open(stranger);
     await end(idle.id, "expires_at");
     await end(old.id, "absolute_end_at");
@@ -184,7 +179,9 @@ describe("an ended session", () => {
     for (let count = 0; count < 2; count++) await noteActedFor(sql, acting.id, merchant);
     await noteActedFor(sql, actingElsewhere.id, elsewhere);
     await noteActedFor(sql, others.id, merchant);
-    expect(await findLiveSession(sql, acting.id, member)).toMatchObject({ session: { actedFor: [merchant] } });
+    expect(await findLiveSession(sql, acting.id, member)).toMatchObject({
+      session: { actedFor: [merchant] },
+    });
     expect(await findLiveSession(sql, idle.id, member)).toMatchObject({ session: { actedFor: [] } });
     await deleteSessionsActingFor(sql, { userId: member, merchantId: merchant });
     expect(await left(acting, actingElsewhere, idle, others)).toEqual([false, true, true, true]);

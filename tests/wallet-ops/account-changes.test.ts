@@ -92,7 +92,10 @@ describe("a change of an account", () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
     const [txHash, other, first, second] = [randomHash(), randomHash(), randomKey(), randomKey()];
     await mined(made, { changeId: undefined, txHash });
-    await mined(stranger, { changeId: await seedOwnerChange(sql, stranger.userId, { owner: first }), txHash });
+    await mined(stranger, {
+      changeId: await seedOwnerChange(sql, stranger.userId, { owner: first }),
+      txHash,
+    });
     const changes: string[] = [];
     for (const owner of [first, second]) {
       const changeId = await seedOwnerChange(sql, made.userId, { owner });
@@ -162,6 +165,9 @@ describe("money that left a wallet", () => {
     await send(merchant, { status: "DETECTED" });
     await send(merchant, { network: OTHER_NETWORK });
     await bookTransfer({ sql, merchant });
+    const elsewhere = await seedMerchant(sql, { network: OTHER_NETWORK });
+    await send(elsewhere, { network: OTHER_NETWORK });
+    expect(await outgoing(elsewhere)).toEqual([]);
     expect(await outgoing(merchant)).toMatchObject([{ txHash, units: 3n, recipients: 2, isOurs: false }]);
     expect(await outgoing(merchant, { after: 99, to: 100 })).toEqual([]);
     expect(await outgoing(merchant, { after: 97, to: 98 })).toEqual([]);
@@ -173,8 +179,7 @@ describe("money that left a wallet", () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
     const [txHash, paid] = [randomHash(), randomHash()];
     for (const hash of [txHash, paid]) await send(made, { txHash: hash });
-    const isOurs = async (hash: Hex) =>
-      (await outgoing(made)).find((sent) => sent.txHash === hash)?.isOurs;
+    const isOurs = async (hash: Hex) => (await outgoing(made)).find((sent) => sent.txHash === hash)?.isOurs;
     const settle = ({ id }: Made, given: { hash: Hex; succeeded: boolean | null }) =>
       sql`update wallet_operations set tx_hash = ${given.hash}, succeeded = ${given.succeeded} where id = ${id}`;
     await settle(stranger, { hash: txHash, succeeded: true });

@@ -73,8 +73,9 @@ describe("an operation", () => {
     const made = await makeOperation(undefined, 0n, { idempotencyKey: "key-1", request: { a: 1 } });
     await makeOperation(made, 0n, { idempotencyKey: "key-2" });
     const { userId } = made;
-    const find = (given: { userId?: string; kind?: "SEND" | "REFUND"; key?: string; request?: unknown } = {}) =>
-      findByIdempotencyKey(sql, { userId, kind: "SEND", key: "key-1", request: { a: 1 }, ...given });
+    const find = (
+      given: { userId?: string; kind?: "SEND" | "REFUND"; key?: string; request?: unknown } = {},
+    ) => findByIdempotencyKey(sql, { userId, kind: "SEND", key: "key-1", request: { a: 1 }, ...given });
     expect(await find()).toMatchObject({ operation: { id: made.id }, isSameRequest: true });
     expect(await find({ request: { a: 2 } })).toMatchObject({ isSameRequest: false });
     expect(await find({ userId: stranger.userId })).toMatchObject({ operation: { id: stranger.id } });
@@ -96,7 +97,11 @@ describe("an operation", () => {
     await sql`update wallet_operations set state = 'EXPIRED' where id = ${expired.id}`;
     const list = async (
       state?: "AWAITING_SIGNATURE" | "EXPIRED" | "QUEUED",
-      { userId = waiting.userId, kind = "SEND" as "SEND" | "REFUND", before = undefined as string | undefined } = {},
+      {
+        userId = waiting.userId,
+        kind = "SEND" as "SEND" | "REFUND",
+        before = undefined as string | undefined,
+      } = {},
     ) => idsOf(await listOperations(sql, { userId, kind, state }, { before, limit: 10 }));
     expect(await list()).toEqual(idsOf([waiting, over, expired, live]));
     expect(await list("AWAITING_SIGNATURE")).toEqual([waiting.id]);
@@ -159,7 +164,8 @@ describe("an operation", () => {
     await sql`update wallet_operations set state = 'CANCELLED' where id = ${cancelled.id}`;
     for (const one of [made, stranger, signed, cancelled]) await isOver(one);
     await expireOperations(sql, { userId: made.userId, limit: 100 });
-    const states = async () => (await Promise.all([made, stranger, intime].map(rowOf))).map(({ state }) => state);
+    const states = async () =>
+      (await Promise.all([made, stranger, intime].map(rowOf))).map(({ state }) => state);
     expect(await states()).toEqual(["EXPIRED", "AWAITING_SIGNATURE", "AWAITING_SIGNATURE"]);
     await expireOperations(sql, { limit: 100 });
     expect(await states()).toEqual(["EXPIRED", "EXPIRED", "AWAITING_SIGNATURE"]);

@@ -54,7 +54,11 @@ async function statesListed(made: Made, isListed: () => Promise<boolean>): Promi
     ...["EXPIRED", "CANCELLED", "FAILED"],
   ]) {
     const isMined = ["MINED", "CONFIRMED"].includes(state);
-    await set(made, { state, reason: state === "FAILED" ? "NOT_SENT" : null, tx_hash: isMined ? "0x" : null });
+    await set(made, {
+      state,
+      reason: state === "FAILED" ? "NOT_SENT" : null,
+      tx_hash: isMined ? "0x" : null,
+    });
     found[state] = await isListed();
   }
   return found;
@@ -101,7 +105,10 @@ test("an addition was signed for other networks too if it may run here, or has, 
 test("owners that a change adds to a wallet are listed of this wallet, removals aside", async () => {
   const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
   await changed(stranger);
-  const [addition, removal] = [await changed(made), await changed(made, { nonce: 2n << 64n, action: "REMOVE" })];
+  const [addition, removal] = [
+    await changed(made),
+    await changed(made, { nonce: 2n << 64n, action: "REMOVE" }),
+  ];
   expect(ownersOf(await listAddedOwners(sql, made.walletId))).toEqual([addition.owner]);
   expect(removal.owner).not.toBe(addition.owner);
 });
@@ -149,8 +156,7 @@ describe("a removal has overtaken a signed addition for every network", () => {
 describe("an operation for every network", () => {
   const leased = async () => leaseQueuedOperations(sql, NETWORK, { limit: 100, leaseMs: 0 });
   const isDue = async ({ id }: Made) => (await leased()).some((operation) => operation.id === id);
-  const deploy = ({ walletId }: Made) =>
-    sql`update wallets set deployed_at = now() where id = ${walletId}`;
+  const deploy = ({ walletId }: Made) => sql`update wallets set deployed_at = now() where id = ${walletId}`;
 
   test("is due once its account is deployed, however long that takes, and is never NOT_SENT", async () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];

@@ -43,7 +43,13 @@ beforeEach(async () => {
 type Given = { linkId?: string; units?: bigint; of?: SeededMerchant };
 
 const newRefund = ({ linkId = link, units = 1n, of = merchant }: Given = {}) => ({
-  ...({ id: newRefundId(new Date()), userId: of.userId, linkId, network: NETWORK, toSource: "given" } as const),
+  ...({
+    id: newRefundId(new Date()),
+    userId: of.userId,
+    linkId,
+    network: NETWORK,
+    toSource: "given",
+  } as const),
   ...{ paidTxHash: randomHash(), paidLogIndex: 1, toAddress: of.address, amountUnits: units, reason: null },
 });
 
@@ -138,7 +144,8 @@ describe("what a link has given back", () => {
     const [deep, shallow, confirmed, named, elsewhere, namedElsewhere] = await Promise.all(
       links.map((linkId) => prepared({ linkId })),
     );
-    if (!deep || !shallow || !confirmed || !named || !elsewhere || !namedElsewhere) throw new Error("no refund");
+    if (!deep || !shallow || !confirmed || !named || !elsewhere || !namedElsewhere)
+      throw new Error("no refund");
     await operate(deep.id, "MINED", 10);
     await operate(shallow.id, "MINED", 11);
     await operate(confirmed.id, "CONFIRMED", 9);
