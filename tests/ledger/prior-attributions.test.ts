@@ -12,6 +12,7 @@ import {
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {
+  acceptFacilitated,
   accepted,
   type BooksLab,
   claim,
@@ -86,7 +87,9 @@ describe("an attribution is kept", () => {
 
   test("not of a transfer that is orphaned, or another network's", async () => {
     expect(await isKept(await decided({ status: "ORPHANED" }))).toBe(false);
-    expect(await isKept(await decided({ pays: false, network: "base" }))).toBe(false);
+    const free = { link: null, pays: false, settledBy: null };
+    expect(await isKept(await decided({ ...free, network: "base" }))).toBe(false);
+    expect(await isKept(await decided(free))).toBe(true);
   });
 
   test("not when the link is of another wallet or network", async () => {
@@ -174,6 +177,11 @@ describe("an attribution by other evidence than a payment of a link", () => {
   test("is decided anew where its authorization belongs to a payment of ours", async () => {
     const { txHash } = await beside();
     expect(await isKept(txHash)).toBe(false);
+  });
+
+  test("is kept where it belongs to a payment that a facilitator's client submitted", async () => {
+    const { payer: from, nonce } = await acceptFacilitated(lab);
+    expect(await isKept(await decided({ from, nonce, link: null, pays: false, settledBy: null }))).toBe(true);
   });
 
   test.each([
@@ -329,6 +337,18 @@ describe("evidence that was not recorded", () => {
     expect(await named(amount)).toEqual(all("amount"));
     expect(await named(claimed)).toEqual(all("early_claim"));
     expect(await named(paid)).toEqual(all("authorization"));
+  });
+
+  test("is not written to the row of a sender who is a user too", async () => {
+    const txHash = await decided({ settledBy: null });
+    const stranger = await seedMerchant(lab.sql);
+    const [sent = ""] = await insertHistory(lab.sql, stranger.userId, [{ type: "SEND" }]);
+    await lab.sql`
+      update transactions set transfer_id = (select id from transfers where tx_hash = ${txHash}) where id = ${sent}`;
+    await named(txHash);
+    const [row] = await lab.sql<{ by: string | null }[]>`
+      select settled_by as by from transactions where id = ${sent}`;
+    expect(row?.by).toBeNull();
   });
 
   test("is not made up for what has it, is orphaned, has no link, is of another network, or was sent", async () => {

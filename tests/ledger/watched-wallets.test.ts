@@ -7,6 +7,7 @@ import {
   findUnjoinedWallets,
   findWaiting,
   joinWallets,
+  readJoinedWallets,
   type Waiting,
 } from "../../db/ledger/watched-wallets.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
@@ -67,6 +68,12 @@ test("wallets are counted, found to join and dated by whether they have joined, 
   await sql`
     update wallets set indexed_from = 90 where id in (${followed.walletId}, ${elsewhere.walletId})`;
   expect(await countJoinedWallets(sql, NETWORK)).toBe(joined + 1);
+  let read = "";
+  await sql.begin("isolation level repeatable read", async (tx) => {
+    for await (const lines of readJoinedWallets(tx, NETWORK)) read += lines;
+  });
+  const isRead = [followed, waiting, elsewhere].map(({ address }) => read.includes(address));
+  expect(isRead).toEqual([true, false, false]);
   expect(await findUnjoinedWallets(sql, NETWORK, 10)).toEqual([
     { id: waiting.walletId, address: waiting.address },
   ]);

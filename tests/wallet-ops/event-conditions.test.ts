@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { newOwnerChangeIds } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { findWaiting } from "../../db/ledger/watched-wallets.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { countPausedSenders, readDailyGasUsage } from "../../db/wallet-ops/daily-gas-usage.ts";
@@ -126,9 +127,12 @@ describe("a reorganisation", () => {
   test.each(["QUEUED", "SIGNED", "BROADCAST"])("has what was %s wait again", async (state) => {
     const made = await relayed("SIGNED");
     await set(made, { state });
-    await settle(made, 30);
+    const lost = await relayed("LOST");
+    await set(lost, { state });
+    for (const one of [made, lost]) await settle(one, 30);
+    expect(await rowOf(made)).toMatchObject({ state: "MINED", isExtra: false });
     await reopenOperations(sql, { network: NETWORK, ancestor: 29 });
-    expect((await rowOf(made)).state).toBe("BROADCAST");
+    expect([(await rowOf(made)).state, (await rowOf(lost)).state]).toEqual(["BROADCAST", "QUEUED"]);
   });
 
   test.each(["QUEUED", "SIGNED", "BROADCAST", "MINED"])(
@@ -195,6 +199,16 @@ describe("the queue", () => {
     await settle(await queued(), 70);
     const counts = (await countWaitingOperations(sql)).map(({ state, count }) => [state, count]);
     expect(Object.fromEntries(counts)).toEqual({ QUEUED: 1, SIGNED: 1, BROADCAST: 1 });
+    await sql`update wallet_operations set state = 'CANCELLED' where state <> 'CANCELLED'`;
+    const waitedFor: string[] = [];
+    await set(first, { relay_id: await lab.makeRelay("SIGNED"), tx_hash: "0x", succeeded: true });
+    for (const state of ["AWAITING_SIGNATURE", "QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"]) {
+      await set(first, { state });
+      if ((await findWaiting(sql, NETWORK)).operations) waitedFor.push(state);
+      expect((await findWaiting(sql, OTHER_NETWORK)).operations).toBe(false);
+    }
+    expect(waitedFor).toEqual(["QUEUED", "SIGNED", "BROADCAST", "MINED"]);
+    await set(first, { state: "QUEUED" });
     expect((await rowOf(first)).state).toBe("QUEUED");
   });
 });
