@@ -10,6 +10,7 @@ import {
   findReceiptOf,
   listCreditNotes,
   listDocuments,
+  receiptNumberOf,
 } from "../../db/documents/documents.ts";
 import type { DueDocument } from "../../db/documents/due-documents.ts";
 import { issueDocuments } from "../../db/documents/issue-documents.ts";
@@ -146,4 +147,10 @@ test("credit notes are those of their receipt", async () => {
   await issue({ receiptId: other }, "CREDIT_NOTE");
   await end(ended);
   expect(idsOf(await listCreditNotes(sql, receipt))).toEqual([note, ended].sort());
+  const numberOf = async (id: string) => {
+    const document = await findDocument(sql, { id });
+    return document && receiptNumberOf(document);
+  };
+  expect(await numberOf(receipt)).toBeNull();
+  expect(await numberOf(note)).toStartWith("TEST-");
 });

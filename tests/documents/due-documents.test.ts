@@ -1,6 +1,6 @@
 /** Which payments and refunds are due a document, in which language, and which documents become void: the conditions, one by one. */
 import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { newRefundId, newTransactionId } from "../../core/domain/ids.ts";
+import { newLinkId, newRefundId, newTransactionId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { findDueCreditNotes, findDueReceipts, voidDocuments } from "../../db/documents/due-documents.ts";
 import { refreshDocuments } from "../../db/documents/issue-documents.ts";
@@ -82,6 +82,9 @@ async function refunded(paidTxHash: Hex, linkId = link) {
   return { id, txHash };
 }
 
+/** Another link of the same millisecond. */
+const twinOf = (linkId: string) => `${linkId.slice(0, 12)}${newLinkId().slice(12)}`;
+
 const issue = (...links: string[]) => sql.begin((tx) => refreshDocuments(tx, links));
 const receiptsOf = async (...links: string[]) =>
   (await findDueReceipts(sql, links)).map(({ txHash, language }) => ({ txHash, language }));
@@ -123,6 +126,15 @@ describe("a receipt is due", () => {
     expect(await receiptsOf(link)).toEqual([{ txHash, language: "fr" }]);
     await set("documents", { link_id: link }, { tx_hash: randomHash() });
     expect(await receiptsOf(link)).toEqual([{ txHash, language: null }]);
+    await set("documents", { link_id: link }, { tx_hash: txHash, link_id: twinOf(link) });
+    expect(await receiptsOf(link)).toEqual([{ txHash, language: null }]);
+  });
+
+  test("beside the credit note of the same transfer, whose language says nothing", async () => {
+    const txHash = await paid();
+    await issue(link);
+    await set("documents", { link_id: link }, { kind: "CREDIT_NOTE", refund_id: newRefundId(new Date()), language: "fr" });
+    expect(await receiptsOf(link)).toEqual([{ txHash, language: null }]);
   });
 
   test("in the language of the page that claimed this very transfer from its sender", async () => {
@@ -135,7 +147,8 @@ describe("a receipt is due", () => {
         ...given,
       })}`;
     await claimed({ tx_hash: randomHash(), payer_language: "es" });
-    await claimed({ client_address: randomAddress(), payer_language: "tr" }).catch(() => undefined);
+    await claimed({ link_id: await seedLink(sql, merchant), payer_language: "es" });
+    await claimed({ client_address: randomAddress(), payer_language: "tr" });
     expect(await receiptsOf(link)).toEqual([{ txHash, language: null }]);
     await sql`delete from claims where link_id = ${link} and tx_hash = ${txHash}`;
     await claimed({});
@@ -147,7 +160,8 @@ describe("a receipt is due", () => {
     const stranger = await seedMerchant(sql);
     await sql`insert into merchant_books (user_id, legal_name) values (${stranger.userId}, 'Stranger')`;
     await sql`insert into merchant_books (user_id, legal_name) values (${merchant.userId}, 'Own')`;
-    const [sent = ""] = await insertHistory(sql, stranger.userId, [{ type: "SEND" }]);
+    // of a payment from the merchant's own wallet
+    const [sent = ""] = await insertHistory(sql, merchant.userId, [{ type: "SEND" }]);
     await sql`
       update transactions set transfer_id = (select id from transfers where tx_hash = ${txHash}) where id = ${sent}`;
     const [row] = await sql<{ id: string }[]>`
@@ -205,8 +219,20 @@ describe("a credit note is due", () => {
       set language = 'tr', voided_at = now(), void_reason = 'REORGANISED'
       where refund_id = ${refund.id}`;
     expect(await notes(link)).toMatchObject([{ language: "tr" }]);
-    await set("documents", { refund_id: refund.id }, { refund_id: newRefundId(new Date()) });
+    await set("documents", { refund_id: refund.id }, { link_id: twinOf(link) });
     expect((await notes(link))[0]?.language).not.toBe("tr");
+    await sql`
+      update documents set link_id = ${link}, refund_id = ${newRefundId(new Date())} where refund_id = ${refund.id}`;
+    expect((await notes(link))[0]?.language).not.toBe("tr");
+  });
+
+  test("once, though the transfer that it returns is another merchant's refund and has a credit note", async () => {
+    const txHash = await paid();
+    await issue(link);
+    await set("documents", { link_id: link }, { kind: "CREDIT_NOTE", refund_id: newRefundId(new Date()) });
+    await issue(link);
+    await refunded(txHash);
+    expect(await notes(link)).toHaveLength(1);
   });
 });
 
@@ -251,7 +277,12 @@ describe("a document becomes void", () => {
     const txHash = await paid();
     await issue(link);
     const heir = await seedLink(sql, merchant);
-    await set("transfers", { tx_hash: txHash }, { link_id: heir });
+    await set("transfers", { tx_hash: txHash }, { link_id: heir, pays: false });
+    expect(await voided(heir)).toEqual({});
+    await set("transfers", { tx_hash: txHash }, { pays: true, status: "ORPHANED" });
+    expect(await voided(heir)).toEqual({});
+    await set("transfers", { tx_hash: txHash }, { status: "CONFIRMED" });
+    expect(await voided(twinOf(link))).toEqual({});
     expect(await voided(heir)).toEqual({ [link]: "REASSIGNED" });
   });
 

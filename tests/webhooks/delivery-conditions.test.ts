@@ -21,6 +21,7 @@ import {
   findEndpoint,
   insertEndpoint,
   listEndpoints,
+  listSealedSecrets,
   replaceSealedSecret,
   rotateSecret,
   updateEndpoint,
@@ -234,6 +235,7 @@ describe("a delivery of another user", () => {
     expect(rows).toHaveLength(1);
     await sql`update webhook_endpoints set enabled = false where id = ${of}`;
     expect(await record(user)).toBeUndefined();
+    expect(await sql`select from events where subject_id = ${of}`).toHaveLength(1);
   });
 });
 
@@ -295,6 +297,9 @@ describe("an endpoint", () => {
     const secretOf = async (of: string) =>
       Buffer.from((await findEndpoint(sql, { id: of, userId: user }))?.sealedSecret ?? []).toString();
     expect([await secretOf(id), await secretOf(other)]).toEqual(["renewed", SECRET.toString()]);
+    const page = async (afterId: string) => (await listSealedSecrets(sql, { afterId, limit: 1 })).map((row) => row.id);
+    const [first = "", second = ""] = [id, other].sort();
+    expect([await page(""), await page(first), await page(second)]).toEqual([[first], [second], []]);
   });
 });
 
