@@ -29,6 +29,7 @@ import {
   sumOpening,
   takeReadyStatements,
 } from "../../db/exports/statements.ts";
+import { listDayRates } from "../../db/exports/valuation.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedMerchant } from "../support/seed.ts";
@@ -195,7 +196,12 @@ describe("a monthly statement", () => {
     const [pdf, csv] = await files(merchant);
     await ready(...(await files(stranger)));
     const isReady = async () => (await listMonthlyStatements(sql, merchant.userId, 10)).map((row) => row.isReady);
-    const announced = async () => (await takeReadyStatements(sql, 10)).map(({ userId }) => userId);
+    await seedMerchant(sql, { network: "base" });
+    const announced = async () =>
+      (await takeReadyStatements(sql, 10)).map(({ userId, network }) => {
+        expect(network).toBe(NETWORK);
+        return userId;
+      });
     expect(await isReady()).toEqual([false]);
     expect(await announced()).toEqual([stranger.userId]);
     await ready(pdf);
@@ -234,25 +240,41 @@ describe("rates", () => {
     await setOwnRates(sql, { ...mine, from: "2026-06-02", to: "2026-06-02" }, undefined);
     expect((await list(mine, "2026-06-01")).map(([day]) => day)).toEqual(["2026-06-01", "2026-06-03"]);
     expect(await list(theirs, "2026-06-01")).toHaveLength(3);
+    const choice = { currency: "EUR", source: "own", usdcRate: "par", isCorrected: false } as const;
+    const valued = await listDayRates(sql, choice, { userId: merchant.userId, firstDay: "2026-06-01" });
+    expect(valued.map(({ rateE10 }) => rateE10)).toEqual([10n, 10n]);
     expect(await countOwnRates(sql, merchant.userId)).toContainEqual({ currency: "CHF", days: 3 });
   });
 
   test("that were published first value a day: a later number for it is a correction", async () => {
-    const rate = (day: string, rateE10: bigint, currency = "USD") => ({ base: "EUR", currency, day, rateE10 });
+    const rate = (day: string, rateE10: bigint, currency = "USD", base = "EUR") => ({
+      ...{ base, currency, day, rateE10 },
+    });
     const store = (source: string, ...rates: ReturnType<typeof rate>[]) =>
       sql.begin((tx) => storeRates(tx, source, rates));
-    await store("other", rate("2026-06-01", 99n), rate("2026-06-02", 99n));
+    const [first, correction] = [
+      { first: 1, corrections: 0 },
+      { first: 0, corrections: 1 },
+    ];
+    const ofOther = ["2026-05-20", "2026-06-01", "2026-06-02"].map((day) => rate(day, 99n, "USD", "GBP"));
+    await store("other", ...ofOther);
     expect(await store("first", rate("2026-06-01", 1n), rate("2026-06-03", 3n))).toEqual({ first: 2, corrections: 0 });
     expect(await store("first", rate("2026-06-01", 1n))).toEqual({ first: 0, corrections: 0 });
-    expect(await store("first", rate("2026-06-01", 4n))).toEqual({ first: 0, corrections: 1 });
+    expect(await store("first", rate("2026-06-01", 4n))).toEqual(correction);
     // valued by the day before until then
-    expect(await store("first", rate("2026-06-02", 2n))).toEqual({ first: 0, corrections: 1 });
-    expect(await store("first", rate("2026-06-04", 5n))).toEqual({ first: 1, corrections: 0 });
-    expect(await store("first", rate("2026-06-02", 7n, "GBP"))).toEqual({ first: 1, corrections: 0 });
+    expect(await store("first", rate("2026-06-02", 2n))).toEqual(correction);
+    expect(await store("first", rate("2026-06-04", 5n))).toEqual(first);
+    // valued by nothing: what comes before is too old, another source's or another currency's, or nothing has come after
+    expect(await store("first", rate("2026-01-01", 7n))).toEqual(first);
+    expect(await store("first", rate("2026-05-21", 7n))).toEqual(first);
+    expect(await store("first", rate("2026-06-09", 7n, "GBP"))).toEqual(first);
+    expect(await store("first", rate("2026-06-02", 7n, "GBP"))).toEqual(first);
+    expect(await store("first", rate("2026-06-20", 7n))).toEqual(first);
+    expect(await store("first", rate("2026-06-12", 7n, "GBP"))).toEqual(first);
     const list = async (isCorrected: boolean, from = "2026-06-01") => {
       const choice = { source: "first", currency: "USD", usdcRate: "par", isCorrected } as const;
       const rows = await listPublishedRates(sql, choice, { from });
-      return rows.map(({ day, rateE10 }) => [day, rateE10]);
+      return rows.filter(({ day }) => day < "2026-06-20").map(({ day, rateE10 }) => [day, rateE10]);
     };
     expect(await list(false)).toEqual([
       ["2026-06-01", 1n],

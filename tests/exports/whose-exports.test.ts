@@ -129,6 +129,8 @@ describe("an export", () => {
     expect(await rowOf(id)).toMatchObject({ rowsDone: 7 });
     await finishExport(sql, { id, attempts: 2 }, { byteSize: 1, rowsDone: 9 });
     expect(await rowOf(id)).toMatchObject({ status: "READY", rowsDone: 9 });
+    expect(await tryAll({ id, attempts: 2 })).toBeUndefined();
+    expect(await rowOf(id)).toMatchObject({ status: "READY", rowsDone: 9 });
     expect(await rowOf(other)).toMatchObject({ status: "RUNNING", rowsDone: 0 });
   });
 
@@ -264,14 +266,21 @@ describe("a schedule", () => {
       { firstDay: "2026-04-01", exportId: null },
       { firstDay: PERIOD.firstDay, exportId },
     ]);
+    const another = (await schedule(of)) ?? "";
+    const later = { firstDay: "2026-07-01", lastDay: "2026-07-31", endsAt: new Date("2026-08-01T00:00:00Z") };
+    await insertScheduleRun(sql, another, later);
     const active = (await pageSchedules(sql, "", 100)).filter(({ userId }) => userId === user);
-    expect(active).toMatchObject([{ id, lastDay: PERIOD.lastDay, endedAt: PERIOD.endsAt }]);
+    expect(active.find((one) => one.id === id)).toMatchObject({
+      ...{ lastDay: PERIOD.lastDay, endedAt: PERIOD.endsAt },
+    });
+    expect(idsOf(active)).toEqual([id, another].sort());
     expect(idsOf(await pageSchedules(sql, id, 100))).not.toContain(id);
     expect((await listExportSchedules(sql, user)).find((one) => one.id === id)).toMatchObject({ exportId });
     expect((await listExportSchedules(sql, user)).find((one) => one.id === paused)).toMatchObject({ exportId: null });
   });
 
   test("is announced once a period's export has ended, each once", async () => {
+    await profile(user, "More");
     const of = await profile();
     const [ready = "", failed = "", running = ""] = [await schedule(of), await schedule(of), await schedule(of)];
     const exports = new Map<string, string>();
@@ -287,8 +296,12 @@ describe("a schedule", () => {
       exports.set(id, exportId);
     }
     const taken = async () =>
-      (await takeEndedRuns(sql, 10)).map(({ scheduleId, exportId, userId }) => ({ scheduleId, exportId, userId }));
-    const run = (scheduleId: string) => ({ scheduleId, exportId: exports.get(scheduleId) ?? "", userId: user });
+      (await takeEndedRuns(sql, 10)).map(({ scheduleId, exportId, userId, profileId }) => ({
+        ...{ scheduleId, exportId, userId, profileId },
+      }));
+    const run = (scheduleId: string) => ({
+      ...{ scheduleId, exportId: exports.get(scheduleId) ?? "", userId: user, profileId: of },
+    });
     const sorted = (rows: { scheduleId: string }[]) =>
       rows.toSorted((one, other) => (one.scheduleId < other.scheduleId ? -1 : 1));
     expect(sorted(await taken())).toEqual(sorted([run(ready), run(failed)]));
@@ -296,6 +309,16 @@ describe("a schedule", () => {
     await set(exports.get(running) ?? "", { status: "READY" });
     expect(await taken()).toEqual([run(running)]);
   });
+});
+
+test("monthly statements begin with the month in which they were switched on, not with a later change", async () => {
+  const since = async (monthlyStatements?: boolean) =>
+    (await updateMerchantBooks(sql, user, { monthlyStatements })).monthlySince?.getTime();
+  expect(await since()).toBeUndefined();
+  const begun = await since(true);
+  expect([await since(true), await since()]).toEqual([begun, begun]);
+  await since(false);
+  expect(await since(true)).toBeGreaterThan(begun ?? Number.POSITIVE_INFINITY);
 });
 
 test("the settings of a merchant's books are his own", async () => {
