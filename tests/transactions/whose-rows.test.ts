@@ -135,6 +135,9 @@ test("a payment that is open is found by its own merchant, by its own id", async
     payments.push(await accepted(lab, await seedLink(sql, lab.merchant)));
   const page = await listTransactions(sql, lab.merchant.userId, NO_FILTER, { limit: 10, offset: 0 });
   expect(page.rows.map(({ paymentId }) => paymentId).sort()).toEqual(payments.map(({ id }) => id).sort());
+  const pending: TransactionFilter = { ...NO_FILTER, statuses: ["PENDING"] };
+  const large = await listLargeHistory(sql, lab.merchant.userId, pending, { limit: 10, offset: 0, cells: [] });
+  expect(large.rows.map(({ id }) => id)).toEqual(page.rows.map(({ id }) => id));
   const [row] = page.rows;
   const id = row?.id ?? "";
   for (const read of [findTransaction, findPosition]) {
