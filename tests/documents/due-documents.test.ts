@@ -133,7 +133,11 @@ describe("a receipt is due", () => {
   test("beside the credit note of the same transfer, whose language says nothing", async () => {
     const txHash = await paid();
     await issue(link);
-    await set("documents", { link_id: link }, { kind: "CREDIT_NOTE", refund_id: newRefundId(new Date()), language: "fr" });
+    await set(
+      "documents",
+      { link_id: link },
+      { kind: "CREDIT_NOTE", refund_id: newRefundId(new Date()), language: "fr" },
+    );
     expect(await receiptsOf(link)).toEqual([{ txHash, language: null }]);
   });
 

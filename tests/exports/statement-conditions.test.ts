@@ -59,7 +59,11 @@ beforeEach(async () => {
 
 const hash = (): Hex => `0x${randomBytes(32).toString("hex")}`;
 const book = (rows: readonly GivenRow[], of = merchant) =>
-  insertHistory(sql, of.userId, rows.map((row) => ({ detectedAt: INSIDE, ...row })));
+  insertHistory(
+    sql,
+    of.userId,
+    rows.map((row) => ({ detectedAt: INSIDE, ...row })),
+  );
 
 describe("a statement", () => {
   const period = () => ({ userId: merchant.userId, network: NETWORK, from: FROM, before: BEFORE }) as const;
@@ -135,7 +139,10 @@ describe("a statement", () => {
     expect(await end(3)).toMatchObject({ confirmedBefore: new Date("2026-06-10T00:00:01Z") });
     const detectedAt = new Date("2026-06-05T00:00:00Z");
     await book([{ status: "DETECTED", detectedAt }], stranger);
-    await book([{ status: "DETECTED", detectedAt, network: "base" }, { status: "CONFIRMED", detectedAt }]);
+    await book([
+      { status: "DETECTED", detectedAt, network: "base" },
+      { status: "CONFIRMED", detectedAt },
+    ]);
     expect(await end()).toMatchObject({ confirmedBefore: new Date("2026-06-11T00:00:01Z") });
     for (const type of ["SEND", "PAYMENT_LINK", "RECEIVE"] as const) {
       const [id = ""] = await book([{ type, status: "DETECTED", detectedAt }]);
@@ -159,7 +166,13 @@ describe("a monthly statement", () => {
       [pdfExportId, "pdf"],
       [csvExportId, "csv"],
     ] as const)
-      await insertExport(sql, { id, userId, format, requestId: null, request: { ...request, statement } as never });
+      await insertExport(sql, {
+        id,
+        userId,
+        format,
+        requestId: null,
+        request: { ...request, statement } as never,
+      });
     await setStatementFiles(sql, { walletId, month }, { pdfExportId, csvExportId });
     return [pdfExportId, csvExportId] as const;
   }
@@ -195,7 +208,8 @@ describe("a monthly statement", () => {
     for (const of of [merchant, stranger]) await make(of);
     const [pdf, csv] = await files(merchant);
     await ready(...(await files(stranger)));
-    const isReady = async () => (await listMonthlyStatements(sql, merchant.userId, 10)).map((row) => row.isReady);
+    const isReady = async () =>
+      (await listMonthlyStatements(sql, merchant.userId, 10)).map((row) => row.isReady);
     await seedMerchant(sql, { network: "base" });
     const announced = async () =>
       (await takeReadyStatements(sql, 10)).map(({ userId, network }) => {
@@ -219,18 +233,29 @@ describe("rates", () => {
   const own = { currency: "EUR", from: "2026-06-01", to: "2026-06-03" };
 
   test("of a merchant are his own, of one currency and from a day on", async () => {
-    const [mine, theirs] = [{ ...own, userId: merchant.userId }, { ...own, userId: stranger.userId }];
+    const [mine, theirs] = [
+      { ...own, userId: merchant.userId },
+      { ...own, userId: stranger.userId },
+    ];
     await setOwnRates(sql, mine, 10n);
     await setOwnRates(sql, theirs, 20n);
     await setOwnRates(sql, { ...mine, currency: "CHF" }, 30n);
     const list = async (of: typeof mine, from = "2026-06-02") =>
-      (await listOwnRates(sql, { userId: of.userId, currency: "EUR", from })).map(({ day, rateE10 }) => [day, rateE10]);
+      (await listOwnRates(sql, { userId: of.userId, currency: "EUR", from })).map(({ day, rateE10 }) => [
+        day,
+        rateE10,
+      ]);
     expect(await list(mine)).toEqual([
       ["2026-06-02", 10n],
       ["2026-06-03", 10n],
     ]);
     const page = (before?: string) =>
-      pageOwnRates(sql, { userId: merchant.userId, currency: "EUR", limit: 10, ...(before ? { before } : {}) });
+      pageOwnRates(sql, {
+        userId: merchant.userId,
+        currency: "EUR",
+        limit: 10,
+        ...(before ? { before } : {}),
+      });
     expect(await page()).toMatchObject([{ firstDay: "2026-06-01", lastDay: "2026-06-03", rateE10: 10n }]);
     expect(await page("2026-06-02")).toMatchObject([{ firstDay: "2026-06-01", lastDay: "2026-06-01" }]);
     expect(await countOwnRates(sql, merchant.userId)).toEqual([
@@ -258,7 +283,10 @@ describe("rates", () => {
     ];
     const ofOther = ["2026-05-20", "2026-06-01", "2026-06-02"].map((day) => rate(day, 99n, "USD", "GBP"));
     await store("other", ...ofOther);
-    expect(await store("first", rate("2026-06-01", 1n), rate("2026-06-03", 3n))).toEqual({ first: 2, corrections: 0 });
+    expect(await store("first", rate("2026-06-01", 1n), rate("2026-06-03", 3n))).toEqual({
+      first: 2,
+      corrections: 0,
+    });
     expect(await store("first", rate("2026-06-01", 1n))).toEqual({ first: 0, corrections: 0 });
     expect(await store("first", rate("2026-06-01", 4n))).toEqual(correction);
     // valued by the day before until then

@@ -162,7 +162,11 @@ describe("an export", () => {
 const DEFINITION = {} as Parameters<typeof insertExportProfile>[1]["definition"];
 
 async function profile(userId = user, name = "Books", most = 10): Promise<string> {
-  const made = await insertExportProfile(sql, { id: newExportProfileId(), userId, name, definition: DEFINITION }, most);
+  const made = await insertExportProfile(
+    sql,
+    { id: newExportProfileId(), userId, name, definition: DEFINITION },
+    most,
+  );
   return typeof made === "string" ? made : made.id;
 }
 
@@ -182,7 +186,10 @@ describe("a profile", () => {
 
   test("is found, listed, changed and deleted by its own user, alone", async () => {
     const [id, other, foreign] = [await profile(), await profile(user, "More"), await profile(stranger)];
-    const [own, wrong] = [{ id, userId: user }, { id, userId: stranger }];
+    const [own, wrong] = [
+      { id, userId: user },
+      { id, userId: stranger },
+    ];
     const change = { name: "Changed", definition: DEFINITION };
     expect(await findExportProfile(sql, wrong)).toBeUndefined();
     expect(await findExportProfile(sql, own)).toMatchObject({ id });
@@ -199,11 +206,7 @@ describe("a profile", () => {
 describe("a schedule", () => {
   async function schedule(profileId: string, { userId = user, createdBy = user, most = 10 } = {}) {
     const given = { id: newExportScheduleId(), userId, profileId, createdBy };
-    const made = await insertExportSchedule(
-      sql,
-      { ...given, frequency: "monthly", delivery: "mail" },
-      most,
-    );
+    const made = await insertExportSchedule(sql, { ...given, frequency: "monthly", delivery: "mail" }, most);
     return made?.id;
   }
   const PERIOD = {
@@ -229,7 +232,10 @@ describe("a schedule", () => {
   test("is paused, resumed and deleted by its own user, alone", async () => {
     const of = await profile();
     const [id = "", other = ""] = [await schedule(of), await schedule(of)];
-    const [own, wrong] = [{ id, userId: user }, { id, userId: stranger }];
+    const [own, wrong] = [
+      { id, userId: user },
+      { id, userId: stranger },
+    ];
     expect(await pauseExportSchedule(sql, wrong, true)).toBe(false);
     expect(await pauseExportSchedule(sql, own, true)).toBe(true);
     expect([await isPaused(id), await isPaused(other)]).toEqual([true, false]);
@@ -256,7 +262,9 @@ describe("a schedule", () => {
     expect(await insertScheduleRun(sql, paused, PERIOD)).toBe(false);
     expect(await insertScheduleRun(sql, id, PERIOD)).toBe(true);
     expect(await insertScheduleRun(sql, id, PERIOD)).toBe(false);
-    expect(await insertScheduleRun(sql, id, { ...PERIOD, firstDay: "2026-04-01", lastDay: "2026-04-30" })).toBe(true);
+    expect(
+      await insertScheduleRun(sql, id, { ...PERIOD, firstDay: "2026-04-01", lastDay: "2026-04-30" }),
+    ).toBe(true);
     const exportId = await request();
     await setRunExport(sql, { scheduleId: id, firstDay: PERIOD.firstDay }, exportId);
     const runs = await sql<{ firstDay: string; exportId: string | null }[]>`
@@ -276,13 +284,19 @@ describe("a schedule", () => {
     expect(idsOf(active)).toEqual([id, another].sort());
     expect(idsOf(await pageSchedules(sql, id, 100))).not.toContain(id);
     expect((await listExportSchedules(sql, user)).find((one) => one.id === id)).toMatchObject({ exportId });
-    expect((await listExportSchedules(sql, user)).find((one) => one.id === paused)).toMatchObject({ exportId: null });
+    expect((await listExportSchedules(sql, user)).find((one) => one.id === paused)).toMatchObject({
+      exportId: null,
+    });
   });
 
   test("is announced once a period's export has ended, each once", async () => {
     await profile(user, "More");
     const of = await profile();
-    const [ready = "", failed = "", running = ""] = [await schedule(of), await schedule(of), await schedule(of)];
+    const [ready = "", failed = "", running = ""] = [
+      await schedule(of),
+      await schedule(of),
+      await schedule(of),
+    ];
     const exports = new Map<string, string>();
     for (const [id, status] of [
       [ready, "READY"],

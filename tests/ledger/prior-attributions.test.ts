@@ -12,8 +12,8 @@ import {
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {
-  acceptFacilitated,
   accepted,
+  acceptFacilitated,
   type BooksLab,
   claim,
   makeTransfer,

@@ -67,14 +67,17 @@ test("a relay that exceeds a budget is refused, and its other charges with it, u
   const limited = (amount: bigint, isAdvisory = false) =>
     charge("MERCHANT", { amount, maximum: 25n, isAdvisory });
   await reserve(await relay(), limited(20n));
-  await expect(reserve(await relay(), charge("FEES"), limited(6n))).rejects.toBeInstanceOf(BudgetExceededError);
+  await expect(reserve(await relay(), charge("FEES"), limited(6n))).rejects.toBeInstanceOf(
+    BudgetExceededError,
+  );
   expect([await budgetOf("FEES"), await budgetOf("MERCHANT")]).toEqual([
     [0n, 0n],
     [20n, 0n],
   ]);
   await reserve(await relay(), limited(5n));
-  await expect(reserve(await relay(), charge("MERCHANT", { subject: `${subject}-2`, amount: 26n, maximum: 25n })))
-    .rejects.toBeInstanceOf(BudgetExceededError);
+  await expect(
+    reserve(await relay(), charge("MERCHANT", { subject: `${subject}-2`, amount: 26n, maximum: 25n })),
+  ).rejects.toBeInstanceOf(BudgetExceededError);
   await reserve(await relay(), limited(30n, true));
   expect(await budgetOf("MERCHANT")).toEqual([55n, 0n]);
   await expect(

@@ -73,7 +73,10 @@ test("a relay in flight is listed with its own attempts", async () => {
 describe("the bytes of a relay", () => {
   test("are those of the attempt, and an error once they were dropped", async () => {
     const [first, second] = [await relay({ raw: "0x01" }), await relay({ raw: "0x02" })];
-    expect([await readRaw(lab.sql, first.txHash), await readRaw(lab.sql, second.txHash)]).toEqual(["0x01", "0x02"]);
+    expect([await readRaw(lab.sql, first.txHash), await readRaw(lab.sql, second.txHash)]).toEqual([
+      "0x01",
+      "0x02",
+    ]);
     await lab.sql`update relay_attempts set raw = null where tx_hash = ${first.txHash}`;
     await expect(readRaw(lab.sql, first.txHash)).rejects.toThrow("has its bytes");
   });

@@ -62,7 +62,11 @@ const filters: [string, Partial<TransactionFilter>, (row: Row) => boolean][] = [
     ({ type, status, network }) =>
       type === "RECEIVE" && ["PENDING", "FAILED"].includes(status) && network === "base",
   ],
-  ["dates", { from: day(-1), before: day(9) }, ({ detectedAt }) => detectedAt >= day(-1) && detectedAt < day(9)],
+  [
+    "dates",
+    { from: day(-1), before: day(9) },
+    ({ detectedAt }) => detectedAt >= day(-1) && detectedAt < day(9),
+  ],
   ["what is older", { before: day(1) }, ({ detectedAt }) => detectedAt < day(1)],
   ["what is newer", { from: day(9) }, ({ detectedAt }) => detectedAt >= day(9)],
   [
@@ -136,7 +140,11 @@ test("a payment that is open is found by its own merchant, by its own id", async
   const page = await listTransactions(sql, lab.merchant.userId, NO_FILTER, { limit: 10, offset: 0 });
   expect(page.rows.map(({ paymentId }) => paymentId).sort()).toEqual(payments.map(({ id }) => id).sort());
   const pending: TransactionFilter = { ...NO_FILTER, statuses: ["PENDING"] };
-  const large = await listLargeHistory(sql, lab.merchant.userId, pending, { limit: 10, offset: 0, cells: [] });
+  const large = await listLargeHistory(sql, lab.merchant.userId, pending, {
+    limit: 10,
+    offset: 0,
+    cells: [],
+  });
   expect(large.rows.map(({ id }) => id)).toEqual(page.rows.map(({ id }) => id));
   const [row] = page.rows;
   const id = row?.id ?? "";
@@ -144,9 +152,9 @@ test("a payment that is open is found by its own merchant, by its own id", async
     expect(await read(sql, { id, userId: lab.merchant.userId })).toMatchObject({ id });
     expect(await read(sql, { id, userId: stranger.userId })).toBeUndefined();
   }
-  expect((await listTransactions(sql, stranger.userId, NO_FILTER, { limit: 100, offset: 0 })).rows).toHaveLength(
-    2 * ROWS.length,
-  );
+  expect(
+    (await listTransactions(sql, stranger.userId, NO_FILTER, { limit: 100, offset: 0 })).rows,
+  ).toHaveLength(2 * ROWS.length);
 });
 
 test("what was received by day is confirmed, came in, is of the last days, and is the user's own", async () => {

@@ -297,7 +297,8 @@ describe("an endpoint", () => {
     const secretOf = async (of: string) =>
       Buffer.from((await findEndpoint(sql, { id: of, userId: user }))?.sealedSecret ?? []).toString();
     expect([await secretOf(id), await secretOf(other)]).toEqual(["renewed", SECRET.toString()]);
-    const page = async (afterId: string) => (await listSealedSecrets(sql, { afterId, limit: 1 })).map((row) => row.id);
+    const page = async (afterId: string) =>
+      (await listSealedSecrets(sql, { afterId, limit: 1 })).map((row) => row.id);
     const [first = "", second = ""] = [id, other].sort();
     expect([await page(""), await page(first), await page(second)]).toEqual([[first], [second], []]);
   });
