@@ -72,6 +72,12 @@ describe("nothing is found", () => {
     ["of another token", [{ ...tagged, to: kim as Hex }]],
     ["that allows instead of paying", [{ to: USDC, data: `${approve}${TAG.slice(2)}` as Hex }]],
     ["with one call that is no transfer of ours", [tagged, { to: USDC, data: approve }]],
+    // a transfer of nothing succeeds; one of more than there is fails, and has its event all the same
+    ["that pays nothing", taggedTransfers(USDC, [{ to: ann as Hex, amountUnits: 0n }], TAG)],
+    [
+      "that pays more than a row holds",
+      taggedTransfers(USDC, [{ to: ann as Hex, amountUnits: 2n ** 63n }], TAG),
+    ],
     ["with two tags", [tagged, ...taggedTransfers(USDC, items, `0x${"66".repeat(16)}`)]],
   ])("of an operation %s", (_what, calls) => {
     expect(find(calls).found).toBeUndefined();
