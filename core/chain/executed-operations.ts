@@ -30,6 +30,8 @@ const TAG_DIGITS = 2 * TAG_BYTES;
 const ADDRESS_AT = 10 + 24;
 const AMOUNT_AT = 10 + 64;
 const TRANSFER_DIGITS = 10 + 128;
+/** Of all operations that are prepared here (user-operation.ts). */
+const PRE_VERIFICATION_GAS = 0n;
 /** What an item's row holds; nobody has as much. */
 const AMOUNT_END_UNITS = 2n ** 63n;
 
@@ -40,6 +42,8 @@ export function findExecutedOperation(
 ): ExecutedOperation | undefined {
   for (const operation of bundlesOf(transaction).flatMap(operationsOf)) {
     if (userOperationHash(operation, network.chainId) !== userOpHash) continue;
+    // its event's gas would be whatever it claims
+    if (operation.preVerificationGas !== PRE_VERIFICATION_GAS) return undefined;
     const { callData, callGasLimit: callGas, verificationGasLimit: verificationGas } = operation;
     const calls = decodeAccountCalls(callData) ?? [];
     const transfers = calls.map((call) => readTaggedTransfer(call, network.usdc.address));

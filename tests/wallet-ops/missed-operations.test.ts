@@ -1,5 +1,6 @@
 /** Operations whose event, block or row was missed: what is found, bound and restored, and what is left as it is. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { restoredOperationId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import {
@@ -183,6 +184,22 @@ describe("a lost operation", () => {
     expect([await found(elsewhere), await found(unknown)]).toEqual([undefined, undefined]);
     const { id } = (await found(lost)) ?? { id: "" };
     expect(await historyOf({ id })).toHaveLength(1);
+  });
+
+  test("is not restored under the id of a refund that was only asked for", async () => {
+    const merchant = await seedMerchant(sql);
+    const link = await seedLink(sql, merchant);
+    await bookTransfer({ sql, merchant }, { link, pays: true });
+    const [row] = await sql<{ tag: Hex }[]>`select hex_of(tag) as tag from payment_links where id = ${link}`;
+    const lost = lostOf(merchant.address, row ? { linkTag: row.tag } : {});
+    const id = restoredOperationId("REFUND", new Date(lost.blockTimeS * 1000), lost.tag);
+    await sql`
+      insert into refunds (
+        id, user_id, link_id, network, paid_tx_hash, paid_log_index, to_address, to_source, amount_units, requested_by
+      )
+      values (${id}, ${merchant.userId}, ${link}, ${NETWORK}, '0x', 1, ${merchant.address}, 'given', 1, ${merchant.userId})`;
+    await restoreOperation(sql, NETWORK, [], lost);
+    expect(await found(lost)).toBeUndefined();
   });
 
   test("with a link's tag is the refund of that link of its own user, of the recipient's transfer, else the largest", async () => {
