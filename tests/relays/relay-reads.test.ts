@@ -14,7 +14,12 @@ import {
   readCallData,
   readRaw,
 } from "../../db/relays/relays.ts";
-import { findDoubtfulRelays } from "../../db/relays/reorganised-relays.ts";
+import {
+  findDoubtfulRelays,
+  findPrunedRelays,
+  reopenOrphanedRelays,
+  reopenRelays,
+} from "../../db/relays/reorganised-relays.ts";
 import { accepted, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";
 
@@ -148,4 +153,46 @@ test("an unused nonce contradicts relays of its own key alone", async () => {
     insertBlocks(tx, NETWORK, [{ number: 50, hash: randomHash(), parentHash: randomHash(), timeS: 1 }]),
   );
   expect(await findDoubtfulRelays(lab.sql, NETWORK, { lanes, limit: 10 })).toEqual([]);
+});
+
+describe("a relay whose block left the chain", () => {
+  const keep = (number: number, hash: Hex, network: "base" | typeof NETWORK = NETWORK) =>
+    lab.sql.begin((tx) => insertBlocks(tx, network, [{ number, hash, parentHash: randomHash(), timeS: 1 }]));
+
+  beforeEach(async () => {
+    await lab.sql`delete from blocks`;
+  });
+
+  test("is opened alone, by its id, also where the ledger has another block at its height", async () => {
+    const [gone, other] = [await relay(), await relay()];
+    const blockHash = randomHash();
+    for (const one of [gone, other]) await mine(one, "CONFIRMED", 50, blockHash);
+    await keep(50, randomHash());
+    expect(await reopenRelays(lab.sql, [{ id: gone.id, blockHash }])).toBe(1);
+    expect([await stateOf(gone), await stateOf(other)]).toEqual(["BROADCAST", "CONFIRMED"]);
+  });
+
+  test("is opened by its own network's blocks and cursor, while it is MINED", async () => {
+    const [gone, confirmed, elsewhere, unread] = [
+      await relay(),
+      await relay(),
+      await relay({ network: "base" }),
+      await relay(),
+    ];
+    await mine(gone, "MINED", 50);
+    await mine(confirmed, "CONFIRMED", 50);
+    await mine(elsewhere, "MINED", 50);
+    await mine(unread, "MINED", 200);
+    for (const number of [50, 200]) await keep(number, randomHash());
+    await keep(50, randomHash(), "base");
+    expect(await reopenOrphanedRelays(lab.sql, NETWORK)).toBe(1);
+    const states = await Promise.all([gone, confirmed, elsewhere, unread].map(stateOf));
+    expect(states).toEqual(["BROADCAST", "CONFIRMED", "MINED", "MINED"]);
+  });
+
+  test("is asked about on its own network, where the ledger has pruned its block", async () => {
+    const [pruned, elsewhere] = [await relay(), await relay({ network: "base" })];
+    for (const one of [pruned, elsewhere]) await mine(one, "MINED", 50);
+    expect((await findPrunedRelays(lab.sql, NETWORK, 10)).map(({ id }) => id)).toEqual([pruned.id]);
+  });
 });
