@@ -7,6 +7,7 @@ import { ensureLane } from "../../db/relays/nonces.ts";
 import {
   confirmRelays,
   findInFlight,
+  findNonceGaps,
   hasUnfinished,
   insertAttempt,
   insertRelay,
@@ -135,6 +136,30 @@ test("a relay that an external transaction replaced is LOST alone", async () => 
   const [lost, other] = [await relay(), await relay()];
   expect(await markLost(lab.sql, lost.id, 1n)).toBe(true);
   expect([await stateOf(lost), await stateOf(other)]).toEqual(["LOST", "SIGNED"]);
+});
+
+test("nonces that are missing are those of the key's lane on its own network", async () => {
+  const lane = { network: NETWORK, relayer } as const;
+  await ensureLane(lab.sql, lane, 2n);
+  await ensureLane(lab.sql, { ...lane, network: "base" }, 5n);
+  expect(await findNonceGaps(lab.sql, lane, 0n, 10)).toEqual([0n, 1n]);
+});
+
+test("a payment on its way contradicts its own network's relay, and none once it is settled", async () => {
+  await lab.sql`delete from open_payments`;
+  const [first, second] = [await relay(), await relay()];
+  for (const one of [first, second]) {
+    const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
+    await lab.sql.begin((tx) => markSigned(tx, one.id, [payment.id]));
+    await mine(one, "CONFIRMED", 50);
+  }
+  const doubted = async (network: "base" | typeof NETWORK) =>
+    (await findDoubtfulRelays(lab.sql, network, { lanes: [], limit: 10 })).map(({ id }) => id);
+  expect([await doubted(NETWORK), await doubted("base")]).toEqual([[first.id, second.id], []]);
+  // still open, but not carried any more
+  await lab.sql`update payments set state = 'QUEUED' where relay_id = ${second.id}`;
+  expect(await doubted(NETWORK)).toEqual([first.id]);
+  await lab.sql`delete from open_payments`;
 });
 
 test("an unused nonce contradicts relays of its own key alone", async () => {
