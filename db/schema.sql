@@ -875,6 +875,7 @@ create table refunds (
   id text not null,
   link_id text not null,
   network text not null,
+  orphaned_transfer_id bigint,
   paid_log_index integer not null,
   paid_tx_hash text not null,
   reason text,
@@ -897,6 +898,7 @@ create table refunds (
   constraint refunds_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id)
 );
 CREATE INDEX refunds_link ON public.refunds USING btree (link_id, id DESC);
+CREATE INDEX refunds_orphaned ON public.refunds USING btree (network) WHERE (orphaned_transfer_id IS NOT NULL);
 CREATE INDEX refunds_paid ON public.refunds USING hash (paid_tx_hash);
 CREATE UNIQUE INDEX refunds_request_key ON public.refunds USING btree (user_id, request_key) WHERE ((request_key IS NOT NULL) AND (cancelled_at IS NULL));
 CREATE INDEX refunds_user ON public.refunds USING btree (user_id, id DESC);

@@ -12,6 +12,7 @@ import { type Bulk, isPlain, storePlainTransfers } from "../../db/ledger/bulk-tr
 import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
+import { moveRefunds } from "../../db/wallet-ops/moved-refunds.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
 import { NO_PRIOR_ATTRIBUTIONS, type PriorAttributions } from "./keep-prior-attributions.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
@@ -85,6 +86,8 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       payments: payments.filter((payment) => isWatched(payment.recipient)),
       outcomes,
     }),
+    // of the transfers just stored
+    moveRefunds(tx, network),
   ]);
   const paymentIds = [...facilitated.paymentIds, ...settled.paymentIds];
   return { linkIds: settled.linkIds, paymentIds, operationIds: sent.operationIds };
@@ -120,6 +123,7 @@ export async function storeUnrelated(
       network,
       rows.filter((row) => !isPlain(row)),
     ),
+    moveRefunds(tx, network),
   ]);
 }
 
