@@ -95,7 +95,7 @@ export async function recordClosingBalance(
 }
 
 export type MonthlyWallet = Pick<Wallet, "id" | "userId" | "network" | "address" | "createdAt"> &
-  Pick<MerchantBooks, "timeZone" | "monthlySince">;
+  Pick<MerchantBooks, "timeZone"> & { monthlySince: Date };
 
 /** Wallets whose merchants want monthly statements, in the order of their ids after `afterId`. */
 export async function listMonthlyWallets(tx: Tx, afterId: string, limit: number): Promise<MonthlyWallet[]> {
@@ -108,9 +108,15 @@ export async function listMonthlyWallets(tx: Tx, afterId: string, limit: number)
     limit ${limit}`;
 }
 
-export async function hasMonthlyStatement(tx: Tx, walletId: string, month: string): Promise<boolean> {
-  const rows = await tx`select from monthly_statements where wallet_id = ${walletId} and month = ${month}`;
-  return rows.length > 0;
+/** The newest month of the wallet that has a statement. */
+export async function findLastStatementMonth(tx: Tx, walletId: string): Promise<string | undefined> {
+  const [row] = await tx<{ month: string }[]>`
+    select month
+    from monthly_statements
+    where wallet_id = ${walletId}
+    order by month desc
+    limit 1`;
+  return row?.month;
 }
 
 /** Where the month's statement ends; undefined when none was made, or its file is gone. */

@@ -1,6 +1,7 @@
 /** Statements over real money: every kind of movement, the chain's word at the end, and months that close by themselves. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { balanceOfCall } from "../../core/chain/usdc.ts";
+import { monthOf } from "../../core/domain/calendar.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
@@ -308,6 +309,10 @@ describe("a statement", () => {
   });
 });
 
+const middleOfMonth = (later: number) => {
+  const [year = 0, month = 0] = monthOf(new Date(), "Europe/Berlin").split("-").map(Number);
+  return new Date(Date.UTC(year, month - 1 + later, 15));
+};
 const monthsDeps = (): Parameters<typeof closeMonths>[0] => ({
   ...{ sql: world.sql, chains: new Map([[NETWORK, chain] as const]), log: openLog("test", "silent") },
   config: { chains: [{ id: NETWORK, rpcUrls: [world.chain.rpcUrl], confirmations: 1 }] },
@@ -319,7 +324,7 @@ test("a month closes once: the balance is recorded, the statement is made and ma
   expect((await merchant.client.patch("/v1/settings/books", books)).body).toMatchObject(books);
   const deps = monthsDeps();
   const statements = async () => (await merchant.client.get("/v1/statements")).body.data.statements;
-  const nextMonth = new Date(Date.now() + 32 * DAY_MS);
+  const nextMonth = middleOfMonth(1);
   // the chain has not reached the end of the month
   await closeMonths(deps, nextMonth);
   expect(await statements()).toEqual([]);
@@ -377,9 +382,7 @@ test("a month begins where the one before ended, though the merchant's time zone
       order by made.month`;
     return rows.length === 2 ? rows : undefined;
   };
-  // in the middle of the month after the one in which the first was closed
-  const closed = new Date(Date.now() + 32 * DAY_MS);
-  const now = new Date(Date.UTC(closed.getUTCFullYear(), closed.getUTCMonth() + 1, 15));
+  const now = middleOfMonth(2);
   const [first, second] = await until(async () => {
     await closeMonths(monthsDeps(), now);
     return periods();
@@ -387,4 +390,30 @@ test("a month begins where the one before ended, though the merchant's time zone
   expect(second?.from).toEqual(first?.before);
   // midnight in Auckland, not in Berlin
   expect(second?.before.getUTCHours()).toBeWithin(10, 13);
+});
+
+test("months that could not be closed while they were the last are closed later, the oldest first, and join without a gap", async () => {
+  const { rpcUrl } = world.chain;
+  const eva = await signUp(world.baseUrl);
+  const books = { timeZone: "Europe/Berlin", monthlyStatements: true };
+  expect((await eva.client.patch("/v1/settings/books", books)).body).toMatchObject(books);
+  await callRpc(rpcUrl, "evm_increaseTime", [70 * 86_400]);
+  await mine(rpcUrl, 4);
+  const months = [0, 1].map((later) => middleOfMonth(later).toISOString().slice(0, 7));
+  // nothing ran during the month after the first of them
+  const now = middleOfMonth(2);
+  const made = await until(async () => {
+    await closeMonths(monthsDeps(), now);
+    const rows = await world.sql<{ month: string; from: Date; before: Date }[]>`
+      select
+        month, (export.request #>> '{statement,from}')::timestamptz as "from",
+        (export.request #>> '{statement,before}')::timestamptz as before
+      from monthly_statements made
+      join exports export on export.id = made.csv_export_id
+      where made.user_id = ${eva.userId}
+      order by made.month`;
+    return rows.some((row) => row.month === months[1]) ? rows : undefined;
+  });
+  expect(made.map((row) => row.month)).toEqual(months);
+  expect(made[1]?.from).toEqual(made[0]?.before);
 });
