@@ -417,3 +417,29 @@ test("months that could not be closed while they were the last are closed later,
   expect(made.map((row) => row.month)).toEqual(months);
   expect(made[1]?.from).toEqual(made[0]?.before);
 });
+
+test("no month is closed, and no statement final, while the wallet's earlier blocks are still to be read", async () => {
+  const fay = await signUp(world.baseUrl);
+  await fay.client.patch("/v1/settings/books", { timeZone: "Europe/Berlin", monthlyStatements: true });
+  const isRead = async () => {
+    const rows = await world.sql`
+      select from wallets where user_id = ${fay.userId} and backfilled_at is not null and opening_units is not null`;
+    return rows.length === 1 || undefined;
+  };
+  await until(isRead);
+  await world.kill("indexer");
+  const made = () => world.sql`select from monthly_statements where user_id = ${fay.userId}`;
+  const month = middleOfMonth(0).toISOString().slice(0, 7);
+  for (const unread of ["backfilled_at", "opening_units"]) {
+    await world.sql`update wallets set ${world.sql(unread)} = null where user_id = ${fay.userId}`;
+    await closeMonths(monthsDeps(), middleOfMonth(1));
+    expect(await made()).toHaveLength(0);
+    const { isFinal, chain: told } = await json({ network: NETWORK, month }, fay);
+    expect([isFinal, told.outcome]).toEqual([false, "not_checked"]);
+    await world.sql`update wallets set backfilled_at = now(), opening_units = 0 where user_id = ${fay.userId}`;
+  }
+  await world.start("indexer");
+  await closeMonths(monthsDeps(), middleOfMonth(1));
+  expect(await made()).toHaveLength(1);
+  expect((await json({ network: NETWORK, month }, fay)).isFinal).toBe(true);
+});
