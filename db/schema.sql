@@ -41,6 +41,7 @@ create table assignments (
   link_id text,
   log_index integer not null,
   network text not null,
+  orphaned_transfer_id bigint,
   tx_hash text not null,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
@@ -49,6 +50,7 @@ create table assignments (
   constraint assignments_pkey PRIMARY KEY (network, tx_hash, log_index),
   constraint assignments_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
+CREATE INDEX assignments_orphaned ON public.assignments USING btree (network) WHERE (orphaned_transfer_id IS NOT NULL);
 
 create table blocks (
   block_time timestamp with time zone not null,

@@ -37,14 +37,14 @@ export async function moveRefunds(tx: Tx, network: NetworkId): Promise<void> {
         and back.to_address = gone.to_address
         and back.authorization_nonce is not distinct from gone.authorization_nonce
         and back.status <> 'ORPHANED'
-        and ${countBefore(tx, "back")} = ${countBefore(tx, "gone")}
+        and ${countAlikeBefore(tx, "back")} = ${countAlikeBefore(tx, "gone")}
       limit 1
     ) found
     where refunds.id = moved.id and moved.network = ${network} and moved.orphaned_transfer_id is not null`;
 }
 
 /** SQL: how many transfers like this one come before it in its transaction. */
-function countBefore(tx: Tx, transfer: "back" | "gone") {
+export function countAlikeBefore(tx: Tx, transfer: "back" | "gone") {
   const its = tx(transfer);
   return tx`(
     select count(*)

@@ -9,6 +9,7 @@ import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { type Bulk, isPlain, storePlainTransfers } from "../../db/ledger/bulk-transfers.ts";
+import { moveAssignments } from "../../db/ledger/moved-assignments.ts";
 import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
@@ -53,6 +54,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       network,
       spent.map(({ payer, nonce, transfer }) => ({ payer, nonce, txHash: transfer?.txHash })),
     ),
+    moveAssignments(tx, network, [...transfers, ...(settling.bookedTransfers ?? [])]),
   ]);
   const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
     const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
