@@ -1,16 +1,19 @@
 /**
  * Everything that can happen to a few links of equal amounts, in random order: payments accepted, failed, tried again and executed by
- * strangers, transfers of unique amounts and with link tags, claims made, proven and ended, links over and cancelled, blocks
- * reorganised away; by several hands at once when asked to. The books are
+ * strangers, alone or several in a transaction, transfers of unique amounts and with link tags, transfers assigned and unassigned, claims made,
+ * proven and ended, links over and cancelled, blocks reorganised away; by several hands at once when asked to. The books are
  * compared with the chain all along, and a rebuild at the end must make the same. By hand: `bun tests/settle/ledger-campaign.ts 2000 6`
  * (steps, hands), the seed from TEST_SEED when set.
  */
 import { keccak256 } from "viem";
 import type { PrivateKeyAccount } from "viem/accounts";
+import { assignTransaction, unassignTransaction } from "../../api/transactions/assign-transaction.ts";
+import { encodeAggregate3 } from "../../core/chain/multicall.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
+import { ServiceError } from "../../core/domain/errors.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import type { RebuildDifference } from "../../db/ledger/rebuild.ts";
 import { endClaim } from "../../db/links/claims.ts";
 import { expireLinks } from "../../db/links/expire-links.ts";
@@ -120,7 +123,10 @@ const STEPS: readonly (readonly [weight: number, name: string, step: (stage: Sta
     [8, "fail", failAny],
     [2, "retry", retryAny],
     [10, "execute", executeAny],
+    [4, "batch", batchAny],
     [2, "spend", spendAny],
+    [3, "assign", assignAny],
+    [2, "unassign", unassignAny],
     [
       6,
       "pay",
@@ -253,19 +259,57 @@ async function executeAny(stage: Stage): Promise<void> {
   if (signed) await sendCall(stage, signed.data, signed.signer.lower);
 }
 
+/** A transaction with several transfers, whose places in the next block depend on what comes before them. */
+async function batchAny(stage: Stage): Promise<void> {
+  const signed = stage.signed.slice(-3 * CROWD).filter(() => stage.random() < 0.5);
+  const calls = signed.map(({ data }) => ({ to: USDC, data }));
+  const [first] = signed;
+  if (first) await sendCall(stage, encodeAggregate3(calls), first.signer.lower, CONTRACTS.multicall3);
+}
+
+const BY_MERCHANT = { mismatchMinUnits: 0n, trace: { requestId: "req_1", clientAddress: "127.0.0.1" } };
+
+async function assignAny(stage: Stage): Promise<void> {
+  const [link, transactionId] = [await newLink(stage), await anyReceived(stage, { isLinked: false })];
+  if (!link || !transactionId) return;
+  const { userId } = stage.merchant;
+  const asked = { ...BY_MERCHANT, transactionId, userId, linkId: link.id, accept: false };
+  await assignTransaction(stage.lab.sql, asked).catch(passRefusal);
+}
+
+async function unassignAny(stage: Stage): Promise<void> {
+  const transactionId = await anyReceived(stage, { isLinked: true });
+  const asked = { ...BY_MERCHANT, userId: stage.merchant.userId };
+  if (transactionId) await unassignTransaction(stage.lab.sql, { ...asked, transactionId }).catch(passRefusal);
+}
+
+async function anyReceived(stage: Stage, { isLinked }: { isLinked: boolean }): Promise<string | undefined> {
+  const rows = await stage.lab.sql<{ id: string }[]>`
+    select id
+    from transactions
+    where status = 'CONFIRMED' and type <> 'SEND' and (link_id is not null) = ${isLinked}
+    order by block_number desc, log_index
+    limit 8`;
+  return anyOf(stage, rows)?.id;
+}
+
+function passRefusal(error: unknown): void {
+  if (!(error instanceof ServiceError)) throw error;
+}
+
 async function spendAny(stage: Stage): Promise<void> {
   const signed = anyOf(stage, stage.signed.slice(-3 * CROWD));
   if (signed) await sendCall(stage, await signCancel(signed.signer, signed.nonce));
 }
 
-/** A block of its own for a call of the token. */
-async function sendCall(stage: Stage, data: Hex, from?: Hex): Promise<void> {
+/** A block of its own for a call, of the token unless said otherwise. */
+async function sendCall(stage: Stage, data: Hex, from?: Hex, to: Hex = USDC): Promise<void> {
   const { chain } = stage.lab;
   const sender = stage.senders.pop();
   if (!sender) throw new Error("there are fewer senders than steps");
   const raw = await sender.signTransaction({
-    ...{ chainId: chain.chainId, type: "eip1559", nonce: 0, to: USDC, data },
-    ...{ gas: 200_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 1n },
+    ...{ chainId: chain.chainId, type: "eip1559", nonce: 0, to, data },
+    ...{ gas: 900_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 1n },
   });
   const txHash = keccak256(raw);
   await atTheChain(stage, async () => {
@@ -330,7 +374,9 @@ async function reorganise(stage: Stage): Promise<void> {
   const dropped = recent.filter((_, index) => Number(receipts[index]?.blockNumber ?? 0) > head - depth);
   const again = dropped.filter(() => random() < 0.5);
   if (random() < 0.5) again.reverse();
-  const placed = again.map(({ raw }, index) => [raw, Math.min(index, depth - 1)] as const);
+  // in one block, or in as many as there are
+  const isCrowded = random() < 0.5;
+  const placed = again.map(({ raw }, index) => [raw, isCrowded ? 0 : Math.min(index, depth - 1)] as const);
   await callRpc(rpcUrl, "anvil_reorg", [depth, placed]);
   await callRpc(rpcUrl, "evm_setTime", [Math.floor(Date.now() / 1000)]);
   await mine(lab);
@@ -354,12 +400,32 @@ async function checkBooks({ lab }: Stage, mayBeInFlight: boolean): Promise<void>
   for (;;) {
     try {
       await assertInvariants(lab.sql, lab.chain, { mayBeInFlight });
+      await assertAssignments(lab);
       return;
     } catch (error) {
       if (Date.now() > deadline) throw error;
       await Bun.sleep(100);
     }
   }
+}
+
+/** What the merchant decided stands for a transfer that is there; what he decided about one that left the chain, for none. */
+async function assertAssignments({ sql }: Lab): Promise<void> {
+  const broken = await sql`
+    select assignment.tx_hash, assignment.log_index, assignment.link_id, transfer.link_id as booked_on
+    from assignments assignment
+    left join transfers transfer on transfer.tx_hash = bytes_of(assignment.tx_hash)
+      and transfer.log_index = assignment.log_index
+      and transfer.status <> 'ORPHANED'
+    where assignment.orphaned_transfer_id is null and transfer.id is null
+      or assignment.link_id is not null and transfer.link_id is distinct from assignment.link_id
+        and assignment.orphaned_transfer_id is null
+      or exists (
+        select from transfers gone
+        join transfers back on back.tx_hash = gone.tx_hash and back.authorization_nonce is not distinct from gone.authorization_nonce
+        where gone.id = assignment.orphaned_transfer_id and back.status <> 'ORPHANED' and back.amount_units = gone.amount_units
+      )`;
+  if (broken.length > 0) throw new Error(`decisions that do not stand: ${JSON.stringify(broken)}`);
 }
 
 async function report({ lab, counts }: Stage): Promise<BooksReport> {
