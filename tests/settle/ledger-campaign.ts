@@ -7,17 +7,12 @@
  */
 import { keccak256 } from "viem";
 import type { PrivateKeyAccount } from "viem/accounts";
-import { assignTransaction, unassignTransaction } from "../../api/transactions/assign-transaction.ts";
 import { encodeAggregate3 } from "../../core/chain/multicall.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import { ServiceError } from "../../core/domain/errors.ts";
-import { newLinkId } from "../../core/domain/ids.ts";
-import { linkTag } from "../../core/domain/link-tag.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import type { RebuildDifference } from "../../db/ledger/rebuild.ts";
 import { endClaim } from "../../db/links/claims.ts";
-import { expireLinks } from "../../db/links/expire-links.ts";
-import { cancelLink, insertLink } from "../../db/links/links.ts";
+import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
@@ -29,7 +24,6 @@ import {
   type Merchant,
   makeMerchant,
   mine,
-  NETWORK,
   openLab,
   openTerm,
   settled,
@@ -42,7 +36,8 @@ import { assertInvariants } from "../support/invariants.ts";
 import { signCancel } from "../support/payer.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
-import { lowerOf, makeSenders, watchLinks } from "./campaign-links.ts";
+import { assertAssignments, assignReceived, unassignReceived } from "./campaign-assignments.ts";
+import { expireNow, listActive, lowerOf, makeLink, makeSenders, watchLinks } from "./campaign-links.ts";
 
 const SIGNERS = 20;
 const AMOUNTS = [1_000_000n, 2_000_000n] as const;
@@ -181,15 +176,8 @@ function anyOf<Item>({ random }: Stage, items: readonly Item[]): Item | undefine
   return items[Math.floor(random() * items.length)];
 }
 
-/** As the API makes it, with a tag and an amount of its own. */
 async function makeAnyLink(stage: Stage): Promise<void> {
-  const id = newLinkId();
-  await stage.lab.sql.begin((tx) =>
-    insertLink(tx, {
-      ...{ id, userId: stage.merchant.userId, network: NETWORK, tag: linkTag(id), description: "Coffee" },
-      ...{ amountUnits: anyOf(stage, AMOUNTS) ?? 1n, expiresInHours: 1 },
-    }),
-  );
+  await makeLink(stage.lab, stage.merchant, anyOf(stage, AMOUNTS) ?? 1n);
 }
 
 /** One of the newest links, whatever became of it. */
@@ -267,34 +255,13 @@ async function batchAny(stage: Stage): Promise<void> {
   if (first) await sendCall(stage, encodeAggregate3(calls), first.signer.lower, CONTRACTS.multicall3);
 }
 
-const BY_MERCHANT = { mismatchMinUnits: 0n, trace: { requestId: "req_1", clientAddress: "127.0.0.1" } };
-
 async function assignAny(stage: Stage): Promise<void> {
-  const [link, transactionId] = [await newLink(stage), await anyReceived(stage, { isLinked: false })];
-  if (!link || !transactionId) return;
-  const { userId } = stage.merchant;
-  const asked = { ...BY_MERCHANT, transactionId, userId, linkId: link.id, accept: false };
-  await assignTransaction(stage.lab.sql, asked).catch(passRefusal);
+  const link = await newLink(stage);
+  if (link) await assignReceived(stage.lab.sql, stage.merchant, link.id, (rows) => anyOf(stage, rows));
 }
 
 async function unassignAny(stage: Stage): Promise<void> {
-  const transactionId = await anyReceived(stage, { isLinked: true });
-  const asked = { ...BY_MERCHANT, userId: stage.merchant.userId };
-  if (transactionId) await unassignTransaction(stage.lab.sql, { ...asked, transactionId }).catch(passRefusal);
-}
-
-async function anyReceived(stage: Stage, { isLinked }: { isLinked: boolean }): Promise<string | undefined> {
-  const rows = await stage.lab.sql<{ id: string }[]>`
-    select id
-    from transactions
-    where status = 'CONFIRMED' and type <> 'SEND' and (link_id is not null) = ${isLinked}
-    order by block_number desc, log_index
-    limit 8`;
-  return anyOf(stage, rows)?.id;
-}
-
-function passRefusal(error: unknown): void {
-  if (!(error instanceof ServiceError)) throw error;
+  await unassignReceived(stage.lab.sql, stage.merchant, (rows) => anyOf(stage, rows));
 }
 
 async function spendAny(stage: Stage): Promise<void> {
@@ -343,19 +310,13 @@ async function endOne({ sql }: Lab, id: string): Promise<void> {
 }
 
 async function expireAny(stage: Stage): Promise<void> {
-  const { sql } = stage.lab;
-  const rows = await sql<{ id: string }[]>`select id from payment_links where status = 'ACTIVE' order by id`;
-  const link = anyOf(stage, rows);
-  if (!link) return;
-  await sql`
-    update payment_links set expires_at = now() - interval '1 second' where id = ${link.id} and status = 'ACTIVE'`;
-  await sql.begin((tx) => expireLinks(tx, 10));
+  const link = anyOf(stage, await listActive(stage.lab));
+  if (link) await expireNow(stage.lab, link.id);
 }
 
 async function cancelAny(stage: Stage): Promise<void> {
   const { sql } = stage.lab;
-  const rows = await sql<{ id: string }[]>`select id from payment_links where status = 'ACTIVE' order by id`;
-  const link = anyOf(stage, rows);
+  const link = anyOf(stage, await listActive(stage.lab));
   if (link) await sql.begin((tx) => cancelLink(tx, { id: link.id, userId: stage.merchant.userId }));
 }
 
@@ -400,32 +361,13 @@ async function checkBooks({ lab }: Stage, mayBeInFlight: boolean): Promise<void>
   for (;;) {
     try {
       await assertInvariants(lab.sql, lab.chain, { mayBeInFlight });
-      await assertAssignments(lab);
+      await assertAssignments(lab.sql);
       return;
     } catch (error) {
       if (Date.now() > deadline) throw error;
       await Bun.sleep(100);
     }
   }
-}
-
-/** What the merchant decided stands for a transfer that is there; what he decided about one that left the chain, for none. */
-async function assertAssignments({ sql }: Lab): Promise<void> {
-  const broken = await sql`
-    select assignment.tx_hash, assignment.log_index, assignment.link_id, transfer.link_id as booked_on
-    from assignments assignment
-    left join transfers transfer on transfer.tx_hash = bytes_of(assignment.tx_hash)
-      and transfer.log_index = assignment.log_index
-      and transfer.status <> 'ORPHANED'
-    where assignment.orphaned_transfer_id is null and transfer.id is null
-      or assignment.link_id is not null and transfer.link_id is distinct from assignment.link_id
-        and assignment.orphaned_transfer_id is null
-      or exists (
-        select from transfers gone
-        join transfers back on back.tx_hash = gone.tx_hash and back.authorization_nonce is not distinct from gone.authorization_nonce
-        where gone.id = assignment.orphaned_transfer_id and back.status <> 'ORPHANED' and back.amount_units = gone.amount_units
-      )`;
-  if (broken.length > 0) throw new Error(`decisions that do not stand: ${JSON.stringify(broken)}`);
 }
 
 async function report({ lab, counts }: Stage): Promise<BooksReport> {

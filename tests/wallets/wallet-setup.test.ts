@@ -294,7 +294,7 @@ describe("POST /v1/wallets/setup/complete", () => {
           ${credential.id}, ${one.userId}, ${Buffer.alloc(77)}, ${point.x}, ${point.y}, 'multiDevice', true, 'localhost'
         )`;
       const deps = { config: { walletDeployment: "lazy" } } as Parameters<typeof createWallet>[1];
-      const passkey = credential as Parameters<typeof createWallet>[2]["passkey"];
+      const passkey = credential as unknown as Parameters<typeof createWallet>[2]["passkey"];
       expect(await createWallet(tx, deps, { passkey, network: "base", requestId: "req_1" })).toBeDefined();
       const answering = other.client.post(COMPLETE, { challengeId: body.challengeId, passkeyResponse });
       await untilBlocked(world.sql, answering);
