@@ -41,6 +41,7 @@ create table assignments (
   link_id text,
   log_index integer not null,
   network text not null,
+  orphaned_transfer_id bigint,
   tx_hash text not null,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
@@ -49,6 +50,7 @@ create table assignments (
   constraint assignments_pkey PRIMARY KEY (network, tx_hash, log_index),
   constraint assignments_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
 );
+CREATE INDEX assignments_orphaned ON public.assignments USING btree (network) WHERE (orphaned_transfer_id IS NOT NULL);
 
 create table blocks (
   block_time timestamp with time zone not null,
@@ -875,6 +877,7 @@ create table refunds (
   id text not null,
   link_id text not null,
   network text not null,
+  orphaned_transfer_id bigint,
   paid_log_index integer not null,
   paid_tx_hash text not null,
   reason text,
@@ -897,6 +900,7 @@ create table refunds (
   constraint refunds_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id)
 );
 CREATE INDEX refunds_link ON public.refunds USING btree (link_id, id DESC);
+CREATE INDEX refunds_orphaned ON public.refunds USING btree (network) WHERE (orphaned_transfer_id IS NOT NULL);
 CREATE INDEX refunds_paid ON public.refunds USING hash (paid_tx_hash);
 CREATE UNIQUE INDEX refunds_request_key ON public.refunds USING btree (user_id, request_key) WHERE ((request_key IS NOT NULL) AND (cancelled_at IS NULL));
 CREATE INDEX refunds_user ON public.refunds USING btree (user_id, id DESC);

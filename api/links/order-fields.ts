@@ -76,10 +76,11 @@ export const orderSchema = {
 
 type OrderBody = { [Field in keyof typeof orderFields]?: z.infer<(typeof orderFields)[Field]> };
 
-/** Throws VALIDATION_ERROR for a unique reference that is not given. */
-export function readOrder(body: OrderBody): OrderData {
+/** Throws VALIDATION_ERROR for a unique reference that is not given, and for metadata that would not be kept. */
+export function readOrder(body: OrderBody, bodyText: string): OrderData {
   if (body.uniqueReference && body.reference === undefined)
     throw invalid("uniqueReference", "needs a reference");
+  if (body.metadata && hasProtoKey(bodyText)) throw invalid("metadata", "must not have the key __proto__");
   return {
     reference: body.reference ?? null,
     uniqueReference: body.uniqueReference ?? false,
@@ -88,4 +89,10 @@ export function readOrder(body: OrderBody): OrderData {
     successUrl: body.successUrl ?? null,
     cancelUrl: body.cancelUrl ?? null,
   };
+}
+
+/** The parsed metadata lacks this key alone, since it would become the object's prototype. */
+function hasProtoKey(bodyText: string): boolean {
+  const { metadata: sent } = JSON.parse(bodyText) as { metadata: object };
+  return Object.hasOwn(sent, "__proto__");
 }

@@ -64,7 +64,7 @@ export const linkRoutes = (deps: ApiDeps) =>
         refuseOtherUser(user.id, body.userId);
         const { network, description, expiresInHours, discoverable } = body;
         const { amountUnits, reuse } = readReuse(bodyText, body);
-        const order = readOrder(body);
+        const order = readOrder(body, bodyText);
         const described = { userId: user.id, network, description, expiresInHours };
         const listing = discoverable ? { isDiscoverable: true as const } : {};
         const terms = { ...described, amountUnits, order, reuse, ...listing };

@@ -28,6 +28,7 @@ import {
   queueOperation,
   type Signed,
 } from "../../db/wallet-ops/operations.ts";
+import { isBehindNonce } from "../../db/wallet-ops/refunds.ts";
 import type { Assertion } from "../auth/passkey-wire.ts";
 import { notePasskeyUse } from "../auth/sign-in.ts";
 import { type Use, verifyAssertion } from "../auth/verify-passkey.ts";
@@ -90,15 +91,15 @@ export async function confirmOperation(deps: ApiDeps, given: Confirmation): Prom
 }
 
 /**
- * Until the ledger has read the block at which the operation's nonce was read: an ended operation before it may have been executed all
- * the same. Throws CONFLICT.
+ * Until the ledger has read the block at which the operation's nonce was read, and whatever spent the nonces before it, which a node may have
+ * known that was ahead of the one that told the block: an ended operation before it may have been executed all the same. Throws CONFLICT.
  */
-async function awaitLedger({ sql }: ApiDeps, { network, terms }: OperationView): Promise<void> {
+async function awaitLedger({ sql }: ApiDeps, { id, network, terms }: OperationView): Promise<void> {
   const { headNumber = 0 } = terms;
   const deadlineMs = Date.now() + LEDGER_WAIT_MS;
   for (;;) {
     const cursor = await findCursor(sql, network);
-    if (cursor && cursor.number >= headNumber) return;
+    if (cursor && cursor.number >= headNumber && !(await isBehindNonce(sql, id))) return;
     if (Date.now() >= deadlineMs)
       throw conflict(
         "The chain has not been read as far as when this was prepared; confirm it again in a moment",

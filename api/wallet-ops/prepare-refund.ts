@@ -72,8 +72,8 @@ export async function prepareRequested(
     extraWarnings: ({ areContracts }) =>
       toSource === "transfer_sender" ? senderWarnings(to, areContracts[0] ?? false) : [],
     reserve: async (tx) => {
-      if (!(await lockRefund(tx, id))) throw notPreparable("CANCELLED");
       await lockForRefunds(tx, linkId);
+      if (!(await lockRefund(tx, id))) throw notPreparable("CANCELLED");
       await refuseAboveRefundable(tx, refund);
     },
   });

@@ -41,13 +41,18 @@ export function periodOfMonth(month: string, timeZone: string): Period {
   };
 }
 
+/** The month that `instant` is in. */
+export function monthOf(instant: Date, timeZone: string): string {
+  return localTime(instant, timeZone).slice(0, 7);
+}
+
 /** The month before the one that `instant` is in. */
 export function monthBefore(instant: Date, timeZone: string): string {
-  const [year = 0, month = 1] = localTime(instant, timeZone).slice(0, 7).split("-").map(Number);
+  const [year = 0, month = 1] = monthOf(instant, timeZone).split("-").map(Number);
   return month === 1 ? toMonth(year - 1, 12) : toMonth(year, month - 1);
 }
 
-function monthAfter(month: string): string {
+export function monthAfter(month: string): string {
   const [year = 0, number = 1] = month.split("-").map(Number);
   return number === 12 ? toMonth(year + 1, 1) : toMonth(year, number + 1);
 }

@@ -95,7 +95,7 @@ export async function recordClosingBalance(
 }
 
 export type MonthlyWallet = Pick<Wallet, "id" | "userId" | "network" | "address" | "createdAt"> &
-  Pick<MerchantBooks, "timeZone" | "monthlySince">;
+  Pick<MerchantBooks, "timeZone"> & { monthlySince: Date };
 
 /** Wallets whose merchants want monthly statements, in the order of their ids after `afterId`. */
 export async function listMonthlyWallets(tx: Tx, afterId: string, limit: number): Promise<MonthlyWallet[]> {
@@ -108,9 +108,15 @@ export async function listMonthlyWallets(tx: Tx, afterId: string, limit: number)
     limit ${limit}`;
 }
 
-export async function hasMonthlyStatement(tx: Tx, walletId: string, month: string): Promise<boolean> {
-  const rows = await tx`select from monthly_statements where wallet_id = ${walletId} and month = ${month}`;
-  return rows.length > 0;
+/** The newest month of the wallet that has a statement. */
+export async function findLastStatementMonth(tx: Tx, walletId: string): Promise<string | undefined> {
+  const [row] = await tx<{ month: string }[]>`
+    select month
+    from monthly_statements
+    where wallet_id = ${walletId}
+    order by month desc
+    limit 1`;
+  return row?.month;
 }
 
 /** Where the month's statement ends; undefined when none was made, or its file is gone. */
@@ -200,14 +206,24 @@ export async function takeReadyStatements(
     returning statement.user_id, statement.month, wallet.network`;
 }
 
-/** How far the ledger of a wallet is confirmed: `number` is the newest block read. Undefined when the network is not followed. */
+/**
+ * How far the ledger of a wallet is confirmed: `number` is the newest block read. It is not complete (`isWhole`) before the wallet's earlier
+ * blocks were read and its first balance is known. Undefined when the network is not followed.
+ */
 export async function findLedgerEnd(
   tx: Tx,
   { userId, network, confirmations }: { userId: string; network: NetworkId; confirmations: number },
-): Promise<{ number: number; confirmedBefore: Date } | undefined> {
-  const [row] = await tx<{ number: bigint; confirmedBefore: Date | null }[]>`
+): Promise<{ number: number; confirmedBefore: Date; isWhole: boolean } | undefined> {
+  const [row] = await tx<{ number: bigint; confirmedBefore: Date | null; isWhole: boolean }[]>`
     select
       cursors.number,
+      exists (
+        select from wallets
+        where user_id = ${userId}
+          and wallets.network = cursors.network
+          and backfilled_at is not null
+          and opening_units is not null
+      ) as is_whole,
       least(
         (
           select block_time + interval '1 second'
@@ -231,5 +247,5 @@ export async function findLedgerEnd(
     from cursors
     where network = ${network}`;
   if (!row?.confirmedBefore) return undefined;
-  return { number: Number(row.number), confirmedBefore: row.confirmedBefore };
+  return { number: Number(row.number), confirmedBefore: row.confirmedBefore, isWhole: row.isWhole };
 }

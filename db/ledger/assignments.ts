@@ -1,4 +1,4 @@
-/** A merchant's manual assignments of received transfers to links. Stored by position in the chain, so that they survive a reorganisation and a rebuild. */
+/** A merchant's manual assignments of received transfers to links. Stored by position in the chain, so that they survive a rebuild; a reorganisation moves them (moved-assignments.ts). */
 
 import type { LinkException, LinkStatus } from "../../core/domain/link.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -123,7 +123,8 @@ export async function saveAssignment(
       ${given.network}, ${given.txHash}, ${given.logIndex}, ${given.userId}, ${given.linkId ?? null}, ${given.accept}
     )
     on conflict (network, tx_hash, log_index) do update
-    set link_id = excluded.link_id, accept = excluded.accept, updated_at = now()`;
+    set
+      link_id = excluded.link_id, accept = excluded.accept, orphaned_transfer_id = null, updated_at = now()`;
 }
 
 /** Matches the link's claims of this transaction; the transfer's history row replaces the rows that were opened for them. */

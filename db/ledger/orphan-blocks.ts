@@ -6,7 +6,9 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import { forgetAccountChanges } from "../wallet-ops/account-changes.ts";
+import { noteOrphanedRefunds } from "../wallet-ops/moved-refunds.ts";
 import { reopenOperationHistory, reopenOperations } from "../wallet-ops/reorganised-operations.ts";
+import { noteOrphanedAssignments } from "./moved-assignments.ts";
 import { discardSumsAbove } from "./running-sums.ts";
 
 export type Undone = {
@@ -40,6 +42,7 @@ export async function orphanAbove(
   // all in one order, after payments and before claims, as everywhere: else two transactions wait for each other
   if (linkIds.length + created.length > 0) await lockLinks(tx, [...linkIds, ...created]);
   await lowerCreationBlocks(tx, created, ancestor);
+  if (ids.length > 0) await Promise.all([noteOrphanedRefunds(tx, ids), noteOrphanedAssignments(tx, ids)]);
   const claimIds = ids.length > 0 ? await reopenClaims(tx, ids, claimLeaseS) : [];
   const operationIds = await reopenOperations(tx, { network, ancestor });
   if (ids.length > 0) await orphanHistory(tx, network, ids);

@@ -52,7 +52,8 @@ export async function hasUnfinishedOperations(tx: Tx, network: NetworkId): Promi
 
 /**
  * Takes due operations for `leaseMs`, oldest first. Owner changes for every network are not due while the account is not deployed: they
- * come with its first other operation, and however long that takes, the networks keep the same owners.
+ * come with its first other operation, and however long that takes, the networks keep the same owners. Nor is a refund whose payment a
+ * reorganisation has taken away, until that is back.
  */
 export async function leaseQueuedOperations(
   tx: Tx,
@@ -78,6 +79,7 @@ export async function leaseQueuedOperations(
             not is_any_chain
             or exists (select from wallets where wallets.id = wallet_id and wallets.deployed_at is not null)
           )
+          and not ${isHeldRefund(tx)}
         order by next_try_at
         limit ${limit}
         for update skip locked
@@ -132,7 +134,7 @@ export async function returnOperations(
     where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
 }
 
-/** Binds operations to the relay that carries them. Returns those that were still queued; the caller rolls back when some are missing. */
+/** Binds operations to the relay that carries them. Returns those that were still queued and due; the caller rolls back when some are missing. */
 export async function markOperationsSigned(
   tx: Tx,
   relayId: bigint,
@@ -142,9 +144,20 @@ export async function markOperationsSigned(
     update wallet_operations
     set
       state = 'SIGNED', relay_id = ${relayId}, relayed_at = coalesce(relayed_at, now()), refusals = 0, updated_at = now()
-    where id = any(${[...ids]}::text[]) and state = 'QUEUED'
+    where id = any(${[...ids]}::text[]) and state = 'QUEUED' and not ${isHeldRefund(tx)}
     returning id`;
   return rows.map(({ id }) => id);
+}
+
+/** SQL: a refund that was never sent, of a payment that left the chain: it would go back out of other money. */
+function isHeldRefund(tx: Tx) {
+  return tx`(
+    relayed_at is null
+    and exists (
+      select from refunds
+      where refunds.id = wallet_operations.id and refunds.orphaned_transfer_id is not null
+    )
+  )`;
 }
 
 /** The bytes of their relay may be out. */

@@ -125,6 +125,41 @@ export async function findLinksRefundedBy(
   return rows.map(({ linkId }) => linkId);
 }
 
+/**
+ * Whether the ledger lacks an operation that was executed before this refund's: of the nonce before its own, once it holds any of the
+ * wallet, or of the nonce of another refund of the same money. Whatever a node said of its head, these nonces are spent.
+ */
+export async function isBehindNonce(tx: Tx, refundId: string): Promise<boolean> {
+  const rows = await tx`
+    select
+    from refunds refund
+    join wallet_operations op on op.id = refund.id
+    join wallets wallet on wallet.id = op.wallet_id
+    where refund.id = ${refundId}
+      and exists (
+        select
+        from (
+          select op.account_nonce - 1 as nonce
+          where exists (
+            select from wallet_operation_events known
+            where known.network = op.network and known.sender = hex_of(wallet.address) and known.nonce < op.account_nonce
+          )
+          union all
+          select earlier.account_nonce
+          from refunds other
+          join wallet_operations earlier on earlier.id = other.id
+          where (other.link_id = refund.link_id or other.paid_tx_hash = refund.paid_tx_hash)
+            and earlier.wallet_id = op.wallet_id
+            and earlier.account_nonce < op.account_nonce
+        ) spent
+        where not exists (
+          select from wallet_operation_events event
+          where event.network = op.network and event.sender = hex_of(wallet.address) and event.nonce = spent.nonce
+        )
+      )`;
+  return rows.length > 0;
+}
+
 /** Counts what has gone back again for the links of these operations. Returns the links. */
 export async function refreshRefundedUnits(tx: Tx, operationIds: readonly string[]): Promise<string[]> {
   if (operationIds.length === 0) return [];

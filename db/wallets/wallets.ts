@@ -17,8 +17,12 @@ export async function findWallet(tx: Tx, userId: string, network: NetworkId): Pr
   return wallet;
 }
 
-/** Whether anybody has a wallet of this address, on whichever network. */
+/**
+ * Whether anybody has a wallet of this address, on whichever network. Until the transaction ends, whoever else asks about it waits: on
+ * another network no constraint would keep both from it.
+ */
 export async function isAddressTaken(tx: Tx, address: Hex): Promise<boolean> {
+  await tx`select pg_advisory_xact_lock(hashtext('first wallet of address'), hashtext(${address}))`;
   const rows = await tx`
     select
     from wallets

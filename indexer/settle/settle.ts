@@ -9,9 +9,11 @@ import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { type Bulk, isPlain, storePlainTransfers } from "../../db/ledger/bulk-transfers.ts";
+import { moveAssignments } from "../../db/ledger/moved-assignments.ts";
 import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
+import { moveRefunds } from "../../db/wallet-ops/moved-refunds.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
 import { NO_PRIOR_ATTRIBUTIONS, type PriorAttributions } from "./keep-prior-attributions.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
@@ -52,6 +54,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       network,
       spent.map(({ payer, nonce, transfer }) => ({ payer, nonce, txHash: transfer?.txHash })),
     ),
+    moveAssignments(tx, network, [...transfers, ...(settling.bookedTransfers ?? [])]),
   ]);
   const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
     const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
@@ -85,6 +88,8 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       payments: payments.filter((payment) => isWatched(payment.recipient)),
       outcomes,
     }),
+    // of the transfers just stored
+    moveRefunds(tx, network),
   ]);
   const paymentIds = [...facilitated.paymentIds, ...settled.paymentIds];
   return { linkIds: settled.linkIds, paymentIds, operationIds: sent.operationIds };
@@ -120,6 +125,7 @@ export async function storeUnrelated(
       network,
       rows.filter((row) => !isPlain(row)),
     ),
+    moveRefunds(tx, network),
   ]);
 }
 

@@ -1,14 +1,11 @@
-/** Statements over real money: every kind of movement, the chain's word at the end, and months that close by themselves. */
+/** Statements over real money: every kind of movement, and the chain's word at the end. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { balanceOfCall } from "../../core/chain/usdc.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
-import { openLog } from "../../core/runtime/log.ts";
-import { insertMonthlyStatement } from "../../db/exports/statements.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
-import { closeMonths } from "../../worker/exports/statement/close-months.ts";
 import { mine, newPayer, sendUsdc } from "../links/payers.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { refundLab } from "../support/refund-lab.ts";
@@ -306,85 +303,4 @@ describe("a statement", () => {
     });
     expect(status).toBe(404);
   });
-});
-
-const monthsDeps = (): Parameters<typeof closeMonths>[0] => ({
-  ...{ sql: world.sql, chains: new Map([[NETWORK, chain] as const]), log: openLog("test", "silent") },
-  config: { chains: [{ id: NETWORK, rpcUrls: [world.chain.rpcUrl], confirmations: 1 }] },
-});
-
-test("a month closes once: the balance is recorded, the statement is made and mailed, and nothing is made twice", async () => {
-  const { rpcUrl } = world.chain;
-  const books = { timeZone: "Europe/Berlin", monthlyStatements: true };
-  expect((await merchant.client.patch("/v1/settings/books", books)).body).toMatchObject(books);
-  const deps = monthsDeps();
-  const statements = async () => (await merchant.client.get("/v1/statements")).body.data.statements;
-  const nextMonth = new Date(Date.now() + 32 * DAY_MS);
-  // the chain has not reached the end of the month
-  await closeMonths(deps, nextMonth);
-  expect(await statements()).toEqual([]);
-  await callRpc(rpcUrl, "evm_increaseTime", [33 * 86_400]);
-  await mine(rpcUrl, 4);
-  await until(async () => {
-    await Promise.all([closeMonths(deps, nextMonth), closeMonths(deps, nextMonth)]);
-    return (await statements())[0];
-  });
-  const [made, ...more] = await until(async () => {
-    const all = await statements();
-    return all[0]?.status === "READY" ? all : undefined;
-  });
-  expect(more).toEqual([]);
-  // a second worker that has not seen the first one's row
-  const [wallet] = await world.sql<{ id: string }[]>`
-    select id from wallets where user_id = ${merchant.userId} and network = ${NETWORK}`;
-  const again = { walletId: wallet?.id ?? "", userId: merchant.userId, month: made.month };
-  expect(await insertMonthlyStatement(world.sql, again)).toBe(false);
-  const balance = formatUnits(await readUsdcBalance(rpcUrl, merchant.walletAddress as Hex));
-  const csv = parseCsv((await fetchFile(merchant.client, made.csvUrl)).text);
-  expect(csv.at(-2)?.slice(3, 5)).toEqual(["CLOSING", "Closing balance"]);
-  expect(csv.at(-1)?.[9]).toBe(balance);
-  expect(csv.at(-1)?.[4]).toStartWith("Chain: equal to the balance in block ");
-  expect((await fetchFile(merchant.client, made.pdfUrl)).headers.get("content-type")).toBe("application/pdf");
-  const recorded = await world.sql<{ balanceUnits: bigint }[]>`select balance_units from closing_balances`;
-  expect(recorded.map(({ balanceUnits }) => formatUnits(balanceUnits))).toEqual([balance]);
-  for (let n = 0; n < 2; n++) await closeMonths(deps, nextMonth);
-  const mail = await world.mailbox.waitForMail(merchant.email);
-  await until(async () => {
-    const mails = world.mailbox.messages(merchant.email);
-    return mails.some(({ subject }) => subject.startsWith(`Your statement for ${made.month}`)) || undefined;
-  });
-  expect(mail).toBeDefined();
-  const announced = await world.sql`select 1 from notices where kind = 'statement_ready'`;
-  expect(announced.length).toBe(1);
-  const files =
-    await world.sql`select 1 from exports where request->'statement' is not null and expires_at > now() + interval '9 years'`;
-  expect(files.length).toBe(2);
-});
-
-test("a month begins where the one before ended, though the merchant's time zone has changed", async () => {
-  const { rpcUrl } = world.chain;
-  const change = { timeZone: "Pacific/Auckland" };
-  expect((await merchant.client.patch("/v1/settings/books", change)).body).toMatchObject(change);
-  await callRpc(rpcUrl, "evm_increaseTime", [32 * 86_400]);
-  await mine(rpcUrl, 4);
-  const periods = async () => {
-    const rows = await world.sql<{ from: Date; before: Date }[]>`
-      select
-        (export.request #>> '{statement,from}')::timestamptz as "from",
-        (export.request #>> '{statement,before}')::timestamptz as before
-      from monthly_statements made
-      join exports export on export.id = made.csv_export_id
-      order by made.month`;
-    return rows.length === 2 ? rows : undefined;
-  };
-  // in the middle of the month after the one in which the first was closed
-  const closed = new Date(Date.now() + 32 * DAY_MS);
-  const now = new Date(Date.UTC(closed.getUTCFullYear(), closed.getUTCMonth() + 1, 15));
-  const [first, second] = await until(async () => {
-    await closeMonths(monthsDeps(), now);
-    return periods();
-  });
-  expect(second?.from).toEqual(first?.before);
-  // midnight in Auckland, not in Berlin
-  expect(second?.before.getUTCHours()).toBeWithin(10, 13);
 });

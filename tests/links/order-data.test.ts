@@ -93,6 +93,17 @@ describe("order data of a link", () => {
     },
   );
 
+  test("error: metadata with the key __proto__, which JavaScript does not keep, is refused", async () => {
+    for (const key of ["__proto__", "\\u005f_proto__"]) {
+      const body = `{"amount": 1, "description": "Order", "metadata": {"${key}": "v", "cart": "7"}}`;
+      const answer = await ann.client.post(LINKS, body);
+      expect(answer.status).toBe(400);
+      expect(answer.body.error).toMatchObject({ code: "VALIDATION_ERROR", details: { field: "metadata" } });
+    }
+    const named = await create({ metadata: { constructor: "v", toString: "w" } });
+    expect(named.body.metadata).toEqual({ constructor: "v", toString: "w" });
+  });
+
   test("unknown fields are refused by name; currency USDC passes", async () => {
     expect((await create({ currency: "USDC" })).status).toBe(201);
     const { status, body } = await create({ refrence: "typo", amounts: 2 });

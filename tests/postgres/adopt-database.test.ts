@@ -19,7 +19,10 @@ import { seedLink, seedMerchant } from "../support/seed.ts";
 const USERS = 3;
 /** What comes after it is still in db/migrations. */
 const LAST_WITHOUT_A_FILE = "0155_numbered_transactions.sql";
-const AFTER_BASELINE = ["0160_zstd_chunks.sql", "0161_refunds_paid.sql", "0162_export_run_ends.sql"];
+const AFTER_BASELINE = [
+  ...["0160_zstd_chunks.sql", "0161_refunds_paid.sql", "0162_export_run_ends.sql"],
+  ...["0163_orphaned_places.sql", "0164_orphaned_place_indexes.sql"],
+];
 const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();

@@ -1,9 +1,13 @@
-/** The senders of the ledger campaign, and the invariants of its links in every committed state. */
+/** The links and senders of the ledger campaign, and the invariants of its links in every committed state. */
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
+import { newLinkId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { expireLinks } from "../../db/links/expire-links.ts";
+import { insertLink } from "../../db/links/links.ts";
 import { callRpcBatch } from "../../local/chain/rpc.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
-import type { Lab } from "../support/indexer-lab.ts";
+import { type Lab, NETWORK } from "../support/indexer-lab.ts";
 
 const SENDER_WEI = "0xde0b6b3a7640000";
 const SENDER_UNITS = 10n ** 9n;
@@ -24,6 +28,31 @@ export async function makeSenders({ chain }: Lab, count: number): Promise<Privat
 
 export function lowerOf({ address }: PrivateKeyAccount): Hex {
   return address.toLowerCase() as Hex;
+}
+
+/** As the API makes it, with a tag and an amount of its own. */
+export async function makeLink(
+  { sql }: Lab,
+  { userId }: { userId: string },
+  amountUnits: bigint,
+): Promise<void> {
+  const id = newLinkId();
+  await sql.begin((tx) =>
+    insertLink(tx, {
+      ...{ id, userId, network: NETWORK, tag: linkTag(id), description: "Coffee" },
+      ...{ amountUnits, expiresInHours: 1 },
+    }),
+  );
+}
+
+export function listActive({ sql }: Lab): Promise<{ id: string }[]> {
+  return sql<{ id: string }[]>`select id from payment_links where status = 'ACTIVE' order by id`;
+}
+
+export async function expireNow({ sql }: Lab, id: string): Promise<void> {
+  await sql`
+    update payment_links set expires_at = now() - interval '1 second' where id = ${id} and status = 'ACTIVE'`;
+  await sql.begin((tx) => expireLinks(tx, 10));
 }
 
 /** Invariants of every committed state, not only of the final one. */

@@ -1,20 +1,18 @@
 /**
  * Everything that can happen to a few links of equal amounts, in random order: payments accepted, failed, tried again and executed by
- * strangers, transfers of unique amounts and with link tags, claims made, proven and ended, links over and cancelled, blocks
- * reorganised away; by several hands at once when asked to. The books are
+ * strangers, alone or several in a transaction, transfers of unique amounts and with link tags, transfers assigned and unassigned, claims made,
+ * proven and ended, links over and cancelled, blocks reorganised away; by several hands at once when asked to. The books are
  * compared with the chain all along, and a rebuild at the end must make the same. By hand: `bun tests/settle/ledger-campaign.ts 2000 6`
  * (steps, hands), the seed from TEST_SEED when set.
  */
 import { keccak256 } from "viem";
 import type { PrivateKeyAccount } from "viem/accounts";
+import { encodeAggregate3 } from "../../core/chain/multicall.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
-import { newLinkId } from "../../core/domain/ids.ts";
-import { linkTag } from "../../core/domain/link-tag.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import type { RebuildDifference } from "../../db/ledger/rebuild.ts";
 import { endClaim } from "../../db/links/claims.ts";
-import { expireLinks } from "../../db/links/expire-links.ts";
-import { cancelLink, insertLink } from "../../db/links/links.ts";
+import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
@@ -26,7 +24,6 @@ import {
   type Merchant,
   makeMerchant,
   mine,
-  NETWORK,
   openLab,
   openTerm,
   settled,
@@ -39,7 +36,8 @@ import { assertInvariants } from "../support/invariants.ts";
 import { signCancel } from "../support/payer.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
-import { lowerOf, makeSenders, watchLinks } from "./campaign-links.ts";
+import { assertAssignments, assignReceived, unassignReceived } from "./campaign-assignments.ts";
+import { expireNow, listActive, lowerOf, makeLink, makeSenders, watchLinks } from "./campaign-links.ts";
 
 const SIGNERS = 20;
 const AMOUNTS = [1_000_000n, 2_000_000n] as const;
@@ -120,7 +118,10 @@ const STEPS: readonly (readonly [weight: number, name: string, step: (stage: Sta
     [8, "fail", failAny],
     [2, "retry", retryAny],
     [10, "execute", executeAny],
+    [4, "batch", batchAny],
     [2, "spend", spendAny],
+    [3, "assign", assignAny],
+    [2, "unassign", unassignAny],
     [
       6,
       "pay",
@@ -175,15 +176,8 @@ function anyOf<Item>({ random }: Stage, items: readonly Item[]): Item | undefine
   return items[Math.floor(random() * items.length)];
 }
 
-/** As the API makes it, with a tag and an amount of its own. */
 async function makeAnyLink(stage: Stage): Promise<void> {
-  const id = newLinkId();
-  await stage.lab.sql.begin((tx) =>
-    insertLink(tx, {
-      ...{ id, userId: stage.merchant.userId, network: NETWORK, tag: linkTag(id), description: "Coffee" },
-      ...{ amountUnits: anyOf(stage, AMOUNTS) ?? 1n, expiresInHours: 1 },
-    }),
-  );
+  await makeLink(stage.lab, stage.merchant, anyOf(stage, AMOUNTS) ?? 1n);
 }
 
 /** One of the newest links, whatever became of it. */
@@ -253,19 +247,36 @@ async function executeAny(stage: Stage): Promise<void> {
   if (signed) await sendCall(stage, signed.data, signed.signer.lower);
 }
 
+/** A transaction with several transfers, whose places in the next block depend on what comes before them. */
+async function batchAny(stage: Stage): Promise<void> {
+  const signed = stage.signed.slice(-3 * CROWD).filter(() => stage.random() < 0.5);
+  const calls = signed.map(({ data }) => ({ to: USDC, data }));
+  const [first] = signed;
+  if (first) await sendCall(stage, encodeAggregate3(calls), first.signer.lower, CONTRACTS.multicall3);
+}
+
+async function assignAny(stage: Stage): Promise<void> {
+  const link = await newLink(stage);
+  if (link) await assignReceived(stage.lab.sql, stage.merchant, link.id, (rows) => anyOf(stage, rows));
+}
+
+async function unassignAny(stage: Stage): Promise<void> {
+  await unassignReceived(stage.lab.sql, stage.merchant, (rows) => anyOf(stage, rows));
+}
+
 async function spendAny(stage: Stage): Promise<void> {
   const signed = anyOf(stage, stage.signed.slice(-3 * CROWD));
   if (signed) await sendCall(stage, await signCancel(signed.signer, signed.nonce));
 }
 
-/** A block of its own for a call of the token. */
-async function sendCall(stage: Stage, data: Hex, from?: Hex): Promise<void> {
+/** A block of its own for a call, of the token unless said otherwise. */
+async function sendCall(stage: Stage, data: Hex, from?: Hex, to: Hex = USDC): Promise<void> {
   const { chain } = stage.lab;
   const sender = stage.senders.pop();
   if (!sender) throw new Error("there are fewer senders than steps");
   const raw = await sender.signTransaction({
-    ...{ chainId: chain.chainId, type: "eip1559", nonce: 0, to: USDC, data },
-    ...{ gas: 200_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 1n },
+    ...{ chainId: chain.chainId, type: "eip1559", nonce: 0, to, data },
+    ...{ gas: 900_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 1n },
   });
   const txHash = keccak256(raw);
   await atTheChain(stage, async () => {
@@ -299,19 +310,13 @@ async function endOne({ sql }: Lab, id: string): Promise<void> {
 }
 
 async function expireAny(stage: Stage): Promise<void> {
-  const { sql } = stage.lab;
-  const rows = await sql<{ id: string }[]>`select id from payment_links where status = 'ACTIVE' order by id`;
-  const link = anyOf(stage, rows);
-  if (!link) return;
-  await sql`
-    update payment_links set expires_at = now() - interval '1 second' where id = ${link.id} and status = 'ACTIVE'`;
-  await sql.begin((tx) => expireLinks(tx, 10));
+  const link = anyOf(stage, await listActive(stage.lab));
+  if (link) await expireNow(stage.lab, link.id);
 }
 
 async function cancelAny(stage: Stage): Promise<void> {
   const { sql } = stage.lab;
-  const rows = await sql<{ id: string }[]>`select id from payment_links where status = 'ACTIVE' order by id`;
-  const link = anyOf(stage, rows);
+  const link = anyOf(stage, await listActive(stage.lab));
   if (link) await sql.begin((tx) => cancelLink(tx, { id: link.id, userId: stage.merchant.userId }));
 }
 
@@ -330,7 +335,9 @@ async function reorganise(stage: Stage): Promise<void> {
   const dropped = recent.filter((_, index) => Number(receipts[index]?.blockNumber ?? 0) > head - depth);
   const again = dropped.filter(() => random() < 0.5);
   if (random() < 0.5) again.reverse();
-  const placed = again.map(({ raw }, index) => [raw, Math.min(index, depth - 1)] as const);
+  // in one block, or in as many as there are
+  const isCrowded = random() < 0.5;
+  const placed = again.map(({ raw }, index) => [raw, isCrowded ? 0 : Math.min(index, depth - 1)] as const);
   await callRpc(rpcUrl, "anvil_reorg", [depth, placed]);
   await callRpc(rpcUrl, "evm_setTime", [Math.floor(Date.now() / 1000)]);
   await mine(lab);
@@ -354,6 +361,7 @@ async function checkBooks({ lab }: Stage, mayBeInFlight: boolean): Promise<void>
   for (;;) {
     try {
       await assertInvariants(lab.sql, lab.chain, { mayBeInFlight });
+      await assertAssignments(lab.sql);
       return;
     } catch (error) {
       if (Date.now() > deadline) throw error;

@@ -89,6 +89,12 @@ test("error: a refund is not confirmed after a cancelled refund of the same paym
   expect(second.status).toBe(201);
   // whatever has spent the nonce before this one's, the ledger does not know it yet
   expectRefusal(await confirm(second.body), 409, { issue: "ledger_behind" });
+  // nor when the node that told the head was behind the one that told the nonce
+  await sql`
+    update wallet_operations
+    set terms = jsonb_set(terms, '{headNumber}', '0')
+    where id = ${second.body.refundId}`;
+  expectRefusal(await confirm(second.body), 409, { issue: "ledger_behind" });
   expect(await stateOf(second.body.refundId)).toBe("AWAITING_SIGNATURE");
   await world.start("indexer");
   await waitForRefund(ended.refundId);

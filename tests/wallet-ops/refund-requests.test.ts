@@ -228,7 +228,7 @@ describe("a prepared request", () => {
   test("and cancelled behind its preparation is cancelled with its operation", async () => {
     const { linkId } = await paidByX402(1);
     const { refundId } = (await ask(linkId)).body;
-    const held = await holdRow(`select from payment_links where id = '${linkId}' for update`);
+    const held = await holdRow(`select from refunds where id = '${refundId}' for update`);
     const preparing = prepare(refundId);
     await waiting(1);
     const cancelling = cancel(refundId);

@@ -1,5 +1,6 @@
 /** From a verified address to a wallet: the documented fields, the second network, and what must be refused. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { createWallet } from "../../api/accounts/create-wallet.ts";
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
 import { CONTRACTS } from "../../core/domain/networks.ts";
 import { callRpcText } from "../../local/chain/rpc.ts";
@@ -7,6 +8,7 @@ import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/softwar
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { newEmail, newPasskey, signUp, verifiedUser } from "../support/sign-up.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 let world: ApiWorld;
 
@@ -269,6 +271,37 @@ describe("POST /v1/wallets/setup/complete", () => {
     const passkeyResponse = await owner.passkey.authenticate(body.passkeyRequest);
     const answer = await owner.client.post(COMPLETE, { challengeId: body.challengeId, passkeyResponse });
     expect(answer.body.wallet).toMatchObject({ network: "base", address: owner.walletAddress });
+  });
+
+  test("race: of two users with one public key on different networks, the second waits for the first and is refused", async () => {
+    const [first, second] = [await newPasskey(world.baseUrl), await newPasskey(world.baseUrl)];
+    const bytes = (coordinate: string) => Buffer.from(coordinate.slice(2), "hex");
+    const point = { x: bytes(first.publicKey.x), y: bytes(first.publicKey.y) };
+    const one = await verifiedUser(world.baseUrl);
+    const other = await verifiedUser(world.baseUrl);
+    const { body } = await other.client.post(START, { network: "base-sepolia" });
+    const passkeyResponse = await second.register(body.passkeyChallenge, { point });
+    const credential = {
+      id: first.credentialId,
+      userId: one.userId,
+      publicKeyX: point.x,
+      publicKeyY: point.y,
+    };
+    const completing = await world.sql.begin(async (tx) => {
+      await tx`
+        insert into passkeys (id, user_id, cose_key, public_key_x, public_key_y, device_type, backed_up, rp_id)
+        values (
+          ${credential.id}, ${one.userId}, ${Buffer.alloc(77)}, ${point.x}, ${point.y}, 'multiDevice', true, 'localhost'
+        )`;
+      const deps = { config: { walletDeployment: "lazy" } } as Parameters<typeof createWallet>[1];
+      const passkey = credential as unknown as Parameters<typeof createWallet>[2]["passkey"];
+      expect(await createWallet(tx, deps, { passkey, network: "base", requestId: "req_1" })).toBeDefined();
+      const answering = other.client.post(COMPLETE, { challengeId: body.challengeId, passkeyResponse });
+      await untilBlocked(world.sql, answering);
+      return { answering };
+    });
+    expectInvalid(await completing.answering);
+    expect(await world.sql`select 1 from wallets where user_id = ${other.userId}`).toHaveLength(0);
   });
 
   test("race: ten concurrent completions with ten passkeys create one wallet", async () => {

@@ -37,7 +37,7 @@ async function isConfirmed(
     if (!settings) continue;
     const { confirmations } = settings;
     const end = await findLedgerEnd(sql, { userId, network, confirmations });
-    if (!end || end.confirmedBefore < before) return false;
+    if (!end?.isWhole || end.confirmedBefore < before) return false;
   }
   return true;
 }

@@ -4,15 +4,15 @@
  * left to do.
  */
 import { setImmediate } from "node:timers/promises";
-import { monthBefore, periodOfMonth } from "../../../core/domain/calendar.ts";
+import { monthAfter, monthBefore, monthOf, periodOfMonth } from "../../../core/domain/calendar.ts";
 import { MONTHLY_STATEMENT_KEPT_DAYS } from "../../../core/domain/export-lifetime.ts";
 import { newExportId } from "../../../core/domain/ids.ts";
 import { NO_FILTER } from "../../../core/domain/transaction.ts";
 import type { Log } from "../../../core/runtime/log.ts";
 import { insertExport } from "../../../db/exports/exports.ts";
 import {
+  findLastStatementMonth,
   findStatementEnd,
-  hasMonthlyStatement,
   insertMonthlyStatement,
   listMonthlyWallets,
   type MonthlyWallet,
@@ -28,6 +28,8 @@ export type MonthsDeps = ClosingDeps & { log: Log };
 
 const WALLETS_AT_ONCE = 500;
 const ANNOUNCED_AT_ONCE = 1_000;
+/** Of a wallet; the others follow a minute later. */
+const MONTHS_AT_ONCE = 12;
 
 /** `now` decides which month is over. Throws after all wallets when one failed, so that the queue retries. */
 export async function closeMonths(deps: MonthsDeps, now = new Date()): Promise<void> {
@@ -36,7 +38,7 @@ export async function closeMonths(deps: MonthsDeps, now = new Date()): Promise<v
   for (;;) {
     const wallets = await listMonthlyWallets(deps.sql, after, WALLETS_AT_ONCE);
     for (const wallet of wallets) {
-      await closeMonth(deps, wallet, now).catch((error: unknown) => failures.push(error));
+      await closeMonthsOf(deps, wallet, now).catch((error: unknown) => failures.push(error));
       await setImmediate();
     }
     after = wallets.at(-1)?.id ?? after;
@@ -46,17 +48,34 @@ export async function closeMonths(deps: MonthsDeps, now = new Date()): Promise<v
   if (failures.length > 0) throw new AggregateError(failures, `${failures.length} month(s) were not closed`);
 }
 
-async function closeMonth(deps: MonthsDeps, wallet: MonthlyWallet, now: Date): Promise<void> {
+/** The oldest first: what could not be closed during the whole month after it is closed later. */
+async function closeMonthsOf(deps: MonthsDeps, wallet: MonthlyWallet, now: Date): Promise<void> {
+  const last = monthBefore(now, wallet.timeZone);
+  let month = await findFirstOpenMonth(deps.sql, wallet);
+  for (let closed = 0; month <= last && closed < MONTHS_AT_ONCE; closed++) {
+    if (!(await closeMonth(deps, wallet, month))) return;
+    month = monthAfter(month);
+  }
+}
+
+/** The month after the last one with a statement, but none that ended before statements were wanted or the wallet was made. */
+async function findFirstOpenMonth(sql: Sql, wallet: MonthlyWallet): Promise<string> {
+  const { id, monthlySince, createdAt, timeZone } = wallet;
+  const since = monthlySince > createdAt ? monthlySince : createdAt;
+  const first = monthOf(since, timeZone);
+  const made = await findLastStatementMonth(sql, id);
+  if (made === undefined || made < first) return first;
+  return monthAfter(made);
+}
+
+/** False while the ledger is not confirmed to its end. */
+async function closeMonth(deps: MonthsDeps, wallet: MonthlyWallet, month: string): Promise<boolean> {
   const { sql, log } = deps;
   const { timeZone, network, userId, id: walletId } = wallet;
-  const month = monthBefore(now, timeZone);
   const { from, before } = periodOfMonth(month, timeZone);
-  const { monthlySince, createdAt } = wallet;
-  if (!monthlySince || before <= monthlySince || before <= createdAt) return;
-  if (await hasMonthlyStatement(sql, walletId, month)) return;
   // also records the balance, while nodes still have the state of that block
   const closing = await closePeriod(deps, wallet, before);
-  if (!closing.isFinal) return;
+  if (!closing.isFinal) return false;
   // where the month before ended, which was elsewhere if the time zone has changed since: its closing balance is this one's opening balance
   const endedAt = await findStatementEnd(sql, walletId, monthBefore(from, timeZone));
   const isNew = await sql.begin(async (tx) => {
@@ -77,6 +96,7 @@ async function closeMonth(deps: MonthsDeps, wallet: MonthlyWallet, now: Date): P
     return true;
   });
   if (isNew) log.info({ userId, network, month }, "month closed, statement ordered");
+  return true;
 }
 
 async function announce(sql: Sql): Promise<void> {

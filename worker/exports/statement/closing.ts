@@ -31,8 +31,11 @@ export async function closePeriod(deps: ClosingDeps, wallet: ClosedWallet, befor
   const confirmations = config.chains.find(({ id }) => id === network)?.confirmations ?? 1;
   const end = await findLedgerEnd(sql, { userId, network, confirmations });
   if (!end) return { before, isFinal: false, chain: { reason: "this network is not followed" } };
-  const isFinal = end.confirmedBefore >= before;
-  const reach = isFinal ? before : end.confirmedBefore;
+  const isOver = end.confirmedBefore >= before;
+  const isFinal = isOver && end.isWhole;
+  const reach = isOver ? before : end.confirmedBefore;
+  if (!end.isWhole)
+    return { before: reach, isFinal, chain: { reason: "the wallet's earlier blocks are still being read" } };
   const chain = chains.get(network);
   if (!chain) return { before: reach, isFinal, chain: { reason: "this network is not enabled" } };
   const reading = await readClosing(deps, chain, { wallet, reach, upTo: end.number, isFinal });

@@ -1,0 +1,106 @@
+/**
+ * A merchant's decisions about transfers that a reorganisation has taken away. They are kept by the transfer's place in the chain, and must not
+ * become those of another transfer that has this place in the next block.
+ */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import { countAlikeBefore } from "../wallet-ops/moved-refunds.ts";
+
+/** Keeps which transfer was decided about. */
+export async function noteOrphanedAssignments(tx: Tx, transferIds: readonly string[]): Promise<void> {
+  await tx`
+    update assignments
+    set orphaned_transfer_id = gone.id
+    from transfers gone
+    where gone.id = any(${[...transferIds]}::text[]::bigint[])
+      and assignments.network = gone.network
+      and assignments.tx_hash = hex_of(gone.tx_hash)
+      and assignments.log_index = gone.log_index
+      and assignments.orphaned_transfer_id is null`;
+}
+
+type PlacedTransfer = {
+  txHash: Hex;
+  logIndex: number;
+  from: Hex;
+  to: Hex;
+  amountUnits: bigint;
+  authorizationNonce?: Hex | undefined;
+};
+
+type Orphaned = {
+  txHash: Hex;
+  logIndex: number;
+  from: Hex;
+  to: Hex;
+  amountUnits: bigint;
+  authorizationNonce: Hex | null;
+  /** How many transfers like it came before it in its transaction. */
+  alikeBefore: number;
+};
+
+/**
+ * Gives decisions the places of their transfers among `transfers`, which are all of their blocks and not attributed yet. A transfer is known again
+ * as its refunds know it (`moveRefunds`), and by its amount: a decision about another amount would not be the merchant's.
+ */
+export async function moveAssignments(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly PlacedTransfer[],
+): Promise<void> {
+  const orphaned = await tx<Orphaned[]>`
+    select
+      assignments.tx_hash, assignments.log_index, gone.from_address as from, gone.to_address as to, gone.amount_units,
+      gone.authorization_nonce,
+      ${countAlikeBefore(tx, "gone")}::int as alike_before
+    from assignments
+    join transfers gone on gone.id = assignments.orphaned_transfer_id
+    where assignments.network = ${network} and assignments.orphaned_transfer_id is not null`;
+  const inOrder =
+    orphaned.length === 0 ? [] : transfers.toSorted((one, other) => one.logIndex - other.logIndex);
+  const moves = orphaned.flatMap((one) => {
+    const found = inOrder.filter((transfer) => isAlike(one, transfer))[one.alikeBefore];
+    const { txHash, logIndex, amountUnits } = one;
+    return found?.amountUnits === amountUnits
+      ? [{ tx_hash: txHash, log_index: logIndex, to_hash: found.txHash, to_index: found.logIndex }]
+      : [];
+  });
+  if (moves.length > 0) await move(tx, network, moves);
+}
+
+function isAlike(
+  { txHash, authorizationNonce: nonce, ...gone }: Orphaned,
+  transfer: PlacedTransfer,
+): boolean {
+  if (transfer.from !== gone.from || transfer.to !== gone.to) return false;
+  return nonce === null
+    ? transfer.txHash === txHash && transfer.authorizationNonce === undefined
+    : transfer.authorizationNonce === nonce;
+}
+
+type Move = { tx_hash: Hex; log_index: number; to_hash: Hex; to_index: number };
+
+/** Removed first: one may move to where another comes from. */
+async function move(tx: Tx, network: NetworkId, moves: readonly Move[]): Promise<void> {
+  type Removed = { toHash: Hex; toIndex: number; userId: string; linkId: string | null; accept: boolean };
+  const removed = await tx<Removed[]>`
+    delete from assignments
+    using json_to_recordset(${JSON.stringify(moves)}::text::json)
+      as given (tx_hash text, log_index int, to_hash text, to_index int)
+    where assignments.network = ${network}
+      and assignments.tx_hash = given.tx_hash
+      and assignments.log_index = given.log_index
+    returning given.to_hash, given.to_index, assignments.user_id, assignments.link_id, assignments.accept`;
+  const rows = removed.map(({ toHash, toIndex, userId, linkId, accept }) => ({
+    ...{ tx_hash: toHash, log_index: toIndex, user_id: userId, link_id: linkId, accept },
+  }));
+  await tx`
+    insert into assignments (network, tx_hash, log_index, user_id, link_id, accept)
+    select ${network}, tx_hash, log_index, user_id, link_id, accept
+    from json_to_recordset(${JSON.stringify(rows)}::text::json)
+      as given (tx_hash text, log_index int, user_id text, link_id text, accept boolean)
+    on conflict (network, tx_hash, log_index) do update
+    set
+      user_id = excluded.user_id, link_id = excluded.link_id, accept = excluded.accept, orphaned_transfer_id = null,
+      updated_at = now()`;
+}

@@ -1,0 +1,101 @@
+/** A merchant's decisions about transfers that a reorganisation puts elsewhere: each stays with its transfer. */
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { saveAssignment } from "../../db/ledger/assignments.ts";
+import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
+import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
+import {
+  type BooksLab,
+  makeBlock,
+  makeTransfer,
+  NETWORK,
+  openBooks,
+  randomHash,
+  read,
+  UNITS,
+  undoAbove,
+} from "../support/ledger-lab.ts";
+import { seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
+
+let lab: BooksLab;
+
+beforeAll(async () => {
+  lab = await openBooks();
+});
+afterAll(() => lab?.stop());
+beforeEach(async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+});
+
+/** As the merchant does it; without a link it is unassigned. */
+async function assign({ txHash, logIndex }: SeenTransfer, linkId?: string): Promise<void> {
+  const { userId } = lab.merchant;
+  await saveAssignment(lab.sql, { network: NETWORK, txHash, logIndex, userId, linkId, accept: true });
+  const [row] = await lab.sql<{ id: bigint }[]>`
+    select id from transfers where tx_hash = ${txHash} and log_index = ${logIndex} and status <> 'ORPHANED'`;
+  await assignTransfers(lab.sql, [
+    {
+      ...{ transferId: row?.id ?? 0n, linkId, pays: linkId !== undefined, paymentId: undefined },
+      ...{ claimId: undefined, settledBy: linkId === undefined ? undefined : ("merchant" as const) },
+    },
+  ]);
+}
+
+async function paidBy(): Promise<Record<string, number>> {
+  const rows = await lab.sql<{ linkId: string; logIndex: number }[]>`
+    select link_id, log_index from transfers
+    where to_address = ${lab.merchant.address} and pays and status <> 'ORPHANED'`;
+  return Object.fromEntries(rows.map(({ linkId, logIndex }) => [linkId, logIndex]));
+}
+
+test("three payments of one sender in one transaction stay assigned to their links, wherever their logs are", async () => {
+  const [one = "", two = "", three = ""] = await seedLinks(lab.sql, lab.merchant, { count: 3 });
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  const payments = [first, { ...first, logIndex: 4 }, { ...first, logIndex: 5 }];
+  await read(lab, payments);
+  expect(await paidBy()).toEqual({});
+  for (const [index, linkId] of [two, three, one].entries()) await assign(payments[index] ?? first, linkId);
+  for (const start of [4, 2, 3, 9]) {
+    await undoAbove(lab, 100);
+    expect(await paidBy()).toEqual({});
+    const block = makeBlock(101);
+    await read(
+      lab,
+      payments.map((payment, index) => ({ ...payment, block, logIndex: start + index })),
+    );
+    expect(await paidBy()).toEqual({ [two]: start, [three]: start + 1, [one]: start + 2 });
+  }
+  expect(await lab.sql`select from assignments where tx_hash = ${first.txHash}`).toHaveLength(3);
+});
+
+test("a transfer taken from a link does not pay it at another place", async () => {
+  const link = await seedLink(lab.sql, lab.merchant);
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  expect(await paidBy()).toEqual({ [link]: 3 });
+  await assign(transfer);
+  await undoAbove(lab, 100);
+  await read(lab, [{ ...transfer, block: makeBlock(102), logIndex: 8 }]);
+  expect(await paidBy()).toEqual({});
+});
+
+test("a decision is not that of a transfer of another amount in the same transaction", async () => {
+  const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  await assign(transfer, chosen);
+  await undoAbove(lab, 100);
+  await read(lab, [{ ...transfer, block: makeBlock(101), logIndex: 4, amountUnits: 1n }]);
+  expect(await paidBy()).toEqual({});
+});
+
+test("an assigned authorization pays its link from whichever transaction executes it", async () => {
+  const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3, authorizationNonce: randomHash() });
+  await read(lab, [transfer]);
+  await assign(transfer, chosen);
+  await undoAbove(lab, 100);
+  const other = makeTransfer(lab, 101, { amountUnits: UNITS });
+  const again = { ...transfer, block: other.block, txHash: randomHash(), logIndex: 0 };
+  await read(lab, [again, other]);
+  expect(await paidBy()).toMatchObject({ [chosen]: 0 });
+});
