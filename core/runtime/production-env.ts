@@ -47,6 +47,7 @@ export function riskySettings(env: {
   NODE_ENV: string;
   WEBHOOK_PRIVATE_TARGETS?: boolean;
   RATE_LIMITS?: boolean | undefined;
+  TRUSTED_PROXIES?: readonly string[] | undefined;
 }): string[] {
   if (env.NODE_ENV !== "production") return [];
   const risks: string[] = [];
@@ -56,6 +57,10 @@ export function riskySettings(env: {
     );
   if (env.RATE_LIMITS === false)
     risks.push("RATE_LIMITS=0: nothing limits sign-in attempts, claims and payments of one caller");
+  if (env.TRUSTED_PROXIES?.some((range) => /\/0+$/.test(range)))
+    risks.push(
+      "TRUSTED_PROXIES names every address: a caller can claim any address in X-Forwarded-For and evade the limits of its own; name the proxies alone",
+    );
   return risks;
 }
 
