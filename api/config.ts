@@ -18,6 +18,7 @@ import {
 import {
   baseUrlFaults,
   httpUrl,
+  originUrl,
   isHttpsOrLocalhost,
   riskySettings,
   sealKeysOf,
@@ -55,7 +56,7 @@ const shape = {
   ...sendLimitsShape,
   HOST: listenHost.default("127.0.0.1"),
   PORT: wholeNumber(0, 65_535).default(3000),
-  BASE_URL: httpUrl.optional(),
+  BASE_URL: originUrl.optional(),
   DASHBOARD_URL: httpUrl.optional(),
   DATABASE_READ_URL: postgresUrl.optional(),
   DATABASE_MAX_CONNECTIONS: wholeNumber(2, 200).default(10),

@@ -3,6 +3,12 @@ import { z } from "zod";
 
 export const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 
+/** Scheme, host and port: what is appended to it begins with a slash. */
+export const originUrl = httpUrl.refine((text) => {
+  const { pathname, username, password } = new URL(text);
+  return pathname === "/" && username === "" && password === "" && !/[?#]/.test(text);
+}, "must be an origin alone, for example https://pay.example.com");
+
 type Keys = readonly [string, ...string[]];
 
 /** BASE_URL has a default in development only: in production it appears in mails, links and passkeys. */
