@@ -18,8 +18,8 @@ import {
 import {
   baseUrlFaults,
   httpUrl,
-  originUrl,
   isHttpsOrLocalhost,
+  originUrl,
   riskySettings,
   sealKeysOf,
   secretFaults,

@@ -93,7 +93,10 @@ const shape = {
   BASE_URL: originUrl.optional(),
   SMTP_URL: z
     .string({ error: MAIL_RELAY })
-    .refine(isMailUrl, "must be a URL, for example smtp://127.0.0.1:2525 or smtps://user:password@mail.example.com"),
+    .refine(
+      isMailUrl,
+      "must be a URL, for example smtp://127.0.0.1:2525 or smtps://user:password@mail.example.com",
+    ),
   MAIL_FROM: z
     .string()
     .regex(SENDER, "must be an address, for example Payments <no-reply@example.com>")

@@ -40,7 +40,9 @@ test("an option that backup does not know gets the usage, not a stack", () => {
   const program = join(import.meta.dir, "../../ops/backup-main.ts");
   const { exitCode, stderr } = Bun.spawnSync([process.execPath, program, "--help"], { stderr: "pipe" });
   expect(exitCode).toBe(64);
-  expect(stderr.toString()).toBe("bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d, at most 24d]\n");
+  expect(stderr.toString()).toBe(
+    "bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d, at most 24d]\n",
+  );
 });
 
 /** Their ids and addresses take more than one of the file's encrypted chunks of 64 KiB. */

@@ -59,7 +59,9 @@ test("error: a secret that was given in place of its file's path is not repeated
   for (const secret of [`0x${"ab12".repeat(16)}`, "x".repeat(5_000), "postgres://user:password@host/name"]) {
     const { faults, isBroken } = read(secret);
     expect({ faults, isBroken }).toEqual({
-      faults: ["SECRET_FILE: is not the path of a file; name one, or set the variable without _FILE to the value itself"],
+      faults: [
+        "SECRET_FILE: is not the path of a file; name one, or set the variable without _FILE to the value itself",
+      ],
       isBroken: true,
     });
   }

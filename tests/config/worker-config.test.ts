@@ -23,7 +23,11 @@ test("error: an SMTP_URL that no mail could be sent to is a fault at the start",
     "localhost:2525",
   ])
     expect(() => readWorkerConfig({ ...ENV, SMTP_URL })).toThrow("SMTP_URL");
-  for (const SMTP_URL of ["smtps://user:pass@mail.example.com", "smtp://localhost:2525", "SMTP://[::1]:25/?pool=true"])
+  for (const SMTP_URL of [
+    "smtps://user:pass@mail.example.com",
+    "smtp://localhost:2525",
+    "SMTP://[::1]:25/?pool=true",
+  ])
     expect(readWorkerConfig({ ...ENV, SMTP_URL })).toMatchObject({ smtpUrl: SMTP_URL });
 });
 

@@ -87,7 +87,8 @@ describe("deploy/systemd", () => {
       const text = readFileSync(join(UNITS, name), "utf8");
       const bound = ["Requires", "Requisite", "BindsTo", "PartOf"].flatMap((key) => valuesOf(text, key));
       expect(bound.filter((unit) => unit.endsWith(".service"))).toEqual([]);
-      if (/Restart=always/.test(text)) expect(valuesOf(text, "Wants").join(" ")).toContain("usdc-payments-migrate.service");
+      if (/Restart=always/.test(text))
+        expect(valuesOf(text, "Wants").join(" ")).toContain("usdc-payments-migrate.service");
     }
   });
 

@@ -44,7 +44,15 @@ describe("the client's address", () => {
   });
 
   test("error: a range without a plain number of bits is none, since an empty one would trust every address", () => {
-    for (const range of ["10.0.0.0/", "10.0.0.0/0x8", "10.0.0.0/1e1", "10.0.0.0/8/9", "10.0.0.0/-1", "/8", "10.0.0.0/ 8"]) {
+    for (const range of [
+      "10.0.0.0/",
+      "10.0.0.0/0x8",
+      "10.0.0.0/1e1",
+      "10.0.0.0/8/9",
+      "10.0.0.0/-1",
+      "/8",
+      "10.0.0.0/ 8",
+    ]) {
       expect(proxyFaults([range])).toEqual([`TRUSTED_PROXIES: "${range}" is not an address or CIDR range`]);
       expect(readProxies([range]).isTrusted("203.0.113.5")).toBe(false);
     }

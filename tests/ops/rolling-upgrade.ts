@@ -183,8 +183,7 @@ async function prepareRefund(client: Client, link: Link | undefined): Promise<Re
     judge("a refund's preparation", answer.status, answer.text);
     if (answer.status === 201) return answer.body;
     // the link's payment may not be CONFIRMED yet, and one operation of a wallet travels at a time
-    if (Date.now() > deadlineMs)
-      throw new Error(`no refund was prepared: ${answer.status} ${answer.text}`);
+    if (Date.now() > deadlineMs) throw new Error(`no refund was prepared: ${answer.status} ${answer.text}`);
     await Bun.sleep(200);
   }
 }
@@ -200,8 +199,7 @@ async function confirmRefund(client: Client, { passkey }: Merchant, refund: Refu
     const answer = await client.post(`/v1/refunds/${refund.refundId}/confirm`, body);
     judge("a refund's confirmation", answer.status, answer.text);
     if (answer.status === 202) break;
-    if (Date.now() > deadlineMs)
-      throw new Error(`no refund was confirmed: ${answer.status} ${answer.text}`);
+    if (Date.now() > deadlineMs) throw new Error(`no refund was confirmed: ${answer.status} ${answer.text}`);
     await Bun.sleep(200);
   }
   for (;;) {
