@@ -16,7 +16,15 @@ export type AccountChange =
   | { type: "OWNER_ADDED" | "OWNER_REMOVED"; ownerIndex: bigint; subject: Hex }
   | { type: "UPGRADED"; ownerIndex: undefined; subject: Hex };
 
-/** Undefined for every other log, and for one of the same name that is encoded otherwise: any contract may write it. */
+/** Digits of `0x…`: an address in 32 bytes, or the 64 bytes of a passkey's key. The account refuses every other length. */
+const OWNER_LENGTHS = [2 + 64, 2 + 128];
+/** Indexes are counted up from 0, so none comes near it. Rows hold it as an integer. */
+const OWNER_INDEX_END = 2n ** 31n - 1n;
+
+/**
+ * Undefined for every other log, and for one of the same name that the account does not write: any contract may, also a wallet that was
+ * upgraded to one, and what no row can hold would stop the indexer at its block.
+ */
 export function decodeAccountLog({ topics, data }: RawLog): AccountChange | undefined {
   const [topic, indexed] = topics;
   if (!indexed || !ACCOUNT_TOPICS.some((one) => one === topic)) return undefined;
@@ -24,8 +32,10 @@ export function decodeAccountLog({ topics, data }: RawLog): AccountChange | unde
     return { type: "UPGRADED", ownerIndex: undefined, subject: `0x${indexed.slice(-40)}` };
   try {
     const [subject] = decodeAbiParameters([{ type: "bytes" }], data as Hex);
+    const ownerIndex = BigInt(indexed);
+    if (!OWNER_LENGTHS.includes(subject.length) || ownerIndex >= OWNER_INDEX_END) return undefined;
     const type = topic === ADD_OWNER_TOPIC ? "OWNER_ADDED" : "OWNER_REMOVED";
-    return { type, ownerIndex: BigInt(indexed), subject: subject.toLowerCase() as Hex };
+    return { type, ownerIndex, subject: subject.toLowerCase() as Hex };
   } catch {
     // not the account's encoding
     return undefined;

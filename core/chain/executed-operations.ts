@@ -30,6 +30,10 @@ const TAG_DIGITS = 2 * TAG_BYTES;
 const ADDRESS_AT = 10 + 24;
 const AMOUNT_AT = 10 + 64;
 const TRANSFER_DIGITS = 10 + 128;
+/** Of all operations that are prepared here (user-operation.ts). */
+const PRE_VERIFICATION_GAS = 0n;
+/** What an item's row holds; nobody has as much. */
+const AMOUNT_END_UNITS = 2n ** 63n;
 
 /** Undefined for operations that were not prepared here, and for those that carry no transfers. */
 export function findExecutedOperation(
@@ -38,6 +42,8 @@ export function findExecutedOperation(
 ): ExecutedOperation | undefined {
   for (const operation of bundlesOf(transaction).flatMap(operationsOf)) {
     if (userOperationHash(operation, network.chainId) !== userOpHash) continue;
+    // its event's gas would be whatever it claims
+    if (operation.preVerificationGas !== PRE_VERIFICATION_GAS) return undefined;
     const { callData, callGasLimit: callGas, verificationGasLimit: verificationGas } = operation;
     const calls = decodeAccountCalls(callData) ?? [];
     const transfers = calls.map((call) => readTaggedTransfer(call, network.usdc.address));
@@ -90,5 +96,7 @@ function readTaggedTransfer(
   if (target !== usdc || (tail.length !== TAG_DIGITS && tail.length !== 2 * TAG_DIGITS)) return undefined;
   const to: Hex = `0x${data.slice(ADDRESS_AT, AMOUNT_AT)}`;
   const amountUnits = BigInt(`0x${data.slice(AMOUNT_AT, TRANSFER_DIGITS)}`);
+  // never prepared here: what no row can hold would stop the indexer at its block
+  if (amountUnits === 0n || amountUnits >= AMOUNT_END_UNITS) return undefined;
   return data.startsWith(encodeTransfer(to, amountUnits)) ? { to, amountUnits, tail } : undefined;
 }

@@ -42,7 +42,8 @@ create table wallet_operations (
   missed_relays int not null default 0,
   owner_index int,
   log_index int,
-  -- taken out of wallet_operations_live_key: voids, and operations whose block was reorganised away
+  -- taken out of wallet_operations_live_key: voids, what was executed while it was not queued, and operations whose block was reorganised
+  -- away
   is_extra boolean not null default false,
   -- signed without the chain's id, under a nonce key of its own: the same signature is valid on every network
   is_any_chain boolean not null default false,

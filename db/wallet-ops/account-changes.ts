@@ -75,9 +75,14 @@ export async function confirmAccountChanges(
       wallet.user_id, wallet.id as wallet_id, confirmed.wallet_address, confirmed.type, confirmed.subject,
       confirmed.tx_hash, confirmed.log_index,
       (
-        select op.owner_change_id
+        -- a transaction may run several changes of one wallet
+        select change.id
         from wallet_operations op
-        where op.wallet_id = wallet.id and op.tx_hash = confirmed.tx_hash and op.owner_change_id is not null
+        join owner_changes change on change.id = op.owner_change_id
+        where op.wallet_id = wallet.id
+          and op.tx_hash = confirmed.tx_hash
+          and change.owner = confirmed.subject
+          and change.action = case confirmed.type when 'OWNER_ADDED' then 'ADD' when 'OWNER_REMOVED' then 'REMOVE' end
         limit 1
       ) as owner_change_id,
       confirmed.type = 'OWNER_ADDED' and wallet.owners[confirmed.owner_index::int + 1] is not distinct from confirmed.subject

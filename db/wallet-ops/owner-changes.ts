@@ -87,7 +87,7 @@ export async function listSignedAdditions(tx: Tx, walletId: string): Promise<Sig
     where op.wallet_id = ${walletId}
       and op.is_any_chain
       and op.signature is not null
-      and (op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED', 'CONFIRMED') or op.tx_hash is not null)
+      and (op.state in ('QUEUED', 'SIGNED', 'BROADCAST') or op.tx_hash is not null)
     order by op.account_nonce`;
 }
 

@@ -43,7 +43,7 @@ export async function reopenOperations(
         end,
         reason = case when not affected.was_live then op.prior_reason end,
         relay_id = affected.relay_id,
-        is_extra = op.void_of is not null or affected.has_successor,
+        is_extra = op.void_of is not null or affected.was_live and affected.has_successor,
         tx_hash = null, log_index = null, block_number = null, succeeded = null, gas_used = null, prior_state = null,
         prior_reason = null, confirmed_at = null, next_try_at = now(), updated_at = now()
       from affected

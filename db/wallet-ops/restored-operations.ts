@@ -63,11 +63,12 @@ export async function restoreOperation(
       id, user_id, wallet_id, network, kind, state, user_op_hash, account_nonce, call_data, call_gas, verification_gas,
       terms, challenge_id, expires_at, created_at, restored_at
     )
-    values (
+    select
       ${id}, ${wallet.userId}, ${wallet.id}, ${network}, ${kind}, 'EXPIRED', ${lost.userOpHash},
       ${lost.nonce.toString()}::numeric, ${lost.callData}, ${lost.callGas}, ${lost.verificationGas},
       ${JSON.stringify(NO_TERMS)}::text::jsonb, '', ${preparedAt}, ${preparedAt}, now()
-    )
+    -- whoever signs chooses the tag, also that of a refund which was only asked for
+    where not exists (select from refunds where refunds.id = ${id})
     on conflict do nothing
     returning id`;
   if (inserted.length === 0) return;

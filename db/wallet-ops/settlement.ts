@@ -67,8 +67,9 @@ export async function loadOperations(
 }
 
 /**
- * Whatever an operation was, its event makes it MINED: also one that was EXPIRED, CANCELLED or FAILED, for a signature that has left
- * the browser can be sent by anybody. Returns the operations that moved.
+ * Whatever an operation was, its event makes it MINED: also one that was EXPIRED, CANCELLED or FAILED, or was never confirmed here, for a
+ * signature that has left the browser can be sent by anybody. Such a one is extra: the wallet may have a live operation beside it, and the
+ * block is settled all the same. Returns the operations that moved.
  */
 export async function settleOperations(
   tx: Tx,
@@ -88,7 +89,7 @@ export async function settleOperations(
       set
         state = 'MINED', tx_hash = given.tx_hash, log_index = given.log_index, block_number = given.block_number,
         succeeded = given.succeeded, gas_used = given.gas_used, prior_state = op.state, prior_reason = op.reason,
-        reason = null, is_extra = op.is_extra or op.state in ('EXPIRED', 'CANCELLED', 'FAILED'), updated_at = now()
+        reason = null, is_extra = op.is_extra or op.state not in ('QUEUED', 'SIGNED', 'BROADCAST'), updated_at = now()
       from given
       where op.network = ${network} and op.user_op_hash = given.user_op_hash and op.tx_hash is null
       returning op.id, op.wallet_id

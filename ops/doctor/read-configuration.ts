@@ -38,6 +38,14 @@ export function readConfiguration(env: Environment): Configuration {
   );
   const risks = [...new Set([...(api?.risks ?? []), ...(worker?.risks ?? [])])];
   const findings = [...faults, ...risks.map((risk) => advice("configuration", risk))];
+  const isUnset = faults.length > 0 && faults.every(({ text }) => text.includes(" is not set"));
+  if (isUnset && !env.DATABASE_URL && !env.DATABASE_URL_FILE)
+    findings.push(
+      advice(
+        "configuration",
+        "this shell has none of a deployment's settings: run the command with the environment of its processes. `npm start` makes its own settings and needs no check",
+      ),
+    );
   if (env.NODE_ENV !== "production")
     findings.push(
       advice(

@@ -25,9 +25,14 @@ const operationOf = (calls: readonly InnerCall[], nonce = 7n) =>
   buildUserOperation({ sender: sender as Hex, nonce, calls });
 
 /** As the relayer's transaction carries them: by itself, or with others. */
-function find(calls: readonly InnerCall[], others: readonly (readonly InnerCall[])[] = []) {
-  const [operation, ...rest] = [calls, ...others].map((each, nonce) => operationOf(each, BigInt(nonce)));
-  if (!operation) throw new Error("no operation");
+function find(
+  calls: readonly InnerCall[],
+  others: readonly (readonly InnerCall[])[] = [],
+  change: { preVerificationGas?: bigint } = {},
+) {
+  const [built, ...rest] = [calls, ...others].map((each, nonce) => operationOf(each, BigInt(nonce)));
+  if (!built) throw new Error("no operation");
+  const operation = { ...built, ...change };
   const { to, data } = buildBundleCall(
     [...rest, operation].map((one) => ({ operation: { ...one, signature: "0x01" as Hex } })),
     relayer as Hex,
@@ -72,9 +77,20 @@ describe("nothing is found", () => {
     ["of another token", [{ ...tagged, to: kim as Hex }]],
     ["that allows instead of paying", [{ to: USDC, data: `${approve}${TAG.slice(2)}` as Hex }]],
     ["with one call that is no transfer of ours", [tagged, { to: USDC, data: approve }]],
+    // a transfer of nothing succeeds; one of more than there is fails, and has its event all the same
+    ["that pays nothing", taggedTransfers(USDC, [{ to: ann as Hex, amountUnits: 0n }], TAG)],
+    [
+      "that pays more than a row holds",
+      taggedTransfers(USDC, [{ to: ann as Hex, amountUnits: 2n ** 63n }], TAG),
+    ],
     ["with two tags", [tagged, ...taggedTransfers(USDC, items, `0x${"66".repeat(16)}`)]],
   ])("of an operation %s", (_what, calls) => {
     expect(find(calls).found).toBeUndefined();
+  });
+
+  test("of one that claims gas which it did not use: the EntryPoint adds it, whatever it is, to the gas of its event", () => {
+    expect(find([tagged], [], { preVerificationGas: 2n ** 119n }).found).toBeUndefined();
+    expect(find([tagged], [], { preVerificationGas: 0n }).found?.tag).toBe(TAG);
   });
 
   test("of one that the transaction does not hold, or that another contract was called with", () => {

@@ -1,6 +1,6 @@
 /**
- * `bun run mutants`: changes one condition of the money rules at a time, in TypeScript or in SQL, and prints the changes that no test
- * detected. Interrupted, it goes on where it stopped: verdicts and what each test executes are kept in `.data/mutants`.
+ * `bun run mutants`: changes one condition of the rules of money and access at a time, in TypeScript or in SQL, and prints the changes
+ * that no test detected. Interrupted, it goes on where it stopped: verdicts and what each test executes are kept in `.data/mutants`.
  *
  *   --count 40     how many, drawn over all kinds of changes; 0 takes every one
  *   --seed 7       which; printed when left out
@@ -31,6 +31,10 @@ const SOURCES = [
   "db/relays",
   "db/ledger",
   "db/wallet-ops",
+  "db/auth",
+  "db/sessions",
+  "db/api-keys",
+  "db/members",
   "indexer",
 ];
 

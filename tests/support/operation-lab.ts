@@ -2,7 +2,7 @@
 import { newSendId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { insertOperation, queueOperation } from "../../db/wallet-ops/operations.ts";
+import { insertOperation, type NewOperation, queueOperation } from "../../db/wallet-ops/operations.ts";
 import { markOperationsSigned } from "../../db/wallet-ops/queue.ts";
 import type { WalletOperation } from "../../db/wallet-ops/schema.ts";
 import type { OperationEvent } from "../../db/wallet-ops/settlement.ts";
@@ -18,11 +18,12 @@ export type OperationLab = {
     owner: Made | undefined,
     nonce: bigint,
     renewed?: Made,
+    given?: Partial<NewOperation>,
   ) => Promise<{ row: WalletOperation | undefined; made: Made }>;
   /** AWAITING_SIGNATURE; of a new user's wallet, or of another operation's. */
-  makeOperation: (owner?: Made, nonce?: bigint) => Promise<Made>;
+  makeOperation: (owner?: Made, nonce?: bigint, given?: Partial<NewOperation>) => Promise<Made>;
   queue: (made: Made) => Promise<WalletOperation | undefined>;
-  queued: (owner?: Made, nonce?: bigint) => Promise<Made>;
+  queued: (owner?: Made, nonce?: bigint, given?: Partial<NewOperation>) => Promise<Made>;
   makeRelay: (state: string, blockNumber?: number | null) => Promise<bigint>;
   /** SIGNED in a relay of this state. */
   relayed: (state: string, blockNumber?: number | null) => Promise<Made>;
@@ -41,10 +42,15 @@ export async function openOperationLab(): Promise<OperationLab> {
   let relayNonce = 0;
 
   /** `renewed`: the operation that is prepared again. */
-  async function insert(owner: Made | undefined, nonce: bigint, renewed?: Made) {
+  async function insert(
+    owner: Made | undefined,
+    nonce: bigint,
+    renewed?: Made,
+    given: Partial<NewOperation> = {},
+  ) {
     const { userId, address } = owner ?? (await seedMerchant(sql));
     const [wallet] = await sql<{ id: string }[]>`select id from wallets where user_id = ${userId}`;
-    const id = renewed?.id ?? newSendId(new Date());
+    const id = given.id ?? renewed?.id ?? newSendId(new Date());
     const userOpHash = randomHash();
     const row = await insertOperation(sql, {
       ...{ id, userId, walletId: wallet?.id ?? "", network: NETWORK, kind: "SEND", userOpHash },
@@ -52,12 +58,13 @@ export async function openOperationLab(): Promise<OperationLab> {
       ...{ idempotencyKey: undefined, request: id, requestId: "req_1", lifeMs: 600_000, items: [] },
       terms: { owners: [], warnings: [], balanceAfter: "0", deploysWallet: false },
       renews: renewed !== undefined,
+      ...given,
     });
     return { row, made: { id, userId, walletId: wallet?.id ?? "", address, userOpHash } };
   }
 
-  async function makeOperation(owner?: Made, nonce = 0n): Promise<Made> {
-    return (await insert(owner, nonce)).made;
+  async function makeOperation(owner?: Made, nonce = 0n, given?: Partial<NewOperation>): Promise<Made> {
+    return (await insert(owner, nonce, undefined, given)).made;
   }
 
   async function queue({ id, userId, userOpHash }: Made) {
@@ -66,8 +73,8 @@ export async function openOperationLab(): Promise<OperationLab> {
     return queueOperation(sql, { id, userId, userOpHash, ...signed, assertionHash: Buffer.from([1]) });
   }
 
-  async function queued(owner?: Made, nonce = 0n): Promise<Made> {
-    const made = await makeOperation(owner, nonce);
+  async function queued(owner?: Made, nonce = 0n, given?: Partial<NewOperation>): Promise<Made> {
+    const made = await makeOperation(owner, nonce, given);
     if (!(await queue(made))) throw new Error("not queued");
     return made;
   }

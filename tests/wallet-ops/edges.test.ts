@@ -120,8 +120,10 @@ describe("an event whose calls failed", () => {
   });
 });
 
-describe("an ended operation's own event", () => {
+describe("the event of an operation that is not queued", () => {
   for (const [state, reason] of [
+    // signed, and sent by someone else before it was confirmed
+    ["AWAITING_SIGNATURE", null],
     ["EXPIRED", null],
     ["CANCELLED", null],
     ["FAILED", "NOT_SENT"],
@@ -139,7 +141,9 @@ describe("an ended operation's own event", () => {
       await reopenOperations(sql, { network: OTHER_NETWORK, ancestor: 0 });
       expect(await rowOf(made)).toMatchObject({ state: "MINED" });
       await reopenOperations(sql, { network: NETWORK, ancestor: 399 });
-      expect(await rowOf(made)).toMatchObject({ state, reason, txHash: null, blockNumber: null });
+      expect(await rowOf(made)).toMatchObject({
+        ...{ state, reason, txHash: null, blockNumber: null, isExtra: false },
+      });
     });
 });
 

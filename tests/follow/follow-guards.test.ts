@@ -1,0 +1,107 @@
+/** What a leader does not read on: a chain without its cursor's block, and a network that another leader follows. */
+import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { openLog } from "../../core/runtime/log.ts";
+import { catchUpSparse } from "../../indexer/follow/catch-up-sparse.ts";
+import { followChain } from "../../indexer/follow/follow.ts";
+import { TooDeepError, undoReorg } from "../../indexer/follow/reorg.ts";
+import { readHeader } from "../../indexer/source/block-header.ts";
+import { FencedError, type Term } from "../../indexer/term.ts";
+import {
+  headOf,
+  type Lab,
+  type Merchant,
+  makeMerchant,
+  makePayer,
+  mine,
+  NETWORK,
+  openLab,
+  openTerm,
+  pay,
+  settled,
+  startIndexer,
+} from "../support/indexer-lab.ts";
+
+setDefaultTimeout(120_000);
+let lab: Lab;
+let merchant: Merchant;
+let term: Term & { close: () => void };
+
+beforeAll(async () => {
+  lab = await openLab();
+  merchant = await makeMerchant(lab);
+  await readToHead();
+});
+beforeEach(async () => {
+  term = await openTerm(lab);
+});
+afterAll(async () => {
+  term?.close();
+  await lab?.stop();
+});
+
+async function readToHead(): Promise<void> {
+  const indexer = startIndexer(lab);
+  await settled(lab);
+  await indexer.stop();
+}
+
+const cursorOf = async () => {
+  const [row] = await lab.sql<{ number: bigint }[]>`select number from cursors where network = ${NETWORK}`;
+  return Number(row?.number);
+};
+
+test("the past is not read in ranges from a node whose chain has another block at the cursor", async () => {
+  await pay(lab, await makePayer(lab), merchant.address, 5n);
+  await mine(lab, 5);
+  const head = await readHeader(term.chain, "latest");
+  if (!head) throw new Error("there is no head");
+  const before = await cursorOf();
+  const { hash } = term.cursor;
+  const other = `0x${"9e".repeat(32)}` as const;
+  await lab.sql`update cursors set hash = ${other} where network = ${NETWORK}`;
+  term.cursor = { ...term.cursor, hash: other };
+  expect(await catchUpSparse(term, head, head.number)).toBe(false);
+  expect(await cursorOf()).toBe(before);
+  await lab.sql`update cursors set hash = ${hash} where network = ${NETWORK}`;
+  term.cursor = { ...term.cursor, hash };
+  expect(await catchUpSparse(term, head, head.number)).toBe(true);
+  expect(await cursorOf()).toBe(head.number);
+  term.close();
+});
+
+test("one node on another branch does not undo what another holds, unless it is clearly longer", async () => {
+  const other = await openLab();
+  try {
+    const start = { ...term.cursor };
+    expect(await undoReorg(term)).toBe(false);
+    term.close();
+    term = await openTerm(lab, [lab.chain.rpcUrl, other.chain.rpcUrl]);
+    const [own, theirs] = [await headOf(lab), await headOf(other)];
+    const short = own.number - theirs.number;
+    await mine(other, Math.max(1, short + 2));
+    expect((await headOf(other)).number - own.number).toBeLessThan(3);
+    expect(await undoReorg(term)).toBe(false);
+    expect(term.cursor).toEqual(start);
+    await mine(other, 3);
+    // undone to a block that both have, if one is kept
+    const outcome = await undoReorg(term).catch((error: unknown) => error instanceof TooDeepError);
+    expect(outcome).toBe(true);
+  } finally {
+    term.close();
+    await other.stop();
+  }
+});
+
+test("a leader ends its term when another one's has begun, though no block comes", async () => {
+  term.close();
+  await readToHead();
+  term = await openTerm(lab);
+  await lab.sql`update cursors set epoch = epoch + 1 where network = ${NETWORK}`;
+  const followed = followChain({ ...term, log: openLog("indexer", "silent") }).catch(
+    (error: unknown) => error,
+  );
+  const outcome = await Promise.race([followed, Bun.sleep(4_000)]);
+  term.close();
+  await followed;
+  expect(outcome).toBeInstanceOf(FencedError);
+});

@@ -1,0 +1,205 @@
+/** Owner changes for every network: which wait, which are signed, which a removal has overtaken, and when their operations are due. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { newOwnerChangeIds } from "../../core/domain/ids.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import {
+  copySignedAddition,
+  findOwnerChange,
+  hasRemovedAddition,
+  listAddedOwners,
+  listSignedAdditions,
+  listWaitingAdditions,
+} from "../../db/wallet-ops/owner-changes.ts";
+import { failUnsentOperations, leaseQueuedOperations } from "../../db/wallet-ops/queue.ts";
+import { NETWORK } from "../support/indexer-lab.ts";
+import { type Made, type OperationLab, openOperationLab, randomHash } from "../support/operation-lab.ts";
+import { logOwner, seedOwnerChange } from "../support/passkey-rows.ts";
+
+setDefaultTimeout(120_000);
+
+let lab: OperationLab;
+let sql: Sql;
+
+beforeAll(async () => {
+  lab = await openOperationLab();
+  ({ sql } = lab);
+});
+afterAll(() => lab?.stop());
+
+const randomKey = (): Hex => `0x${randomHash().slice(2)}${randomHash().slice(2)}`;
+const set = ({ id }: { id: string }, given: object) =>
+  sql`update wallet_operations set ${sql(given)} where id = ${id}`;
+
+type Change = { owner?: Hex; nonce?: bigint; action?: "ADD" | "REMOVE"; isAnyChain?: boolean };
+
+/** A change of the wallet of this operation that is signed and queued. */
+async function changed(
+  of: Made,
+  { owner = randomKey(), nonce = 1n << 64n, action = "ADD", isAnyChain = true }: Change = {},
+): Promise<Made & { owner: Hex }> {
+  const ownerChangeId = await seedOwnerChange(sql, of.userId, { owner, action });
+  const [id = ""] = newOwnerChangeIds(new Date(), 1);
+  return { ...(await lab.queued(of, nonce, { id, kind: "OWNERS", ownerChangeId, isAnyChain })), owner };
+}
+
+const ownersOf = (rows: readonly { owner: Hex }[]) => rows.map(({ owner }) => owner);
+
+/** Every state, and whether the operation is listed in it. */
+async function statesListed(made: Made, isListed: () => Promise<boolean>): Promise<Record<string, boolean>> {
+  const found: Record<string, boolean> = {};
+  await set(made, { relay_id: await lab.makeRelay("SIGNED"), succeeded: true });
+  for (const state of [
+    ...["AWAITING_SIGNATURE", "QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"],
+    ...["EXPIRED", "CANCELLED", "FAILED"],
+  ]) {
+    const isMined = ["MINED", "CONFIRMED"].includes(state);
+    await set(made, {
+      state,
+      reason: state === "FAILED" ? "NOT_SENT" : null,
+      tx_hash: isMined ? "0x" : null,
+    });
+    found[state] = await isListed();
+  }
+  return found;
+}
+
+test("an owner change is found by its own user", async () => {
+  const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+  const id = await seedOwnerChange(sql, made.userId, { owner: randomKey() });
+  expect(await findOwnerChange(sql, { id, userId: made.userId })).toMatchObject({ id });
+  expect(await findOwnerChange(sql, { id, userId: stranger.userId })).toBeUndefined();
+});
+
+test("an addition waits on its own wallet from its signature until it is mined, if it is for every network", async () => {
+  const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+  await changed(stranger);
+  await changed(made, { isAnyChain: false, nonce: 1n });
+  const addition = await changed(made);
+  const waiting = async () => ownersOf(await listWaitingAdditions(sql, [made.walletId]));
+  const found = await statesListed(addition, async () => (await waiting()).includes(addition.owner));
+  expect(Object.keys(found).filter((state) => found[state])).toEqual(["QUEUED", "SIGNED", "BROADCAST"]);
+  await set(addition, { state: "QUEUED", reason: null });
+  expect(await waiting()).toEqual([addition.owner]);
+  await set(addition, { is_extra: true });
+  expect(await waiting()).toEqual([]);
+});
+
+test("an addition was signed for other networks too if it may run here, or has, even without success", async () => {
+  const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+  await changed(stranger);
+  await changed(made, { isAnyChain: false, nonce: 1n });
+  const addition = await changed(made);
+  const signed = async () => ownersOf(await listSignedAdditions(sql, made.walletId));
+  const found = await statesListed(addition, async () => (await signed()).includes(addition.owner));
+  expect(Object.keys(found).filter((state) => found[state])).toEqual([
+    ...["QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"],
+  ]);
+  expect(await signed()).toEqual([]);
+  await set(addition, { tx_hash: "0x" });
+  expect(await signed()).toEqual([addition.owner]);
+  await set(addition, { signature: null });
+  expect(await signed()).toEqual([]);
+});
+
+test("owners that a change adds to a wallet are listed of this wallet, removals aside", async () => {
+  const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+  await changed(stranger);
+  const [addition, removal] = [
+    await changed(made),
+    await changed(made, { nonce: 2n << 64n, action: "REMOVE" }),
+  ];
+  expect(ownersOf(await listAddedOwners(sql, made.walletId))).toEqual([addition.owner]);
+  expect(removal.owner).not.toBe(addition.owner);
+});
+
+describe("a removal has overtaken a signed addition for every network", () => {
+  const overtaken = ({ walletId, address }: Made) =>
+    hasRemovedAddition(sql, { id: walletId, network: NETWORK, address });
+
+  test("when the chain says so of its owner, its wallet and its network", async () => {
+    const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+    const addition = await changed(made);
+    const wallet = { address: made.address, network: NETWORK } as const;
+    const type = "OWNER_REMOVED";
+    await logOwner(sql, wallet, addition.owner);
+    await logOwner(sql, wallet, randomKey(), { type });
+    await logOwner(sql, wallet, addition.owner, { type, network: "base" });
+    await logOwner(sql, { ...wallet, address: stranger.address }, addition.owner, { type });
+    expect(await overtaken(made)).toBe(false);
+    await logOwner(sql, wallet, addition.owner, { type, isDeep: false });
+    expect(await overtaken(made)).toBe(true);
+    expect(await overtaken(stranger)).toBe(false);
+    await set(addition, { is_any_chain: false });
+    expect(await overtaken(made)).toBe(false);
+    await set(addition, { is_any_chain: true, state: "FAILED", reason: "NOT_SENT", signature: null });
+    expect(await overtaken(made)).toBe(false);
+  });
+
+  test("when a change of this user removes its owner and is signed, until it ends", async () => {
+    const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+    const { owner } = await changed(made);
+    const here = { action: "REMOVE", isAnyChain: false, nonce: 1n } as const;
+    await changed(made, { owner, nonce: 2n << 64n });
+    await changed(stranger, { ...here, owner });
+    const other = await changed(made, here);
+    expect(await overtaken(made)).toBe(false);
+    await set(other, { state: "FAILED", reason: "NOT_SENT" });
+    const removal = await changed(made, { ...here, owner });
+    const found = await statesListed(removal, () => overtaken(made));
+    expect(Object.keys(found).filter((state) => found[state])).toEqual([
+      ...["QUEUED", "SIGNED", "BROADCAST", "MINED"],
+    ]);
+  });
+});
+
+describe("an operation for every network", () => {
+  const leased = async () => leaseQueuedOperations(sql, NETWORK, { limit: 100, leaseMs: 0 });
+  const isDue = async ({ id }: Made) => (await leased()).some((operation) => operation.id === id);
+  const deploy = ({ walletId }: Made) => sql`update wallets set deployed_at = now() where id = ${walletId}`;
+
+  test("is due once its account is deployed, however long that takes, and is never NOT_SENT", async () => {
+    const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+    await deploy(stranger);
+    const addition = await changed(made);
+    await set(addition, { queued_at: new Date(Date.now() - 3_600_000) });
+    expect(await isDue(addition)).toBe(false);
+    expect(await failUnsentOperations(sql, NETWORK)).not.toContain(addition.id);
+    await deploy(made);
+    expect(await isDue(addition)).toBe(true);
+  });
+
+  test("runs before the first send of its wallet, in the order of nonces, while it is QUEUED", async () => {
+    const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+    await changed(stranger);
+    const second = await changed(made, { nonce: 2n << 64n });
+    const [first, sent] = [await changed(made), await changed(made, { nonce: 3n << 64n })];
+    await set(sent, { state: "FAILED", reason: "NOT_SENT" });
+    const amount = (amountUnits: bigint) => ({
+      items: [{ to: made.address, amountUnits, note: "", isFee: false }],
+    });
+    await lab.makeOperation(stranger, 0n, amount(7n));
+    const send = await lab.queued(made, 0n, amount(5n));
+    const find = async () => (await leased()).find(({ id }) => id === send.id);
+    const found = await find();
+    expect(found?.before.map(({ id }) => id)).toEqual([first.id, second.id]);
+    expect(found?.items).toEqual([{ to: made.address, units: "5" }]);
+    await deploy(made);
+    expect((await find())?.before).toEqual([]);
+  });
+
+  test("is copied for another network from this one alone", async () => {
+    const [made, other] = [await lab.makeOperation(), await lab.makeOperation()];
+    const addition = await changed(made);
+    const [copyId = ""] = newOwnerChangeIds(new Date(), 1);
+    await copySignedAddition(sql, {
+      ...{ id: addition.id, copyId, walletId: other.walletId, network: NETWORK, ownerIndex: 3 },
+      ...{ userOpHash: randomHash(), signature: "0x02" },
+    });
+    const { ownerChangeId, accountNonce } = await lab.rowOf(addition);
+    expect(await lab.rowOf({ ...other, id: copyId })).toMatchObject({
+      ...{ ownerChangeId, accountNonce, walletId: other.walletId, ownerIndex: 3, state: "QUEUED" },
+      isAnyChain: true,
+    });
+  });
+});
