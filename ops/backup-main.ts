@@ -56,6 +56,6 @@ function readOptions() {
 }
 
 function endWithUsage(): never {
-  console.error("bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d]");
+  console.error("bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d, at most 24d]");
   process.exit(64); // EX_USAGE of sysexits.h
 }

@@ -16,7 +16,7 @@ import {
 } from "../core/runtime/env.ts";
 import {
   baseUrlFaults,
-  httpUrl,
+  originUrl,
   riskySettings,
   sealKeysOf,
   secretFaults,
@@ -66,6 +66,12 @@ const ASYNC_COMMIT_CONNECTIONS = 2;
 /** Of the job queue: LISTEN, and the statements that take and complete jobs, each over in a millisecond. */
 const QUEUE_CONNECTIONS = 4;
 
+/** Text without a scheme is no error to the mail package: it connects elsewhere. */
+function isMailUrl(text: string): boolean {
+  const url = URL.parse(text);
+  return url !== null && /^smtps?:$/.test(url.protocol) && url.hostname !== "";
+}
+
 /** `name@host` or `Name <name@host>`, in one line. */
 const SENDER = /^(?:[^<>\r\n]*<[^\s<>@]+@[^\s<>@]+>|[^\s<>@]+@[^\s<>@]+)$/;
 
@@ -84,13 +90,12 @@ const shape = {
   WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   EXCHANGE_RATE_SOURCES: rateSources.default([]),
-  BASE_URL: httpUrl.optional(),
+  BASE_URL: originUrl.optional(),
   SMTP_URL: z
     .string({ error: MAIL_RELAY })
-    .min(1)
     .refine(
-      (text) => !text.includes("://") || Boolean(URL.parse(text)?.hostname),
-      "must be a URL, for example smtp://127.0.0.1:2525",
+      isMailUrl,
+      "must be a URL, for example smtp://127.0.0.1:2525 or smtps://user:password@mail.example.com",
     ),
   MAIL_FROM: z
     .string()

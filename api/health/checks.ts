@@ -15,7 +15,7 @@ import {
   countLiveWorkers,
   findIndexerPosition,
   listRelayerAddresses,
-  ping,
+  takesWrites,
 } from "../../db/health/component-status.ts";
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -33,8 +33,8 @@ const INDEXER_UNREAD_MAX_S = 10;
 const INDEXER_SILENT_MAX_S = 60;
 
 export async function checkDatabase(sql: Sql): Promise<Finding> {
-  await ping(sql);
-  return { status: "healthy" };
+  if (await takesWrites(sql)) return { status: "healthy" };
+  return { status: "unhealthy", error: "the database takes no writes" };
 }
 
 /** Of this process; a full one is reported before it stops the logs, and Postgres where it is on the same machine. */

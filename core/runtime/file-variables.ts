@@ -1,12 +1,16 @@
 /** Variables given as files: `JWT_SECRET_FILE=/run/secrets/jwt` instead of `JWT_SECRET`, as container secrets and systemd credentials are. */
-import { readFileSync } from "node:fs";
+import { isUtf8 } from "node:buffer";
+import { closeSync, existsSync, openSync, readSync } from "node:fs";
+import { isAbsolute } from "node:path";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 const SUFFIX = "_FILE";
+/** Far more than any list of keys. A device such as /dev/zero has no end. */
+const VALUE_MAX_BYTES = 65_536;
 
 export type FileVariables = {
-  /** Each name's value: its own, or the content of its file without the end of the last line. */
+  /** Each name's value: its own, or the content of its file without the line ends after it. */
   readonly values: Record<string, string | undefined>;
   /** Sentences without any content of a file. */
   readonly faults: string[];
@@ -28,15 +32,45 @@ export function readFileVariables(names: readonly string[], source: Environment)
     if (path === undefined) return own;
     if (own !== undefined)
       return refuse(name, `${name} and ${name}${SUFFIX}: both are set; remove one of them`);
-    try {
-      const text = readFileSync(path, "utf8").replace(/\r?\n$/, "");
-      return text.trim() === "" ? undefined : text;
-    } catch (error) {
-      return refuse(name, `${name}${SUFFIX}: ${path} cannot be read (${reasonOf(error)})`);
-    }
+    const bytes = readBounded(path);
+    const fault = faultOf(bytes, path);
+    if (fault) return refuse(name, `${name}${SUFFIX}: ${fault}`);
+    const text = bytes.toString("utf8").replace(/[\r\n]+$/, "");
+    return text.trim() === "" ? undefined : text;
   };
   const values = Object.fromEntries(names.map((name) => [name, readOne(name)]));
   return { values, faults, broken };
+}
+
+function faultOf(bytes: Buffer | Error, path: string): string | undefined {
+  // perhaps the value itself, which no message may repeat
+  if (bytes instanceof Error && !isAbsolute(path) && !existsSync(path))
+    return "is not the path of a file; name one, or set the variable without _FILE to the value itself";
+  if (bytes instanceof Error) return `${path} cannot be read (${reasonOf(bytes)})`;
+  if (bytes.length > VALUE_MAX_BYTES)
+    return `${path} has more than ${VALUE_MAX_BYTES} bytes; name a file that holds the value alone`;
+  return isUtf8(bytes) ? undefined : `${path} is not text; write the bytes as hex (openssl rand -hex 32)`;
+}
+
+/** The beginning of a file, up to one byte more than a value may have. */
+function readBounded(path: string): Buffer | Error {
+  const buffer = Buffer.alloc(VALUE_MAX_BYTES + 1);
+  let length = 0;
+  let file: number | undefined;
+  try {
+    file = openSync(path, "r");
+    // a pipe gives what is in it, so that one read is not enough
+    while (length < buffer.length) {
+      const read = readSync(file, buffer, length, buffer.length - length, null);
+      if (read === 0) break;
+      length += read;
+    }
+    return buffer.subarray(0, length);
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error));
+  } finally {
+    if (file !== undefined) closeSync(file);
+  }
 }
 
 function given(source: Environment, name: string): string | undefined {

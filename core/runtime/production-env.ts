@@ -3,6 +3,12 @@ import { z } from "zod";
 
 export const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 
+/** Scheme, host and port: what is appended to it begins with a slash. */
+export const originUrl = httpUrl.refine((text) => {
+  const { pathname, username, password } = new URL(text);
+  return pathname === "/" && username === "" && password === "" && !/[?#]/.test(text);
+}, "must be an origin alone, for example https://pay.example.com");
+
 type Keys = readonly [string, ...string[]];
 
 /** BASE_URL has a default in development only: in production it appears in mails, links and passkeys. */
@@ -47,6 +53,7 @@ export function riskySettings(env: {
   NODE_ENV: string;
   WEBHOOK_PRIVATE_TARGETS?: boolean;
   RATE_LIMITS?: boolean | undefined;
+  TRUSTED_PROXIES?: readonly string[] | undefined;
 }): string[] {
   if (env.NODE_ENV !== "production") return [];
   const risks: string[] = [];
@@ -56,6 +63,10 @@ export function riskySettings(env: {
     );
   if (env.RATE_LIMITS === false)
     risks.push("RATE_LIMITS=0: nothing limits sign-in attempts, claims and payments of one caller");
+  if (env.TRUSTED_PROXIES?.some((range) => /\/0+$/.test(range)))
+    risks.push(
+      "TRUSTED_PROXIES names every address: a caller can claim any address in X-Forwarded-For and evade the limits of its own; name the proxies alone",
+    );
   return risks;
 }
 

@@ -23,10 +23,10 @@ export function readProxies(ranges: readonly string[]): TrustedProxies {
 }
 
 function parseRange(range: string): ProxyRange | undefined {
-  const [address = "", bits] = range.split("/");
+  const [, address = "", bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(range) ?? [];
   const version = isIP(address);
   const prefixMax = version === 6 ? 128 : 32;
   const prefix = bits === undefined ? prefixMax : Number(bits);
-  if (version === 0 || !Number.isInteger(prefix) || prefix < 0 || prefix > prefixMax) return undefined;
+  if (version === 0 || prefix > prefixMax) return undefined;
   return { address, prefix, version: version === 6 ? "ipv6" : "ipv4" };
 }

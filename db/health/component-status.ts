@@ -4,8 +4,11 @@ import { LIVENESS_CLASS } from "../jobs/dead-workers.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { cursors } from "../schema.ts";
 
-export async function ping(tx: Tx): Promise<void> {
-  await tx`select 1`;
+/** False on a standby, and where a provider has stopped writes because the disk is full. */
+export async function takesWrites(tx: Tx): Promise<boolean> {
+  const [row] = await tx<{ isReadOnly: boolean }[]>`
+    select current_setting('transaction_read_only')::boolean as is_read_only`;
+  return row?.isReadOnly === false;
 }
 
 export async function listRelayerAddresses(tx: Tx, network: NetworkId): Promise<string[]> {

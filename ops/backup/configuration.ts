@@ -13,9 +13,14 @@ export function readBackupConfig(source?: Record<string, string | undefined>) {
 
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** "6h" in milliseconds; undefined for anything else than whole minutes, hours or days. */
+/** Of a timer; a longer one fires at once. */
+const INTERVAL_MAX_MS = 2 ** 31 - 1;
+
+/** "6h" in milliseconds; undefined for anything else than whole minutes, hours or days, and beyond 24 days. */
 export function parseInterval(text: string): number | undefined {
   const [, count = "", unit = ""] = /^([1-9]\d{0,4})([mhd])$/.exec(text) ?? [];
   const unitMs = UNITS[unit];
-  return unitMs === undefined ? undefined : Number(count) * unitMs;
+  if (unitMs === undefined) return undefined;
+  const intervalMs = Number(count) * unitMs;
+  return intervalMs <= INTERVAL_MAX_MS ? intervalMs : undefined;
 }

@@ -20,6 +20,9 @@ import { openStream, sealStream } from "./seal-stream.ts";
 export type Keys = readonly [string, ...string[]];
 export type Backup = { file: string; bytes: number; tables: number };
 
+/** No backup is read back for longer. */
+const DRAFT_KEPT_MS = 24 * 3_600_000;
+const DRAFT_NAME = /^payments-[\dTZ-]+\.backup\.new$/;
 const FILE_NAME = /^payments-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z\.backup$/;
 
 /** The file appears under its name when it is whole and can be read with `keys`. */
@@ -47,6 +50,7 @@ export async function writeBackup(
     const tables = await countTables(draft, keys);
     renameSync(draft, file);
     removeOldest(folder, keep);
+    removeAbandoned(folder);
     return { file, bytes: statSync(file).size, tables };
   } finally {
     rmSync(draft, { force: true });
@@ -83,4 +87,13 @@ export async function countTables(file: string, keys: Keys): Promise<number> {
 
 function removeOldest(folder: string, keep: number): void {
   for (const file of listBackups(folder).slice(0, -keep)) rmSync(file, { force: true });
+}
+
+/** What a process that was killed has left. */
+function removeAbandoned(folder: string): void {
+  for (const name of readdirSync(folder).filter((one) => DRAFT_NAME.test(one))) {
+    const draft = join(folder, name);
+    const { mtimeMs = Number.POSITIVE_INFINITY } = statSync(draft, { throwIfNoEntry: false }) ?? {};
+    if (mtimeMs < Date.now() - DRAFT_KEPT_MS) rmSync(draft, { force: true });
+  }
 }

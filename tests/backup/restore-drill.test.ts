@@ -1,7 +1,7 @@
 /** A backup of the running service, restored beside a chain that has moved on, agrees with the books that were given up. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RECORD } from "../../db/backup/dump.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
@@ -40,7 +40,9 @@ test("an option that backup does not know gets the usage, not a stack", () => {
   const program = join(import.meta.dir, "../../ops/backup-main.ts");
   const { exitCode, stderr } = Bun.spawnSync([process.execPath, program, "--help"], { stderr: "pipe" });
   expect(exitCode).toBe(64);
-  expect(stderr.toString()).toBe("bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d]\n");
+  expect(stderr.toString()).toBe(
+    "bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d, at most 24d]\n",
+  );
 });
 
 /** Their ids and addresses take more than one of the file's encrypted chunks of 64 KiB. */
@@ -169,6 +171,17 @@ describe("a backup's file", () => {
     } finally {
       await sql`drop database ${sql(name)} with (force)`;
     }
+  }, 60_000);
+
+  test("what a backup that was killed has left is removed after a day, and one that is being written is not", async () => {
+    const draft = (minute: number) => join(folder, `payments-2026-01-01T00-0${minute}-00-000Z.backup.new`);
+    for (const minute of [7, 8]) writeFileSync(draft(minute), "half");
+    utimesSync(draft(7), new Date(), new Date(Date.now() - 25 * 3_600_000));
+    utimesSync(draft(8), new Date(), new Date(Date.now() - 23 * 3_600_000));
+    await writeBackup(sql, { folder, keys, keep: 2, now: at(9) });
+    expect([existsSync(draft(7)), existsSync(draft(8))]).toEqual([false, true]);
+    rmSync(draft(8));
+    for (const file of listBackups(folder).slice(-1)) rmSync(file);
   }, 60_000);
 
   test("the newest files are kept, others are not touched", async () => {

@@ -85,5 +85,8 @@ test("tables are filled after those they refer to, and a circle is refused", () 
 
 test("an interval is whole minutes, hours or days", () => {
   expect(["30m", "6h", "1d"].map(parseInterval)).toEqual([1_800_000, 21_600_000, 86_400_000]);
+  expect(parseInterval("24d")).toBe(2_073_600_000);
+  // a timer holds 31 bits: it would fire at once, and write one backup after the other
+  expect(["25d", "597h", "99999h"].map(parseInterval)).toEqual(Array(3).fill(undefined));
   expect(["0h", "6", "h", "1.5h", "6H", "999999m"].map(parseInterval)).toEqual(Array(6).fill(undefined));
 });

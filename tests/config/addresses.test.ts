@@ -1,6 +1,7 @@
 /** Addresses of databases, of this machine and of the collector of traces: what no driver or server can use is refused at the start. */
 import { describe, expect, test } from "bun:test";
 import { readApiConfig } from "../../api/config.ts";
+import { readWorkerConfig } from "../../worker/config.ts";
 
 const ENV = {
   DATABASE_URL: "postgres://user@127.0.0.1:5432/x",
@@ -48,4 +49,20 @@ describe("error: refuses", () => {
   ];
   for (const [what, env, sentence] of cases)
     test(what, () => expect(() => readApiConfig({ ...ENV, ...env })).toThrow(sentence));
+});
+
+test("error: a BASE_URL with more than an origin, which every link and mail would repeat", () => {
+  const { JWT_SECRET: _, ...worker } = { ...ENV, SMTP_URL: "smtp://127.0.0.1:25" };
+  const fault = "BASE_URL: must be an origin alone, for example https://pay.example.com";
+  for (const rest of [
+    "pay.example.com/shop",
+    "pay.example.com/?a=1",
+    "pay.example.com#",
+    "u:p@pay.example.com",
+  ]) {
+    expect(() => readApiConfig({ ...ENV, BASE_URL: `https://${rest}` })).toThrow(fault);
+    expect(() => readWorkerConfig({ ...worker, BASE_URL: `https://${rest}` })).toThrow(fault);
+  }
+  for (const rest of ["pay.example.com:443/", "PAY.example.com", "pay.example.com:8443"])
+    expect(() => readApiConfig({ ...ENV, BASE_URL: `https://${rest}` })).not.toThrow();
 });

@@ -126,13 +126,16 @@ describe("production accepts", () => {
   });
 
   test("insecure settings with a warning; outside production without one", () => {
-    const open = { WEBHOOK_PRIVATE_TARGETS: "1", RATE_LIMITS: "0" };
+    const open = { WEBHOOK_PRIVATE_TARGETS: "1", RATE_LIMITS: "0", TRUSTED_PROXIES: "10.0.0.1,0.0.0.0/0" };
     expect(readApiConfig(production()).risks).toEqual([]);
     expect(readApiConfig({ ...base(), ...open }).risks).toEqual([]);
     expect(readApiConfig({ ...production(), ...open }).risks).toEqual([
       expect.stringContaining("WEBHOOK_PRIVATE_TARGETS=1"),
       expect.stringContaining("RATE_LIMITS=0"),
+      expect.stringContaining("TRUSTED_PROXIES"),
     ]);
+    expect(readApiConfig({ ...production(), TRUSTED_PROXIES: "10.0.0.0/8,::/0" }).risks).toHaveLength(1);
+    expect(readApiConfig({ ...production(), TRUSTED_PROXIES: "10.0.0.0/8,::1" }).risks).toEqual([]);
   });
 });
 

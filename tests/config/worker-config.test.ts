@@ -17,9 +17,17 @@ const ENV = {
 const PRODUCTION = { ...ENV, NODE_ENV: "production", BASE_URL: "https://example.com" };
 
 test("error: an SMTP_URL that no mail could be sent to is a fault at the start", () => {
-  for (const SMTP_URL of ["http://[", "smtp://"])
+  for (const SMTP_URL of [
+    ...["http://[", "smtp://", "smtp://mail.example.com:abc", "https://mail.example.com", "mail.example.com"],
+    // the parser of the mail package takes this number for an address: 0.0.9.221
+    "localhost:2525",
+  ])
     expect(() => readWorkerConfig({ ...ENV, SMTP_URL })).toThrow("SMTP_URL");
-  for (const SMTP_URL of ["smtps://user:pass@mail.example.com", "localhost:2525"])
+  for (const SMTP_URL of [
+    "smtps://user:pass@mail.example.com",
+    "smtp://localhost:2525",
+    "SMTP://[::1]:25/?pool=true",
+  ])
     expect(readWorkerConfig({ ...ENV, SMTP_URL })).toMatchObject({ smtpUrl: SMTP_URL });
 });
 

@@ -82,6 +82,16 @@ describe("deploy/systemd", () => {
     }
   });
 
+  test("no unit is stopped by a restart of another, as an upgrade restarts the migration beside running processes", () => {
+    for (const name of services) {
+      const text = readFileSync(join(UNITS, name), "utf8");
+      const bound = ["Requires", "Requisite", "BindsTo", "PartOf"].flatMap((key) => valuesOf(text, key));
+      expect(bound.filter((unit) => unit.endsWith(".service"))).toEqual([]);
+      if (/Restart=always/.test(text))
+        expect(valuesOf(text, "Wants").join(" ")).toContain("usdc-payments-migrate.service");
+    }
+  });
+
   test("root's secrets are readable by root alone", () => {
     for (const name of readdirSync(join(folder, "secrets")))
       expect(statSync(join(folder, "secrets", name)).mode & 0o777).toBe(0o400);

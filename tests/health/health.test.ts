@@ -189,3 +189,26 @@ test("an unavailable database is unhealthy and not ready without naming it, and 
   expect((await until("/health/ready", ({ status }) => status === 200)).status).toBe(200);
   expect((await client.post("/v1/identity/register", { email: "back@example.com" })).status).toBe(201);
 }, 120_000);
+
+test("a database that takes no writes, as a demoted primary and one whose disk is full, is unhealthy and not ready", async () => {
+  const name = new URL(world.databaseUrl).pathname.slice(1);
+  const admin = openDatabase(new URL("/postgres", world.databaseUrl).href, {
+    name: "admin",
+    maxConnections: 1,
+  });
+  const reconnect = () =>
+    admin`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${name}`;
+  await admin`alter database ${admin(name)} set default_transaction_read_only = on`;
+  await reconnect();
+  try {
+    const down = await untilCheck("database", "unhealthy");
+    expect(down.body.checks.database).toMatchObject({ error: "the database takes no writes" });
+    expect(down.body.status).toBe("unhealthy");
+    expect((await client.get("/health/ready")).status).toBe(500);
+  } finally {
+    await admin`alter database ${admin(name)} reset default_transaction_read_only`;
+    await reconnect();
+    await admin.end({ timeout: 1 });
+  }
+  expect((await until("/health/ready", ({ status }) => status === 200)).status).toBe(200);
+}, 120_000);

@@ -43,6 +43,21 @@ describe("the client's address", () => {
     ]);
   });
 
+  test("error: a range without a plain number of bits is none, since an empty one would trust every address", () => {
+    for (const range of [
+      "10.0.0.0/",
+      "10.0.0.0/0x8",
+      "10.0.0.0/1e1",
+      "10.0.0.0/8/9",
+      "10.0.0.0/-1",
+      "/8",
+      "10.0.0.0/ 8",
+    ]) {
+      expect(proxyFaults([range])).toEqual([`TRUSTED_PROXIES: "${range}" is not an address or CIDR range`]);
+      expect(readProxies([range]).isTrusted("203.0.113.5")).toBe(false);
+    }
+  });
+
   test("is grouped whole for IPv4 and by /64 for IPv6", () => {
     expect(addressGroup("1.2.3.4")).toBe("1.2.3.4");
     expect(addressGroup("2001:db8:1:2:3:4:5:6")).toBe("2001:db8:1:2::/64");

@@ -2,6 +2,7 @@
  * `bun tests/ops/rolling-upgrade.ts [TAG or COMMIT]`: old and new code on one database for the time of a rolling update. The service of that
  * version starts on its own schema and takes payments; then the steps of docs/OPERATIONS.md: `migrate` of this version, a process of this
  * version beside each old one, the old ones stopped kind by kind. Payments go through every api all the while; each must be paid once.
+ * A refund is prepared before each step and confirmed after it, and lists are read all the while.
  *
  * Without an argument the last tag counts, and before the first one the commit before the schema changed last. Needs no network. It ends with
  * 69 and says what to fetch when the history, of a shallow clone for instance, lacks the version. A 500 fails the run, unless the older
@@ -15,6 +16,7 @@ import { openDatabase } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { runMigrations } from "../../local/processes/service-process.ts";
 import { startTestChain } from "../support/chain.ts";
+import { type Client, openClient } from "../support/http-client.ts";
 import { startTestMailbox } from "../support/mailbox.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { createEmptyDatabase } from "../support/postgres.ts";
@@ -26,6 +28,11 @@ const UNAVAILABLE = 69; // EX_UNAVAILABLE of sysexits.h
 const PAID_WITHIN_MS = 90_000;
 const PAYMENTS_A_STEP = 3;
 const RETRIES_MAX = 20;
+const READ_PAUSE_MS = 50;
+const READ_PATHS = [
+  ...["/v1/payment-links", "/v1/transactions", "/v1/refunds", "/v1/exports", "/v1/export-schedules"],
+  ...["/v1/events", "/v1/wallets/balance", "/health/ready"],
+];
 
 type Link = { id: string; step: string };
 
@@ -56,7 +63,12 @@ try {
     // accepted before the step, relayed and settled during it
     const during = Promise.all(apis.map((api) => payOne(started, merchant, api, what)));
     during.catch(() => undefined);
+    const [first, last] = [clientOf(started, merchant, apis[0]), clientOf(started, merchant, apis.at(-1))];
+    const refund = await prepareRefund(first, links.at(-1));
+    const reading = readUntilStopped(apis.map((api) => clientOf(started, merchant, api)));
     await act();
+    await reading.stop();
+    if (refund) await confirmRefund(last, merchant, refund);
     links.push(...(await during));
     for (const api of apis)
       for (let count = 0; count < PAYMENTS_A_STEP; count++)
@@ -148,6 +160,78 @@ async function countFailures(links: readonly Link[]): Promise<number> {
   }
 }
 
+function clientOf(on: Service, { client }: Merchant, api: ProcessName = "api"): Client {
+  const own = openClient(on.baseUrlOf(api));
+  for (const [name, value] of client.cookies) own.cookies.set(name, value);
+  return own;
+}
+
+/** Counts an answer of 500 or above as a failure. */
+function judge(what: string, status: number, text: string): void {
+  if (status < 500) return;
+  if (namesColumns) failures += 1;
+  console.log(`  ${status} to ${what}: ${text.slice(0, 300)}`);
+}
+
+type Refund = { refundId: string; challengeId: string; passkeyChallenge: { challenge: string } };
+
+/** Undefined before anything is paid. */
+async function prepareRefund(client: Client, link: Link | undefined): Promise<Refund | undefined> {
+  if (!link) return undefined;
+  for (const deadlineMs = Date.now() + PAID_WITHIN_MS; ; ) {
+    const answer = await client.post(`/v1/payment-links/${link.id}/refunds`, {});
+    judge("a refund's preparation", answer.status, answer.text);
+    if (answer.status === 201) return answer.body;
+    // the link's payment may not be CONFIRMED yet, and one operation of a wallet travels at a time
+    if (Date.now() > deadlineMs) throw new Error(`no refund was prepared: ${answer.status} ${answer.text}`);
+    await Bun.sleep(200);
+  }
+}
+
+/** Signs what was prepared, and waits until the money is back. */
+async function confirmRefund(client: Client, { passkey }: Merchant, refund: Refund): Promise<void> {
+  const body = {
+    challengeId: refund.challengeId,
+    passkeyResponse: await passkey.authenticate(refund.passkeyChallenge as never),
+  };
+  const deadlineMs = Date.now() + PAID_WITHIN_MS;
+  for (;;) {
+    const answer = await client.post(`/v1/refunds/${refund.refundId}/confirm`, body);
+    judge("a refund's confirmation", answer.status, answer.text);
+    if (answer.status === 202) break;
+    if (Date.now() > deadlineMs) throw new Error(`no refund was confirmed: ${answer.status} ${answer.text}`);
+    await Bun.sleep(200);
+  }
+  for (;;) {
+    const { body: shown, status, text } = await client.get(`/v1/refunds/${refund.refundId}`);
+    judge("a refund", status, text);
+    if (shown?.status === "CONFIRMED") return;
+    if (Date.now() > deadlineMs) throw new Error(`the refund is not CONFIRMED: ${text}`);
+    await Bun.sleep(100);
+  }
+}
+
+function readUntilStopped(clients: readonly Client[]): { stop: () => Promise<void> } {
+  let isStopped = false;
+  const reading = Promise.all(
+    clients.map(async (client) => {
+      while (!isStopped)
+        for (const path of READ_PATHS) {
+          const { status, text } = await client.get(path);
+          judge(path, status, text);
+          await Bun.sleep(READ_PAUSE_MS);
+        }
+    }),
+  );
+  reading.catch(() => undefined);
+  return {
+    stop: async () => {
+      isStopped = true;
+      await reading;
+    },
+  };
+}
+
 /** A link made and paid over HTTP. A retryable refusal is answered as a payer's client would: by the same bytes again. */
 async function payOne(on: Service, merchant: Merchant, api: ProcessName, step: string): Promise<Link> {
   const baseUrl = on.baseUrlOf(api);
@@ -184,6 +268,7 @@ async function payOne(on: Service, merchant: Merchant, api: ProcessName, step: s
       body,
     }).catch(() => undefined);
     if (answer?.status === 200) return { id, step };
+    if (answer) judge(`a payment (${step})`, answer.status, await answer.text());
     await Bun.sleep(200);
   }
   return { id, step };
