@@ -69,7 +69,7 @@ export async function loadOperations(
 /**
  * Whatever an operation was, its event makes it MINED: also one that was EXPIRED, CANCELLED or FAILED, or was never confirmed here, for a
  * signature that has left the browser can be sent by anybody. Such a one is extra: the wallet may have a live operation beside it, and the
- * block is settled all the same. Returns the operations that moved.
+ * block is settled all the same. So it is when another operation has its Idempotency-Key meanwhile. Returns the operations that moved.
  */
 export async function settleOperations(
   tx: Tx,
@@ -89,7 +89,23 @@ export async function settleOperations(
       set
         state = 'MINED', tx_hash = given.tx_hash, log_index = given.log_index, block_number = given.block_number,
         succeeded = given.succeeded, gas_used = given.gas_used, prior_state = op.state, prior_reason = op.reason,
-        reason = null, is_extra = op.is_extra or op.state not in ('QUEUED', 'SIGNED', 'BROADCAST'), updated_at = now()
+        reason = null, is_extra = op.is_extra or op.state not in ('QUEUED', 'SIGNED', 'BROADCAST'),
+        idempotency_key = case
+          -- freed when it ended, and perhaps another one's since
+          when op.state in ('EXPIRED', 'CANCELLED') and exists (
+            select from wallet_operations other
+            where other.user_id = op.user_id
+              and other.kind = op.kind
+              and other.idempotency_key = op.idempotency_key
+              and other.id <> op.id
+              and (
+                other.state not in ('EXPIRED', 'CANCELLED')
+                or other.id < op.id and other.user_op_hash in (select user_op_hash from given)
+              )
+          ) then null
+          else op.idempotency_key
+        end,
+        updated_at = now()
       from given
       where op.network = ${network} and op.user_op_hash = given.user_op_hash and op.tx_hash is null
       returning op.id, op.wallet_id
