@@ -183,7 +183,8 @@ export async function findTaggedLinks(
   return rows.map(({ id }) => id);
 }
 
-export async function findAssignments(
+/** Decisions about transfers that left the chain are nobody's until those are back (moved-assignments.ts). */
+async function findAssignments(
   tx: Tx,
   network: NetworkId,
   transfers: readonly AttributableTransfer[],
@@ -192,7 +193,8 @@ export async function findAssignments(
     select tx_hash, log_index, link_id, accept
     from assignments
     where network = ${network}
-      and tx_hash = any(${[...new Set(transfers.map(({ txHash }) => txHash))]}::text[])`;
+      and tx_hash = any(${[...new Set(transfers.map(({ txHash }) => txHash))]}::text[])
+      and orphaned_transfer_id is null`;
   return rows.map((row) => ({ ...row, linkId: row.linkId ?? undefined }));
 }
 

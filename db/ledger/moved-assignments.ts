@@ -19,6 +19,27 @@ export async function noteOrphanedAssignments(tx: Tx, transferIds: readonly stri
       and assignments.orphaned_transfer_id is null`;
 }
 
+/** Whether one of these transfers may be the one that a decision is about, wherever it was. */
+export async function hasAssignments(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly Pick<PlacedTransfer, "txHash" | "authorizationNonce">[],
+): Promise<boolean> {
+  const rows = await tx`
+    select
+    from assignments
+    where network = ${network} and tx_hash = any(${[...new Set(transfers.map(({ txHash }) => txHash))]}::text[])
+    union all
+    select
+    from assignments
+    join transfers gone on gone.id = assignments.orphaned_transfer_id
+    where assignments.network = ${network}
+      and assignments.orphaned_transfer_id is not null
+      and gone.authorization_nonce = any(${transfers.flatMap(({ authorizationNonce }) => authorizationNonce ?? [])}::bytea[])
+    limit 1`;
+  return rows.length > 0;
+}
+
 type PlacedTransfer = {
   txHash: Hex;
   logIndex: number;

@@ -7,7 +7,8 @@ import type { AttributableTransfer } from "../../core/domain/ledger-snapshot.ts"
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
-import { findAssignments, findFittingLinks, findTaggedLinks, loadClaims } from "./attribution.ts";
+import { findFittingLinks, findTaggedLinks, loadClaims } from "./attribution.ts";
+import { hasAssignments } from "./moved-assignments.ts";
 
 /**
  * Whether a payment of one of these authorizations, or a claim, assignment or link that one of these transfers could settle, is there.
@@ -20,14 +21,14 @@ export async function hasEvidence(
 ): Promise<boolean> {
   const linked = await findLinkedRecipients(tx, network, new Set(transfers.map(({ to }) => to)));
   const open = transfers.filter(({ to }) => linked.has(to));
-  const [isPaid, claims, assignments, tagged, fitting] = await Promise.all([
+  const [isPaid, claims, isAssigned, tagged, fitting] = await Promise.all([
     spent.length > 0 && hasPayments(tx, network, spent),
     loadClaims(tx, network, transfers),
-    findAssignments(tx, network, transfers),
+    hasAssignments(tx, network, transfers),
     findTaggedLinks(tx, network, transfers),
     findFittingLinks(tx, network, open, { all: open, takenLinkIds: [] }),
   ]);
-  return isPaid || claims.length + assignments.length + tagged.length + fitting.length > 0;
+  return isPaid || isAssigned || claims.length + tagged.length + fitting.length > 0;
 }
 
 /** Those with a link that is not paid: most have none, and cost one index look-up each. */

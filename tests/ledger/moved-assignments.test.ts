@@ -1,6 +1,7 @@
 /** A merchant's decisions about transfers that a reorganisation puts elsewhere: each stays with its transfer. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { saveAssignment } from "../../db/ledger/assignments.ts";
+import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import {
@@ -14,7 +15,7 @@ import {
   UNITS,
   undoAbove,
 } from "../support/ledger-lab.ts";
-import { seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
 
@@ -86,6 +87,45 @@ test("a decision is not that of a transfer of another amount in the same transac
   await undoAbove(lab, 100);
   await read(lab, [{ ...transfer, block: makeBlock(101), logIndex: 4, amountUnits: 1n }]);
   expect(await paidBy()).toEqual({});
+});
+
+for (const [other, given] of [
+  ["another amount", { amountUnits: 1n }],
+  ["another sender", { amountUnits: 1n, from: randomAddress() }],
+] as const)
+  test(`a decision is not that of a transfer of ${other} at the place of its own`, async () => {
+    const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+    const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+    await read(lab, [transfer]);
+    await assign(transfer, chosen);
+    await undoAbove(lab, 100);
+    await read(lab, [{ ...transfer, ...given, block: makeBlock(101) }]);
+    expect(await paidBy()).toEqual({});
+    // the decided transfer is back
+    await undoAbove(lab, 100);
+    await read(lab, [{ ...transfer, block: makeBlock(101) }]);
+    expect(await paidBy()).toEqual({ [chosen]: 3 });
+  });
+
+test("a transfer that a decision may be about is evidence, also when another transaction makes it", async () => {
+  const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  // no link asks for as much
+  const unlinked = { amountUnits: 77n };
+  const transfer = makeTransfer(lab, 101, { ...unlinked, authorizationNonce: randomHash() });
+  const plain = makeTransfer(lab, 101, unlinked);
+  const isEvident = ({ block, ...one }: SeenTransfer) => {
+    const placed = { ...one, blockNumber: block.number, blockTimeMs: block.timeS * 1_000 };
+    return hasEvidence(lab.sql, NETWORK, { transfers: [placed], spent: [] });
+  };
+  await read(lab, [transfer, plain]);
+  await assign(transfer, chosen);
+  await assign(plain);
+  expect(await isEvident({ ...transfer, txHash: randomHash() })).toBe(false);
+  expect(await isEvident(transfer)).toBe(true);
+  await undoAbove(lab, 100);
+  expect(await isEvident({ ...transfer, txHash: randomHash() })).toBe(true);
+  expect(await isEvident({ ...plain, logIndex: 9 })).toBe(true);
+  expect(await isEvident(makeTransfer(lab, 101, { ...unlinked, authorizationNonce: randomHash() }))).toBe(false);
 });
 
 test("an assigned authorization pays its link from whichever transaction executes it", async () => {
