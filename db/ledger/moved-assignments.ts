@@ -101,18 +101,26 @@ function isAlike(
 
 type Move = { tx_hash: Hex; log_index: number; to_hash: Hex; to_index: number };
 
-/** Removed first: one may move to where another comes from. */
+/** Removed first: one may move to where another comes from. Of several for one transfer, the last is kept. */
 async function move(tx: Tx, network: NetworkId, moves: readonly Move[]): Promise<void> {
   type Removed = { toHash: Hex; toIndex: number; userId: string; linkId: string | null; accept: boolean };
   const removed = await tx<Removed[]>`
-    delete from assignments
-    using json_to_recordset(${JSON.stringify(moves)}::text::json)
-      as given (tx_hash text, log_index int, to_hash text, to_index int)
-    where assignments.network = ${network}
-      and assignments.tx_hash = given.tx_hash
-      and assignments.log_index = given.log_index
-    returning given.to_hash, given.to_index, assignments.user_id, assignments.link_id, assignments.accept`;
-  const rows = removed.map(({ toHash, toIndex, userId, linkId, accept }) => ({
+    with removed as (
+      delete from assignments
+      using json_to_recordset(${JSON.stringify(moves)}::text::json)
+        as given (tx_hash text, log_index int, to_hash text, to_index int)
+      where assignments.network = ${network}
+        and assignments.tx_hash = given.tx_hash
+        and assignments.log_index = given.log_index
+      returning
+        given.to_hash, given.to_index, assignments.user_id, assignments.link_id, assignments.accept,
+        assignments.updated_at
+    )
+    select to_hash, to_index, user_id, link_id, accept
+    from removed
+    order by updated_at`;
+  const kept = new Map(removed.map((row) => [`${row.toHash}:${row.toIndex}`, row])).values();
+  const rows = Array.from(kept, ({ toHash, toIndex, userId, linkId, accept }) => ({
     ...{ tx_hash: toHash, log_index: toIndex, user_id: userId, link_id: linkId, accept },
   }));
   await tx`

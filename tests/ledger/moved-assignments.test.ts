@@ -128,6 +128,24 @@ test("a transfer that a decision may be about is evidence, also when another tra
   expect(await isEvident(makeTransfer(lab, 101, { ...unlinked, authorizationNonce: randomHash() }))).toBe(false);
 });
 
+test("of two decisions about one transfer, the later is moved", async () => {
+  const [first = "", second = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  await assign(transfer, first);
+  await undoAbove(lab, 100);
+  // a process of an older version reads it back, and moves nothing
+  await lab.sql`update assignments set network = 'base' where tx_hash = ${transfer.txHash}`;
+  await read(lab, [{ ...transfer, block: makeBlock(101), logIndex: 8 }]);
+  await lab.sql`update assignments set network = ${NETWORK} where tx_hash = ${transfer.txHash}`;
+  await assign({ ...transfer, logIndex: 8 }, second);
+  for (const logIndex of [9, 3, 8]) {
+    await undoAbove(lab, 100);
+    await read(lab, [{ ...transfer, block: makeBlock(101), logIndex }]);
+    expect(await paidBy()).toEqual({ [second]: logIndex });
+  }
+});
+
 test("an assigned authorization pays its link from whichever transaction executes it", async () => {
   const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
   const transfer = makeTransfer(lab, 101, { logIndex: 3, authorizationNonce: randomHash() });
