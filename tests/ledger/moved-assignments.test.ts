@@ -125,7 +125,9 @@ test("a transfer that a decision may be about is evidence, also when another tra
   await undoAbove(lab, 100);
   expect(await isEvident({ ...transfer, txHash: randomHash() })).toBe(true);
   expect(await isEvident({ ...plain, logIndex: 9 })).toBe(true);
-  expect(await isEvident(makeTransfer(lab, 101, { ...unlinked, authorizationNonce: randomHash() }))).toBe(false);
+  expect(await isEvident(makeTransfer(lab, 101, { ...unlinked, authorizationNonce: randomHash() }))).toBe(
+    false,
+  );
 });
 
 test("of two decisions about one transfer, the later is moved", async () => {

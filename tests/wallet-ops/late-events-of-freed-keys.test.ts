@@ -22,7 +22,8 @@ async function ended(state: "EXPIRED" | "CANCELLED", owner?: Made, nonce = 0n): 
   return made;
 }
 
-const settle = (...events: readonly ReturnType<typeof eventOf>[]) => settleOperations(lab.sql, NETWORK, events);
+const settle = (...events: readonly ReturnType<typeof eventOf>[]) =>
+  settleOperations(lab.sql, NETWORK, events);
 
 for (const state of ["EXPIRED", "CANCELLED"] as const)
   test(`an ${state} operation is MINED by its event although another one has its Idempotency-Key`, async () => {
