@@ -19,7 +19,6 @@ import { confirmFacilitatedPayments } from "../../db/payments/facilitated-paymen
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
-import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findLinksRefundedBy } from "../../db/wallet-ops/refunds.ts";
 import type { BlockHeader } from "../source/block-header.ts";
@@ -27,7 +26,8 @@ import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
-import { accountChangesOf, reportWalletChanges } from "./report-wallet-changes.ts";
+import { commitIsolating, type Isolate, isRefused } from "./isolate-refused.ts";
+import { reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
 
 /** Blocks to commit, and what is known of those around them. */
@@ -85,16 +85,20 @@ export function applyAfter(term: Term, span: Span, before: Applying): Applying<A
 async function applyAhead(term: Term, span: Span, before: Applying, onBegun: () => void): Promise<Applied> {
   if (!(await before.isUnrelated)) await before.applied;
   const detailed = await withDetails(term, span);
-  const written = await term.sql.begin(async (tx) => {
-    // also: the events of a span come before those of the next, by the number of its transaction
-    if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
-    const rows = await findUnrelated(tx, settlingOf(term, detailed));
-    if (!rows) return undefined;
-    onBegun();
-    await storeAhead(tx, term, rows);
-    await before.applied;
-    return writeSpan(tx, term, detailed, async () => NOTHING_SETTLED);
-  });
+  const written = isRefused(term, nameOf(term, span))
+    ? undefined
+    : await commitIsolating(term, nameOf(term, span), () =>
+        term.sql.begin(async (tx) => {
+          // also: the events of a span come before those of the next, by the number of its transaction
+          if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
+          const rows = await findUnrelated(tx, settlingOf(term, detailed));
+          if (!rows) return undefined;
+          onBegun();
+          await storeAhead(tx, term, rows);
+          await before.applied;
+          return writeSpan(tx, term, detailed, { settle: async () => NOTHING_SETTLED });
+        }),
+      );
   if (written) return finish(term, detailed, written);
   await before.applied;
   return applyWhole(term, detailed);
@@ -118,19 +122,25 @@ const NOTHING_SETTLED: Touched = { linkIds: [], paymentIds: [], operationIds: []
 
 async function applyWhole(term: Term, span: DetailedSpan): Promise<Applied> {
   const { isCatchingUp = false } = term;
-  const written = await writeAsNew(term, (tx, areNew) => {
-    const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
-    return writeSpan(tx, term, span, (lockedToo) =>
-      settleTransfers(tx, { ...settlingOf(term, span), bulk, lockedToo }),
-    );
-  });
+  const written = await commitIsolating(term, nameOf(term, span), (isolateIn) =>
+    writeAsNew(term, (tx, areNew) => {
+      const isolate = isolateIn(tx);
+      const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
+      const settle = (lockedToo: readonly string[]) =>
+        settleTransfers(tx, { ...settlingOf(term, span), bulk, lockedToo, isolate });
+      return writeSpan(tx, term, span, { settle, isolate });
+    }),
+  );
   return finish(term, span, written);
 }
+
+/** The same at each try, however many blocks it takes. */
+const nameOf = ({ cursor }: Term, { from = cursor }: Span) => `after ${from.number}`;
 
 /** In a catch-up all transfers are expected to be new first, see `Bulk`. */
 async function writeAsNew<Result>(
   { sql, isCatchingUp = false }: Term,
-  write: (tx: Tx, areNew: boolean) => Promise<Result>,
+  write: (tx: OpenTransaction, areNew: boolean) => Promise<Result>,
 ): Promise<Result> {
   const begin = (areNew: boolean) => sql.begin((tx) => write(tx, areNew)) as Promise<Result>;
   return begin(isCatchingUp).catch((error) => {
@@ -192,13 +202,13 @@ function unixMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
-/** `settle` is given the links that are refreshed whatever it settles. */
-async function writeSpan(
-  tx: Tx,
-  term: Term,
-  span: Span,
-  settle: (lockedToo: readonly string[]) => Promise<Touched>,
-): Promise<Written> {
+type Writing = {
+  /** Given the links that are refreshed whatever it settles. */
+  settle: (lockedToo: readonly string[]) => Promise<Touched>;
+  isolate?: Isolate | undefined;
+};
+
+async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Writing): Promise<Written> {
   const { network, confirmations } = term;
   const { blocks, from = term.cursor, to, head, depthNumber } = span;
   const { spent, operations } = settlingOf(term, span);
@@ -218,18 +228,18 @@ async function writeSpan(
   const settled = await settle(lockedToo);
   // locked already where links were attributed to; otherwise the refunded ones would be locked before those to confirm
   if (refunded.length > 0) await lockLinks(tx, lockedToo);
-  await recordAccountChanges(tx, network, accountChangesOf(blocks));
-  const [confirmed, facilitatedIds, concludedIds] = await Promise.all([
+  await storeAccountChanges(tx, network, blocks, isolate);
+  const conclude = (part: Tx) => concludeOperations(part, { network, depthNumber });
+  const [confirmed, facilitatedIds, concludedIds = []] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),
     confirmFacilitatedPayments(tx, { network, depthNumber }),
-    concludeOperations(tx, { network, depthNumber }),
+    isolate ? undefined : conclude(tx),
   ]);
+  const isolatedIds = await isolate?.({ kind: "conclusion" }, conclude);
   // after the operations and transfers that it names are concluded
-  await reportWalletChanges(tx, {
-    network,
-    after: newestConfirmedBlock(from.number, confirmations),
-    depthNumber,
-  });
+  const after = newestConfirmedBlock(from.number, confirmations);
+  const report = (part: Tx) => reportWalletChanges(part, { network, after, depthNumber });
+  await (isolate ? isolate({ kind: "report" }, report) : report(tx));
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
   const settledMs = unixMs();
@@ -240,6 +250,7 @@ async function writeSpan(
       ...facilitatedIds,
       ...settled.operationIds,
       ...concludedIds,
+      ...(isolatedIds ?? []),
       ...moves.map(({ id }) => id),
     ]),
     announceBlock(tx, term, to.number),
