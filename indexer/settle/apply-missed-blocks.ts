@@ -43,7 +43,7 @@ export async function applyMissedBlocks(
   const blocks = await withLostOperations(term, await withTags(term, read, isWatched));
   const prepared = { times, anchors, blocks, isWatched };
   return commitIsolating(term, `missed ${blocks[0]?.block.number}`, (isolateIn) =>
-    term.sql.begin((tx) => writeMissed(tx, term, prepared, isolateIn(tx))),
+    term.sql.begin((tx) => writeMissed(tx, term, prepared, isolateIn?.(tx))),
   );
 }
 

@@ -26,7 +26,7 @@ import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
-import { commitIsolating, type Isolate, isRefused } from "./isolate-refused.ts";
+import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused.ts";
 import { reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
 
@@ -72,36 +72,39 @@ export const NOTHING_BEFORE: Applying = {
 
 /** Applies what follows the cursor. Throws FencedError when another leader was faster. */
 export async function applySpan(term: Term, span: Span): Promise<Applied> {
-  return applyWhole(term, await withDetails(term, span));
+  const detailed = await withDetails(term, span);
+  return commitIsolating(term, nameOf(term, span), (isolateIn) => applyWhole(term, detailed, isolateIn));
 }
 
 /** Applies, in a catch-up, what follows the blocks of `before`. Nothing of it is visible before those are committed. */
 export function applyAfter(term: Term, span: Span, before: Applying): Applying<Applied> {
   const { promise: isUnrelated, resolve } = Promise.withResolvers<boolean>();
-  const applied = applyAhead(term, span, before, () => resolve(true)).finally(() => resolve(false));
+  const applied = commitIsolating(term, nameOf(term, span), (isolateIn) =>
+    applyAhead(term, span, { before, onBegun: () => resolve(true), isolateIn }),
+  ).finally(() => resolve(false));
   return { isUnrelated, applied };
 }
 
-async function applyAhead(term: Term, span: Span, before: Applying, onBegun: () => void): Promise<Applied> {
+type Ahead = { before: Applying; onBegun: () => void; isolateIn: IsolateIn };
+
+async function applyAhead(term: Term, span: Span, { before, onBegun, isolateIn }: Ahead): Promise<Applied> {
   if (!(await before.isUnrelated)) await before.applied;
   const detailed = await withDetails(term, span);
-  const written = isRefused(term, nameOf(term, span))
-    ? undefined
-    : await commitIsolating(term, nameOf(term, span), () =>
-        term.sql.begin(async (tx) => {
-          // also: the events of a span come before those of the next, by the number of its transaction
-          if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
-          const rows = await findUnrelated(tx, settlingOf(term, detailed));
-          if (!rows) return undefined;
-          onBegun();
-          await storeAhead(tx, term, rows);
-          await before.applied;
-          return writeSpan(tx, term, detailed, { settle: async () => NOTHING_SETTLED });
-        }),
-      );
+  const writeAhead = () =>
+    term.sql.begin(async (tx) => {
+      // also: the events of a span come before those of the next, by the number of its transaction
+      if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
+      const rows = await findUnrelated(tx, settlingOf(term, detailed));
+      if (!rows) return undefined;
+      onBegun();
+      await storeAhead(tx, term, rows);
+      await before.applied;
+      return writeSpan(tx, term, detailed, { settle: async () => NOTHING_SETTLED });
+    });
+  const written = isolateIn ? undefined : await writeAhead();
   if (written) return finish(term, detailed, written);
   await before.applied;
-  return applyWhole(term, detailed);
+  return applyWhole(term, detailed, isolateIn);
 }
 
 type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
@@ -120,17 +123,15 @@ async function storeAhead(tx: OpenTransaction, term: Term, rows: readonly NewTra
 
 const NOTHING_SETTLED: Touched = { linkIds: [], paymentIds: [], operationIds: [] };
 
-async function applyWhole(term: Term, span: DetailedSpan): Promise<Applied> {
+async function applyWhole(term: Term, span: DetailedSpan, isolateIn: IsolateIn): Promise<Applied> {
   const { isCatchingUp = false } = term;
-  const written = await commitIsolating(term, nameOf(term, span), (isolateIn) =>
-    writeAsNew(term, (tx, areNew) => {
-      const isolate = isolateIn(tx);
-      const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
-      const settle = (lockedToo: readonly string[]) =>
-        settleTransfers(tx, { ...settlingOf(term, span), bulk, lockedToo, isolate });
-      return writeSpan(tx, term, span, { settle, isolate });
-    }),
-  );
+  const written = await writeAsNew(term, (tx, areNew) => {
+    const isolate = isolateIn?.(tx);
+    const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
+    const settle = (lockedToo: readonly string[]) =>
+      settleTransfers(tx, { ...settlingOf(term, span), bulk, lockedToo, isolate });
+    return writeSpan(tx, term, span, { settle, isolate });
+  });
   return finish(term, span, written);
 }
 

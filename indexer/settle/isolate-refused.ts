@@ -25,24 +25,23 @@ export type Isolate = <Result>(
   write: (part: Tx) => Promise<Result>,
 ) => Promise<Result | undefined>;
 
+/** Undefined while commits are to be made whole. */
+export type IsolateIn = ((tx: OpenTransaction) => Isolate) | undefined;
+
 type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
 
 /** By term, how often each commit was refused in a row. */
 const refusals = new WeakMap<Term, Map<string, number>>();
 
-export function isRefused(term: Term, commit: string): boolean {
-  return (refusals.get(term)?.get(commit) ?? 0) >= REFUSALS_MIN;
-}
-
-/** `commit` names what is written, the same at each try. `write` is given the transaction's `Isolate` when earlier tries were refused. */
+/** `commit` names what is written, the same at each try. */
 export async function commitIsolating<Result>(
   term: Term,
   commit: string,
-  write: (isolateIn: (tx: OpenTransaction) => Isolate | undefined) => Promise<Result>,
+  write: (isolateIn: IsolateIn) => Promise<Result>,
 ): Promise<Result> {
-  const isIsolating = isRefused(term, commit);
+  const isIsolating = (refusals.get(term)?.get(commit) ?? 0) >= REFUSALS_MIN;
   try {
-    const result = await write((tx) => (isIsolating ? openIsolation(term, tx) : undefined));
+    const result = await write(isIsolating ? (tx) => openIsolation(term, tx) : undefined);
     refusals.get(term)?.delete(commit);
     return result;
   } catch (error) {
