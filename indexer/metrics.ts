@@ -36,6 +36,11 @@ export function openIndexerMetrics(registry: Registry) {
     "Polls of the chain that failed; the error is in the log and in /health",
   );
   const rejected = counter("indexer_rejected_answers_total", "Node answers that were not trusted", ["kind"]);
+  const refused = counter(
+    "indexer_refused_records_total",
+    "Records of the chain that blocks were committed without, because the database refuses them",
+    ["kind"],
+  );
   const applySeconds = new Histogram({
     name: "indexer_apply_seconds",
     help: "From a block being heard of to its effects being committed",
@@ -96,6 +101,7 @@ export function openIndexerMetrics(registry: Registry) {
       reorgBlocks.inc({ network }, depthBlocks);
     },
     rejectedAnswer: (network: NetworkId, kind: string) => rejected.inc({ network, kind }),
+    refusedRecord: (network: NetworkId, kind: string) => refused.inc({ network, kind }),
     reconciled: (network: NetworkId, found: number) => differences.set({ network }, found),
   };
 }

@@ -6,8 +6,8 @@ import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { discardSums } from "../../db/ledger/running-sums.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
-import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import {
@@ -22,7 +22,8 @@ import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
-import { accountChangesOf, reportWalletChanges } from "./report-wallet-changes.ts";
+import { commitIsolating, type Isolate } from "./isolate-refused.ts";
+import { reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { settleTransfers } from "./settle.ts";
 
 /** Near the head, blocks without anything of ours are passed over by at most this many at a time, and not stored. */
@@ -40,56 +41,77 @@ export async function applyMissedBlocks(
   const times = await readConfirmationTimes(term, read);
   const anchors = await findAnchors(term, read);
   const blocks = await withLostOperations(term, await withTags(term, read, isWatched));
-  return term.sql.begin(async (tx) => {
-    const { network, epoch, confirmations } = term;
-    // while these blocks were read, or the row was waited for, a reorganisation may have set the cursor back below them
-    const cursor = await holdEpoch(tx, network, epoch);
-    if (!cursor) throw new FencedError(network);
-    const [from, to] = [blocks[0]?.block.number ?? 0, blocks.at(-1)?.block.number ?? 0];
-    const depthNumber = newestConfirmedBlock(cursor.number, confirmations);
-    const kept = await findBlocks(tx, network, {
-      from,
-      to: Math.max(to, ...anchors.map(({ number }) => number)),
-    });
-    const booked = new Set((await findBookedLogs(tx, network, { from, to })).map(placeOf));
-    const recorded = new Set((await findRecordedEvents(tx, network, { from, to })).map(placeOf));
-    const hashes = new Map(kept.map((block) => [block.number, block.hash]));
-    assertSameBranch(blocks.map(({ block }) => block).concat(anchors), hashes);
-    const own = blocks.filter(({ block }) => block.number <= cursor.number);
-    const transfers = own.flatMap((content) => content.transfers);
-    const operations = own.flatMap((content) => content.operations);
-    const missing = transfers.filter((transfer) => !booked.has(placeOfSeen(transfer)));
-    const touched = await settleTransfers(tx, {
-      network,
-      transfers: missing,
-      spent: authorizationsOf(missing),
-      operations,
-      bookedTransfers: transfers.filter((transfer) => booked.has(placeOfSeen(transfer))),
-      isWatched,
-      confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
-      bulk: bulkOf(term),
-    });
-    await discardSums(
-      tx,
-      network,
-      missing.flatMap(({ from, to }) => [from, to]),
-    );
-    const moves = await refreshLinks(tx, {
-      linkIds: touched.linkIds,
-      isReorg: false,
-      mismatchMinUnits: term.mismatchMinUnits,
-    });
-    const concludedIds = await concludeOperations(tx, { network, depthNumber });
-    await recordAccountChanges(tx, network, accountChangesOf(own));
-    await reportWalletChanges(tx, { network, after: from - 1, depthNumber: Math.min(to, depthNumber) });
-    await notify(tx, [
-      ...touched.paymentIds,
-      ...touched.operationIds,
-      ...concludedIds,
-      ...moves.map(({ id }) => id),
-    ]);
-    return missing.length + operations.filter((operation) => !recorded.has(placeOfSeen(operation))).length;
+  const prepared = { times, anchors, blocks, isWatched };
+  return commitIsolating(term, `missed ${blocks[0]?.block.number}`, (isolateIn) =>
+    term.sql.begin((tx) => writeMissed(tx, term, prepared, isolateIn?.(tx))),
+  );
+}
+
+type Prepared = {
+  times: ReadonlyMap<number, number>;
+  anchors: readonly BlockHeader[];
+  blocks: readonly BlockContent[];
+  isWatched: Term["watched"]["has"];
+};
+
+async function writeMissed(
+  tx: Tx,
+  term: Term,
+  { times, anchors, blocks, isWatched }: Prepared,
+  isolate: Isolate | undefined,
+): Promise<number> {
+  const { network, epoch, confirmations } = term;
+  // while these blocks were read, or the row was waited for, a reorganisation may have set the cursor back below them
+  const cursor = await holdEpoch(tx, network, epoch);
+  if (!cursor) throw new FencedError(network);
+  const [from, to] = [blocks[0]?.block.number ?? 0, blocks.at(-1)?.block.number ?? 0];
+  const depthNumber = newestConfirmedBlock(cursor.number, confirmations);
+  const kept = await findBlocks(tx, network, {
+    from,
+    to: Math.max(to, ...anchors.map(({ number }) => number)),
   });
+  const booked = new Set((await findBookedLogs(tx, network, { from, to })).map(placeOf));
+  const recorded = new Set((await findRecordedEvents(tx, network, { from, to })).map(placeOf));
+  const hashes = new Map(kept.map((block) => [block.number, block.hash]));
+  assertSameBranch(blocks.map(({ block }) => block).concat(anchors), hashes);
+  const own = blocks.filter(({ block }) => block.number <= cursor.number);
+  const transfers = own.flatMap((content) => content.transfers);
+  const operations = own.flatMap((content) => content.operations);
+  const missing = transfers.filter((transfer) => !booked.has(placeOfSeen(transfer)));
+  const touched = await settleTransfers(tx, {
+    network,
+    transfers: missing,
+    spent: authorizationsOf(missing),
+    operations,
+    bookedTransfers: transfers.filter((transfer) => booked.has(placeOfSeen(transfer))),
+    isWatched,
+    confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
+    bulk: bulkOf(term),
+    isolate,
+  });
+  await discardSums(
+    tx,
+    network,
+    missing.flatMap(({ from, to }) => [from, to]),
+  );
+  const moves = await refreshLinks(tx, {
+    linkIds: touched.linkIds,
+    isReorg: false,
+    mismatchMinUnits: term.mismatchMinUnits,
+  });
+  const conclude = (part: Tx) => concludeOperations(part, { network, depthNumber });
+  const concludedIds = await (isolate ? isolate({ kind: "conclusion" }, conclude) : conclude(tx));
+  await storeAccountChanges(tx, network, own, isolate);
+  const report = (part: Tx) =>
+    reportWalletChanges(part, { network, after: from - 1, depthNumber: Math.min(to, depthNumber) });
+  await (isolate ? isolate({ kind: "report" }, report) : report(tx));
+  await notify(tx, [
+    ...touched.paymentIds,
+    ...touched.operationIds,
+    ...(concludedIds ?? []),
+    ...moves.map(({ id }) => id),
+  ]);
+  return missing.length + operations.filter((operation) => !recorded.has(placeOfSeen(operation))).length;
 }
 
 /** Time of the block that made each block deep enough, for those that are. */

@@ -19,7 +19,6 @@ import { confirmFacilitatedPayments } from "../../db/payments/facilitated-paymen
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
-import { recordAccountChanges } from "../../db/wallet-ops/account-changes.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findLinksRefundedBy } from "../../db/wallet-ops/refunds.ts";
 import type { BlockHeader } from "../source/block-header.ts";
@@ -27,7 +26,8 @@ import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
-import { accountChangesOf, reportWalletChanges } from "./report-wallet-changes.ts";
+import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused.ts";
+import { reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
 
 /** Blocks to commit, and what is known of those around them. */
@@ -72,32 +72,39 @@ export const NOTHING_BEFORE: Applying = {
 
 /** Applies what follows the cursor. Throws FencedError when another leader was faster. */
 export async function applySpan(term: Term, span: Span): Promise<Applied> {
-  return applyWhole(term, await withDetails(term, span));
+  const detailed = await withDetails(term, span);
+  return commitIsolating(term, nameOf(term, span), (isolateIn) => applyWhole(term, detailed, isolateIn));
 }
 
 /** Applies, in a catch-up, what follows the blocks of `before`. Nothing of it is visible before those are committed. */
 export function applyAfter(term: Term, span: Span, before: Applying): Applying<Applied> {
   const { promise: isUnrelated, resolve } = Promise.withResolvers<boolean>();
-  const applied = applyAhead(term, span, before, () => resolve(true)).finally(() => resolve(false));
+  const applied = commitIsolating(term, nameOf(term, span), (isolateIn) =>
+    applyAhead(term, span, { before, onBegun: () => resolve(true), isolateIn }),
+  ).finally(() => resolve(false));
   return { isUnrelated, applied };
 }
 
-async function applyAhead(term: Term, span: Span, before: Applying, onBegun: () => void): Promise<Applied> {
+type Ahead = { before: Applying; onBegun: () => void; isolateIn: IsolateIn };
+
+async function applyAhead(term: Term, span: Span, { before, onBegun, isolateIn }: Ahead): Promise<Applied> {
   if (!(await before.isUnrelated)) await before.applied;
   const detailed = await withDetails(term, span);
-  const written = await term.sql.begin(async (tx) => {
-    // also: the events of a span come before those of the next, by the number of its transaction
-    if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
-    const rows = await findUnrelated(tx, settlingOf(term, detailed));
-    if (!rows) return undefined;
-    onBegun();
-    await storeAhead(tx, term, rows);
-    await before.applied;
-    return writeSpan(tx, term, detailed, async () => NOTHING_SETTLED);
-  });
+  const writeAhead = () =>
+    term.sql.begin(async (tx) => {
+      // also: the events of a span come before those of the next, by the number of its transaction
+      if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
+      const rows = await findUnrelated(tx, settlingOf(term, detailed));
+      if (!rows) return undefined;
+      onBegun();
+      await storeAhead(tx, term, rows);
+      await before.applied;
+      return writeSpan(tx, term, detailed, { settle: async () => NOTHING_SETTLED });
+    });
+  const written = isolateIn ? undefined : await writeAhead();
   if (written) return finish(term, detailed, written);
   await before.applied;
-  return applyWhole(term, detailed);
+  return applyWhole(term, detailed, isolateIn);
 }
 
 type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
@@ -116,21 +123,25 @@ async function storeAhead(tx: OpenTransaction, term: Term, rows: readonly NewTra
 
 const NOTHING_SETTLED: Touched = { linkIds: [], paymentIds: [], operationIds: [] };
 
-async function applyWhole(term: Term, span: DetailedSpan): Promise<Applied> {
+async function applyWhole(term: Term, span: DetailedSpan, isolateIn: IsolateIn): Promise<Applied> {
   const { isCatchingUp = false } = term;
   const written = await writeAsNew(term, (tx, areNew) => {
+    const isolate = isolateIn?.(tx);
     const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
-    return writeSpan(tx, term, span, (lockedToo) =>
-      settleTransfers(tx, { ...settlingOf(term, span), bulk, lockedToo }),
-    );
+    const settle = (lockedToo: readonly string[]) =>
+      settleTransfers(tx, { ...settlingOf(term, span), bulk, lockedToo, isolate });
+    return writeSpan(tx, term, span, { settle, isolate });
   });
   return finish(term, span, written);
 }
 
+/** The same at each try, however many blocks it takes. */
+const nameOf = ({ cursor }: Term, { from = cursor }: Span) => `after ${from.number}`;
+
 /** In a catch-up all transfers are expected to be new first, see `Bulk`. */
 async function writeAsNew<Result>(
   { sql, isCatchingUp = false }: Term,
-  write: (tx: Tx, areNew: boolean) => Promise<Result>,
+  write: (tx: OpenTransaction, areNew: boolean) => Promise<Result>,
 ): Promise<Result> {
   const begin = (areNew: boolean) => sql.begin((tx) => write(tx, areNew)) as Promise<Result>;
   return begin(isCatchingUp).catch((error) => {
@@ -192,13 +203,13 @@ function unixMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
-/** `settle` is given the links that are refreshed whatever it settles. */
-async function writeSpan(
-  tx: Tx,
-  term: Term,
-  span: Span,
-  settle: (lockedToo: readonly string[]) => Promise<Touched>,
-): Promise<Written> {
+type Writing = {
+  /** Given the links that are refreshed whatever it settles. */
+  settle: (lockedToo: readonly string[]) => Promise<Touched>;
+  isolate?: Isolate | undefined;
+};
+
+async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Writing): Promise<Written> {
   const { network, confirmations } = term;
   const { blocks, from = term.cursor, to, head, depthNumber } = span;
   const { spent, operations } = settlingOf(term, span);
@@ -218,18 +229,18 @@ async function writeSpan(
   const settled = await settle(lockedToo);
   // locked already where links were attributed to; otherwise the refunded ones would be locked before those to confirm
   if (refunded.length > 0) await lockLinks(tx, lockedToo);
-  await recordAccountChanges(tx, network, accountChangesOf(blocks));
-  const [confirmed, facilitatedIds, concludedIds] = await Promise.all([
+  await storeAccountChanges(tx, network, blocks, isolate);
+  const conclude = (part: Tx) => concludeOperations(part, { network, depthNumber });
+  const [confirmed, facilitatedIds, concludedIds = []] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),
     confirmFacilitatedPayments(tx, { network, depthNumber }),
-    concludeOperations(tx, { network, depthNumber }),
+    isolate ? undefined : conclude(tx),
   ]);
+  const isolatedIds = await isolate?.({ kind: "conclusion" }, conclude);
   // after the operations and transfers that it names are concluded
-  await reportWalletChanges(tx, {
-    network,
-    after: newestConfirmedBlock(from.number, confirmations),
-    depthNumber,
-  });
+  const after = newestConfirmedBlock(from.number, confirmations);
+  const report = (part: Tx) => reportWalletChanges(part, { network, after, depthNumber });
+  await (isolate ? isolate({ kind: "report" }, report) : report(tx));
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
   const settledMs = unixMs();
@@ -240,6 +251,7 @@ async function writeSpan(
       ...facilitatedIds,
       ...settled.operationIds,
       ...concludedIds,
+      ...(isolatedIds ?? []),
       ...moves.map(({ id }) => id),
     ]),
     announceBlock(tx, term, to.number),

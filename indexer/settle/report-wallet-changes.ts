@@ -21,8 +21,10 @@ import {
   confirmAccountChanges,
   listOutgoing,
   type NewAccountChange,
+  recordAccountChanges,
 } from "../../db/wallet-ops/account-changes.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
+import type { Isolate } from "./isolate-refused.ts";
 
 type Words = { notice: NoticeKind; event: EventType; trail: SecurityEventType };
 
@@ -31,6 +33,21 @@ const WORDS: Record<AccountChangeType, Words> = {
   OWNER_REMOVED: { notice: "owner_removed", event: "wallet.owner_removed", trail: "owner_removed" },
   UPGRADED: { notice: "wallet_upgraded", event: "wallet.upgraded", trail: "wallet_upgraded" },
 };
+
+/** Stores what the accounts in these blocks wrote themselves; one by one where records are isolated. */
+export async function storeAccountChanges(
+  tx: Tx,
+  network: NetworkId,
+  blocks: readonly BlockContent[],
+  isolate?: Isolate,
+): Promise<void> {
+  const changes = accountChangesOf(blocks);
+  if (!isolate) return recordAccountChanges(tx, network, changes);
+  for (const change of changes)
+    await isolate({ kind: "account_change", txHash: change.txHash }, (part) =>
+      recordAccountChanges(part, network, [change]),
+    );
+}
 
 /** Blocks up to `depthNumber` are deep enough; `after` is how deep they were before. */
 export async function reportWalletChanges(

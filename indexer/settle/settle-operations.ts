@@ -12,6 +12,7 @@ import {
   settleOperations,
 } from "../../db/wallet-ops/settlement.ts";
 import type { SeenOperation, SeenTransfer } from "../source/decode-logs.ts";
+import type { Isolate } from "./isolate-refused.ts";
 
 export type SettledOperations = {
   /** By transfer, the item of the operation that made it. */
@@ -28,8 +29,28 @@ type Seen = {
   attributed: readonly AttributedTransfer[];
 };
 
-/** Before `transfers` are stored, whose history rows may be open already. */
+/** Before `transfers` are stored, whose history rows may be open already. One by one where records are isolated. */
 export async function settleSeenOperations(
+  tx: Tx,
+  network: NetworkId,
+  seen: Seen,
+  isolate?: Isolate,
+): Promise<SettledOperations> {
+  if (!isolate) return settleTogether(tx, network, seen);
+  const items = new Map<SeenTransfer, bigint>();
+  const operationIds: string[] = [];
+  for (const operation of seen.operations) {
+    const { txHash, userOpHash } = operation;
+    const settled = await isolate({ kind: "operation", txHash, userOpHash }, (part) =>
+      settleTogether(part, network, { ...seen, operations: [operation] }),
+    );
+    for (const [transfer, item] of settled?.items ?? []) items.set(transfer, item);
+    operationIds.push(...(settled?.operationIds ?? []));
+  }
+  return { items, operationIds };
+}
+
+async function settleTogether(
   tx: Tx,
   network: NetworkId,
   { operations, transfers, booked, attributed }: Seen,

@@ -15,6 +15,7 @@ import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { moveRefunds } from "../../db/wallet-ops/moved-refunds.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
+import type { Isolate } from "./isolate-refused.ts";
 import { NO_PRIOR_ATTRIBUTIONS, type PriorAttributions } from "./keep-prior-attributions.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
 import { settleSeenOperations } from "./settle-operations.ts";
@@ -35,6 +36,8 @@ export type Settling = {
   bulk?: Bulk | undefined;
   /** Links that the caller will refresh besides those named in the answer; see `loadSnapshot`. */
   lockedToo?: readonly string[];
+  /** Given once the database has refused what these blocks hold. */
+  isolate?: Isolate | undefined;
   /** Asked what stands of earlier decisions about these transfers. */
   findPriorAttributions?: (transfers: readonly SeenTransfer[]) => Promise<PriorAttributions>;
 };
@@ -69,7 +72,8 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   const attributed = [...verdicts].flatMap(([{ txHash, logIndex, from, amountUnits }, { attribution }]) =>
     attribution ? [{ linkId: attribution.linkId, txHash, logIndex, from, amountUnits }] : [],
   );
-  const sent = await settleSeenOperations(tx, network, { operations, transfers, booked, attributed });
+  const seen = { operations, transfers, booked, attributed };
+  const sent = await settleSeenOperations(tx, network, seen, settling.isolate);
   const rows = transfers.map((transfer) => ({
     ...toRow(transfer, verdicts.get(transfer), confirmedAtS),
     operationItemId: sent.items.get(transfer),

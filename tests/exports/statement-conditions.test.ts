@@ -17,9 +17,9 @@ import { insertExport } from "../../db/exports/exports.ts";
 import { updateMerchantBooks } from "../../db/exports/merchant-books.ts";
 import {
   findClosingBalance,
+  findLastStatementMonth,
   findLedgerEnd,
   findStatementEnd,
-  hasMonthlyStatement,
   insertMonthlyStatement,
   listMonthlyStatements,
   listMonthlyWallets,
@@ -135,7 +135,20 @@ describe("a statement", () => {
     await block("base", 8, "2026-06-20T00:00:00Z");
     const end = async (confirmations = 2) =>
       findLedgerEnd(sql, { userId: merchant.userId, network: NETWORK, confirmations });
-    expect(await end()).toEqual({ number: 10, confirmedBefore: new Date("2026-06-11T00:00:01Z") });
+    expect(await end()).toEqual({
+      number: 10,
+      confirmedBefore: new Date("2026-06-11T00:00:01Z"),
+      isWhole: false,
+    });
+    const read = (columns: Record<string, Date | string | null>, of = merchant) =>
+      sql`update wallets set ${sql(columns)} where id = ${of.walletId}`;
+    await read({ backfilled_at: new Date(), opening_units: "0" }, stranger);
+    await read({ backfilled_at: new Date(), opening_units: null });
+    expect(await end()).toMatchObject({ isWhole: false });
+    await read({ backfilled_at: null, opening_units: "0" });
+    expect(await end()).toMatchObject({ isWhole: false });
+    await read({ backfilled_at: new Date() });
+    expect(await end()).toMatchObject({ isWhole: true });
     expect(await end(3)).toMatchObject({ confirmedBefore: new Date("2026-06-10T00:00:01Z") });
     const detectedAt = new Date("2026-06-05T00:00:00Z");
     await book([{ status: "DETECTED", detectedAt }], stranger);
@@ -193,8 +206,8 @@ describe("a monthly statement", () => {
       ...[true, false, true],
     ]);
     await make(stranger);
-    expect(await hasMonthlyStatement(sql, merchant.walletId, MONTH)).toBe(true);
-    expect(await hasMonthlyStatement(sql, merchant.walletId, "2026-03")).toBe(false);
+    expect(await findLastStatementMonth(sql, merchant.walletId)).toBe(MONTH);
+    expect(await findLastStatementMonth(sql, stranger.walletId)).toBe(MONTH);
     const end = (of: SeededMerchant, month: string) => findStatementEnd(sql, of.walletId, month);
     expect(await end(merchant, MONTH)).toBeUndefined();
     await files(merchant, MONTH, BEFORE);

@@ -1,0 +1,71 @@
+/**
+ * Keeps one account's records from stopping a network. What owners write on the chain is theirs to choose, and the database may refuse a row
+ * made of it: a value out of range (SQLSTATE class 22), a constraint (23), an entry too large for an index (54). A commit that was refused
+ * several times in a row is made without the records that are refused: transfers, payments and links are settled, the records are logged and
+ * counted, and their wallet's nonce shows as a difference at the next reconciliation.
+ */
+import postgres from "postgres";
+import type { Hex } from "../../core/domain/networks.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import type { Term } from "../term.ts";
+
+/** By then it is not a race with another transaction. */
+const REFUSALS_MIN = 3;
+const REFUSAL_CODES = /^(22|23|54)/;
+
+export type RefusedRecord = {
+  kind: "operation" | "account_change" | "conclusion" | "report";
+  txHash?: Hex;
+  userOpHash?: Hex;
+};
+
+/** Runs `write` in a savepoint. Undefined, and nothing written, when the database refuses it. */
+export type Isolate = <Result>(
+  record: RefusedRecord,
+  write: (part: Tx) => Promise<Result>,
+) => Promise<Result | undefined>;
+
+/** Undefined while commits are to be made whole. */
+export type IsolateIn = ((tx: OpenTransaction) => Isolate) | undefined;
+
+type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
+
+/** By term, how often each commit was refused in a row. */
+const refusals = new WeakMap<Term, Map<string, number>>();
+
+/** `commit` names what is written, the same at each try. */
+export async function commitIsolating<Result>(
+  term: Term,
+  commit: string,
+  write: (isolateIn: IsolateIn) => Promise<Result>,
+): Promise<Result> {
+  const isIsolating = (refusals.get(term)?.get(commit) ?? 0) >= REFUSALS_MIN;
+  try {
+    const result = await write(isIsolating ? (tx) => openIsolation(term, tx) : undefined);
+    refusals.get(term)?.delete(commit);
+    return result;
+  } catch (error) {
+    if (isRefusal(error)) {
+      const counts = refusals.get(term) ?? new Map<string, number>();
+      refusals.set(term, counts.set(commit, (counts.get(commit) ?? 0) + 1));
+    }
+    throw error;
+  }
+}
+
+function openIsolation({ network, log, metrics }: Term, tx: OpenTransaction): Isolate {
+  return async (record, write) => {
+    try {
+      return (await tx.savepoint((part) => write(part))) as Awaited<ReturnType<typeof write>>;
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      log.error({ network, ...record, err: error }, "the database refuses this record: committed without it");
+      metrics.refusedRecord(network, record.kind);
+      return undefined;
+    }
+  };
+}
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof postgres.PostgresError && REFUSAL_CODES.test(error.code);
+}
