@@ -20,6 +20,7 @@ import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { moveRefunds } from "../../db/wallet-ops/moved-refunds.ts";
 import { findLinksRefundedBy } from "../../db/wallet-ops/refunds.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
@@ -99,7 +100,12 @@ async function applyAhead(term: Term, span: Span, { before, onBegun, isolateIn }
       onBegun();
       await storeAhead(tx, term, rows);
       await before.applied;
-      return writeSpan(tx, term, detailed, { settle: async () => NOTHING_SETTLED });
+      // not before: who holds a link that the span before waits for may wait for a refund
+      const settle = async () => {
+        await moveRefunds(tx, term.network);
+        return NOTHING_SETTLED;
+      };
+      return writeSpan(tx, term, detailed, { settle });
     });
   const written = isolateIn ? undefined : await writeAhead();
   if (written) return finish(term, detailed, written);

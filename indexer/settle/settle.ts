@@ -129,7 +129,6 @@ export async function storeUnrelated(
       network,
       rows.filter((row) => !isPlain(row)),
     ),
-    moveRefunds(tx, network),
   ]);
 }
 
