@@ -239,18 +239,19 @@ describe("user operations", () => {
 });
 
 describe("a block", () => {
+  const owner: Hex = `0x${"00".repeat(12)}${other.slice(2)}`;
   const added = (address: Hex) =>
     log(0, {
       ...{
         address: address.toUpperCase().replace("0X", "0x"),
-        data: encodeAbiParameters([{ type: "bytes" }], [other]),
+        data: encodeAbiParameters([{ type: "bytes" }], [owner]),
       },
       topics: [ADD_OWNER_TOPIC, `0x${uint(3n)}`],
     });
 
   test("holds owner changes that our wallets wrote themselves", () => {
     expect(decode(added(ours)).accountLogs).toEqual([
-      { type: "OWNER_ADDED", ownerIndex: 3n, subject: other, txHash, logIndex: 0, walletAddress: ours },
+      { type: "OWNER_ADDED", ownerIndex: 3n, subject: owner, txHash, logIndex: 0, walletAddress: ours },
     ]);
     expect(decode(added(other)).accountLogs).toEqual([]);
   });
