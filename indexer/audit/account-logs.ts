@@ -8,13 +8,15 @@ import { newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
+import { findAccountLogsNumber, noteAccountLogs } from "../../db/wallet-ops/account-changes.ts";
+import { commitIsolating, type Isolate } from "../settle/isolate-refused.ts";
 import {
-  findAccountLogsNumber,
-  noteAccountLogs,
-  recordAccountChanges,
-} from "../../db/wallet-ops/account-changes.ts";
-import { accountChangesOf, reportWalletChanges } from "../settle/report-wallet-changes.ts";
+  accountChangesOf,
+  reportWalletChanges,
+  storeAccountChanges,
+} from "../settle/report-wallet-changes.ts";
 import { headerCall, readHeader } from "../source/block-header.ts";
 import { type BlockContent, decodeBlock, selectFollowedLogs } from "../source/decode-logs.ts";
 import { TOPIC_VALUES_MAX } from "../source/past-logs.ts";
@@ -37,18 +39,30 @@ export async function searchAccountLogs(term: Term): Promise<boolean> {
   const numbers = from > to || watched.size === 0 ? [] : await findHits(term, { from, to });
   const blocks: BlockContent[] = [];
   for (const number of numbers) blocks.push(await readProvenBlock(term, number));
-  await sql.begin(async (tx) => {
-    if (!(await holdEpoch(tx, network, term.epoch))) throw new FencedError(network);
-    const changes = accountChangesOf(blocks);
-    await recordAccountChanges(tx, network, changes);
-    if (changes.length > 0) await reportWalletChanges(tx, { network, after: to, depthNumber: to });
-    await noteAccountLogs(tx, { network, from: searched, to });
-    await notify(
-      tx,
-      changes.map(({ walletAddress }) => walletAddress),
-    );
-  });
+  await commitIsolating(term, `account logs after ${from - 1}`, (isolateIn) =>
+    sql.begin((tx) => storeFound(tx, term, { blocks, searched, to }, isolateIn?.(tx))),
+  );
   return to < deep;
+}
+
+type Found = { blocks: readonly BlockContent[]; searched: number | null; to: number };
+
+async function storeFound(
+  tx: Tx,
+  { network, epoch }: Term,
+  { blocks, searched, to }: Found,
+  isolate: Isolate | undefined,
+): Promise<void> {
+  if (!(await holdEpoch(tx, network, epoch))) throw new FencedError(network);
+  const changes = accountChangesOf(blocks);
+  await storeAccountChanges(tx, network, changes, isolate);
+  const report = (part: Tx) => reportWalletChanges(part, { network, after: to, depthNumber: to });
+  if (changes.length > 0) await (isolate ? isolate({ kind: "report" }, report) : report(tx));
+  await noteAccountLogs(tx, { network, from: searched, to });
+  await notify(
+    tx,
+    changes.map(({ walletAddress }) => walletAddress),
+  );
 }
 
 async function findHits(term: Term, range: { from: number; to: number }): Promise<number[]> {

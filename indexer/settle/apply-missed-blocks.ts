@@ -23,7 +23,7 @@ import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
 import { commitIsolating, type Isolate } from "./isolate-refused.ts";
-import { reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
+import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { settleTransfers } from "./settle.ts";
 
 /** Near the head, blocks without anything of ours are passed over by at most this many at a time, and not stored. */
@@ -101,7 +101,7 @@ async function writeMissed(
   });
   const conclude = (part: Tx) => concludeOperations(part, { network, depthNumber });
   const concludedIds = await (isolate ? isolate({ kind: "conclusion" }, conclude) : conclude(tx));
-  await storeAccountChanges(tx, network, own, isolate);
+  await storeAccountChanges(tx, network, accountChangesOf(own), isolate);
   const report = (part: Tx) =>
     reportWalletChanges(part, { network, after: from - 1, depthNumber: Math.min(to, depthNumber) });
   await (isolate ? isolate({ kind: "report" }, report) : report(tx));

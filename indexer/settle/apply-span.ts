@@ -28,7 +28,7 @@ import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
 import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused.ts";
-import { reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
+import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
 
 /** Blocks to commit, and what is known of those around them. */
@@ -235,7 +235,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   const settled = await settle(lockedToo);
   // locked already where links were attributed to; otherwise the refunded ones would be locked before those to confirm
   if (refunded.length > 0) await lockLinks(tx, lockedToo);
-  await storeAccountChanges(tx, network, blocks, isolate);
+  await storeAccountChanges(tx, network, accountChangesOf(blocks), isolate);
   const conclude = (part: Tx) => concludeOperations(part, { network, depthNumber });
   const [confirmed, facilitatedIds, concludedIds = []] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),

@@ -34,14 +34,13 @@ const WORDS: Record<AccountChangeType, Words> = {
   UPGRADED: { notice: "wallet_upgraded", event: "wallet.upgraded", trail: "wallet_upgraded" },
 };
 
-/** Stores what the accounts in these blocks wrote themselves; one by one where records are isolated. */
+/** One by one where records are isolated. */
 export async function storeAccountChanges(
   tx: Tx,
   network: NetworkId,
-  blocks: readonly BlockContent[],
+  changes: readonly NewAccountChange[],
   isolate?: Isolate,
 ): Promise<void> {
-  const changes = accountChangesOf(blocks);
   if (!isolate) return recordAccountChanges(tx, network, changes);
   for (const change of changes)
     await isolate({ kind: "account_change", txHash: change.txHash }, (part) =>

@@ -29,7 +29,10 @@ type Seen = {
   attributed: readonly AttributedTransfer[];
 };
 
-/** Before `transfers` are stored, whose history rows may be open already. One by one where records are isolated. */
+/**
+ * Before `transfers` are stored, whose history rows may be open already. One by one where records are isolated: an operation that is left out
+ * has no event either, so that refunds of the same money wait for it (`isBehindNonce`).
+ */
 export async function settleSeenOperations(
   tx: Tx,
   network: NetworkId,
