@@ -21,6 +21,7 @@ import {
   settled,
   startIndexer,
 } from "../support/indexer-lab.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 setDefaultTimeout(60_000);
 /** A wallet's code that logs `AddOwner` with the index and the data that it is called with. */
@@ -64,7 +65,10 @@ test("after three tries it is left out, and the change of another wallet is stor
     add constraint account_changes_refused check (wallet_address <> ${lab.sql.unsafe(`'${refused.address}'`)})`;
   const data = encodeAbiParameters([{ type: "bytes" }], [OWNER]).slice(2);
   for (const { address } of [refused, sound])
-    await send(lab, payer, address, `0x${"5".padStart(64, "0")}${data}`);
+    await waitForReceipt(
+      lab.chain.rpcUrl,
+      await send(lab, payer, address, `0x${"5".padStart(64, "0")}${data}`),
+    );
   await skipToHead();
   for (let tried = 1; tried <= 3; tried++)
     await expect(searchAccountLogs(term)).rejects.toThrow("account_changes_refused");

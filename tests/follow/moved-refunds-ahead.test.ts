@@ -18,6 +18,7 @@ import {
   settled,
   startIndexer,
 } from "../support/indexer-lab.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 setDefaultTimeout(60_000);
 const UNITS = 7_000_000n;
@@ -73,6 +74,7 @@ async function seedOrphanedRefund(txHash: Hex): Promise<string> {
 
 test("its refund takes the new place with the range's commit, and is locked by nothing until then", async () => {
   const txHash = await pay(lab, payer, merchant.address, UNITS);
+  await waitForReceipt(lab.chain.rpcUrl, txHash);
   const refundId = await seedOrphanedRefund(txHash);
   const head = await readHeader(term.chain, "latest");
   if (!head) throw new Error("the node has no head");

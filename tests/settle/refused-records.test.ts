@@ -25,6 +25,7 @@ import {
   startIndexer,
 } from "../support/indexer-lab.ts";
 import { randomHash } from "../support/ledger-lab.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 setDefaultTimeout(60_000);
 const freshUnits = amounts();
@@ -57,7 +58,7 @@ afterAll(() => lab?.stop());
 async function readPaid(records: (content: BlockContent) => Partial<BlockContent>) {
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });
-  await pay(lab, payer, merchant.address, units);
+  await waitForReceipt(lab.chain.rpcUrl, await pay(lab, payer, merchant.address, units));
   const head = await readHeader(term.chain, "latest");
   if (!head) throw new Error("the node has no head");
   const blocks = await readRange(
