@@ -110,7 +110,7 @@ describe("an operation", () => {
     expect(await list("QUEUED")).toEqual([live.id]);
     expect(await list(undefined, { userId: stranger.userId })).toEqual([stranger.id]);
     expect(await list(undefined, { kind: "REFUND" })).toEqual([]);
-    expect(await list(undefined, { before: all[1] })).toEqual(all.slice(2));
+    expect(await list(undefined, { before: all[2] })).toEqual(all.slice(0, 2));
   });
 
   test("of an owner change is listed to the user of the change", async () => {
