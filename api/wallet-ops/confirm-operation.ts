@@ -91,8 +91,8 @@ export async function confirmOperation(deps: ApiDeps, given: Confirmation): Prom
 }
 
 /**
- * Until the ledger has read the block at which the operation's nonce was read, and whatever spent the nonces before it, which a node may have
- * known that was ahead of the one that told the block: an ended operation before it may have been executed all the same. Throws CONFLICT.
+ * Waits until the ledger has read the block at which the operation's nonce was read, and the events that spent the nonces before it: nonce and
+ * block number may come from different nodes, and an operation that had ended may have been executed in between. Throws CONFLICT.
  */
 async function awaitLedger({ sql }: ApiDeps, { id, network, terms }: OperationView): Promise<void> {
   const { headNumber = 0 } = terms;

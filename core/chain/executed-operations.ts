@@ -32,7 +32,7 @@ const AMOUNT_AT = 10 + 64;
 const TRANSFER_DIGITS = 10 + 128;
 /** Of all operations that are prepared here (user-operation.ts). */
 const PRE_VERIFICATION_GAS = 0n;
-/** What an item's row holds; nobody has as much. */
+/** Micro-USDC, exclusive: the amount of an item is a bigint, and the supply is below it. */
 const AMOUNT_END_UNITS = 2n ** 63n;
 
 /** Undefined for operations that were not prepared here, and for those that carry no transfers. */

@@ -183,7 +183,7 @@ export async function findTaggedLinks(
   return rows.map(({ id }) => id);
 }
 
-/** Decisions about transfers that left the chain are nobody's until those are back (moved-assignments.ts). */
+/** An assignment whose transfer was orphaned does not apply to another transfer at its place (moved-assignments.ts). */
 async function findAssignments(
   tx: Tx,
   network: NetworkId,

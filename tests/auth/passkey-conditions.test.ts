@@ -58,7 +58,7 @@ describe("a challenge", () => {
     expect(await takeChallenge(sql, id, meant(user))).toBeUndefined();
   });
 
-  test("of nobody in particular is taken for nobody, and not for a user", async () => {
+  test("without a user is taken without one, and not by a user", async () => {
     const { id } = await make(null, "login");
     expect(await takeChallenge(sql, id, { userId: await seedUser(sql), purpose: "login" })).toBeUndefined();
     expect(await takeChallenge(sql, id, { userId: null, purpose: "login" })).toMatchObject({ id });

@@ -163,8 +163,8 @@ test("no month is closed, and no statement final, while the wallet's earlier blo
     await world.sql`update wallets set ${world.sql(unread)} = null where user_id = ${fay.userId}`;
     await closeMonths(monthsDeps(), middleOfMonth(1));
     expect(await made()).toHaveLength(0);
-    const { isFinal, chain: told } = await statementOf(fay, month);
-    expect([isFinal, told.outcome]).toEqual([false, "not_checked"]);
+    const { isFinal, chain: check } = await statementOf(fay, month);
+    expect([isFinal, check.outcome]).toEqual([false, "not_checked"]);
     await world.sql`update wallets set backfilled_at = now(), opening_units = 0 where user_id = ${fay.userId}`;
   }
   await world.start("indexer");

@@ -19,7 +19,7 @@ beforeEach(async () => {
 
 const find = (id = linkId, { userId } = lab.merchant) => findAssignableLink(lab.sql, { linkId: id, userId });
 
-test("only its owner can assign to a link, and nobody to a reusable one, whose uses are assigned to instead", async () => {
+test("a link is assigned to by its owner alone, and a reusable one by none: its uses take assignments", async () => {
   expect(await find()).toMatchObject({ id: linkId, isTaken: false, hasLivePayment: false });
   expect(await find(linkId, await seedMerchant(lab.sql))).toBeUndefined();
   const [reusable] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });
