@@ -84,7 +84,7 @@ export const statementRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "createStatement",
           summary: "A wallet's statement for a period",
-          description: `Opening balance, every movement with the balance after it, closing balance, and whether the chain says the same in the last block of the period. It holds every movement, ${STATEMENT_ROWS_MAX} at most. A period that is not over is stated up to the last confirmed block.`,
+          description: `Opening balance, every movement with the balance after it, closing balance, and whether the chain says the same in the last block of the period. It holds every movement, ${STATEMENT_ROWS_MAX} at most. A period that is not over is stated up to the last confirmed block, and one of a wallet whose earlier blocks are still being read is not final.`,
           tags,
           responses: documentedResponses({ ...madeFile, ...errorResponses(404) }),
         },

@@ -164,7 +164,7 @@ export function closingCells(head: StatementHead): Table["rows"][number][] {
   const { closingUnits, check, before, timeZone, network } = head;
   const time = localTime(new Date(before.getTime() - 1), timeZone);
   const at = [time.slice(0, 10), time.slice(11, 19)] as const;
-  const closing = head.isFinal ? "Closing balance" : "Balance so far: the period is not over";
+  const closing = head.isFinal ? "Closing balance" : "Balance so far: not all of the period is confirmed yet";
   const block = check.outcome === "not_checked" ? undefined : check.block;
   return [
     ["closing", ...at, "CLOSING", closing, "", "", null, null, closingUnits, "", null, null, "", ""],

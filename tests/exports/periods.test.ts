@@ -158,7 +158,7 @@ describe("a statement", () => {
     expect(named(closing)).toMatchObject({ ...end, Description: "Closing balance", "Balance (USDC)": 2n });
     expect(named(chain)).toMatchObject({ ...end, "Balance (USDC)": 2n, Block: 71n });
     const [unfinished = [], unchecked = []] = closingCells({ ...head, isFinal: false, check: skipped });
-    expect(named(unfinished).Description).toBe("Balance so far: the period is not over");
+    expect(named(unfinished).Description).toBe("Balance so far: not all of the period is confirmed yet");
     expect(named(unchecked)).toMatchObject({ "Balance (USDC)": null, Block: null });
   });
 });

@@ -78,7 +78,7 @@ function writeHead(page: PdfPage, head: StatementHead): void {
   if (!head.isFinal)
     page.fact(
       "Not final",
-      `The period is not over. This statement ends before ${readableTime(head.before, timeZone)}.`,
+      `Not all of the period is confirmed yet. This statement ends before ${readableTime(head.before, timeZone)}.`,
     );
 }
 
