@@ -70,6 +70,15 @@ export async function renewSession(tx: Tx, id: string): Promise<Session | undefi
   return row;
 }
 
+/** Until the transaction ends, the session does not: what it makes is there to be found by whoever ends it. False when it has ended. */
+export async function holdSession(tx: Tx, id: string): Promise<boolean> {
+  const rows = await tx`
+    select from sessions
+    where id = ${id} and expires_at > now() and absolute_end_at > now()
+    for key share`;
+  return rows.length === 1;
+}
+
 /** A user's live sessions: `currentId` first, then by last use. */
 export async function listLiveSessions(
   tx: Tx,
