@@ -132,7 +132,6 @@ function hasClaimedTransfer(tx: Tx) {
         and (
           named.link_id is null
           or claim.proof is not null
-            and named.link_id <> claim.link_id
             and named.settled_by in ('early_claim', 'pay_amount', 'amount')
         )
         and named.to_address = payment.recipient

@@ -86,7 +86,8 @@ test("a claim of another link, another sender, another wallet, another link's tr
   await bookNamed({}, otherLinkId);
   await bookNamed({ status: "ORPHANED" });
   await bookNamed({ to: randomAddress() });
-  await bookNamed({ link: otherLinkId });
+  await bookNamed({ network: "base" });
+  await bookNamed({ link: otherLinkId, settledBy: "amount" });
   const elsewhere = makeTransfer(lab, 99);
   await claim(lab, linkId, elsewhere);
   await book({ txHash: elsewhere.txHash });
