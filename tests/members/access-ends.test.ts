@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { deleteMember, updateRole } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
-import type { Answer } from "../support/http-client.ts";
+import { type Answer, openClient } from "../support/http-client.ts";
 import { actingFor, bookOwnerChange, newMember } from "../support/members.ts";
 import { type Merchant, newEmail, signUp } from "../support/sign-up.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
@@ -140,31 +140,49 @@ describe("what outlasts a request that was admitted before the access ended", ()
 const DEADLINE_MS = 45_000;
 
 describe("a request that waits while the access ends", () => {
-  /** Asked by a new accountant, who is removed during the wait. */
-  async function askDuringRemoval(
-    ask: (person: Merchant) => Promise<Answer>,
-    isWaiting: () => Promise<boolean>,
-  ) {
-    const person = await newMember(merchant, "accountant");
-    const asking = ask(person);
+  /** Asks for an export, which nobody makes, and ends the access during the wait. */
+  async function askDuring(ask: () => Promise<Answer>, end: () => Promise<unknown>): Promise<Answer> {
+    const count = async () =>
+      (await world.sql`select from exports where user_id = ${merchant.userId} and status = 'QUEUED'`).length;
+    const before = await count();
+    const asking = ask();
     const deadlineMs = Date.now() + DEADLINE_MS;
-    while (!(await isWaiting())) {
+    while ((await count()) === before) {
       if (Date.now() > deadlineMs) throw new Error("the request does not wait");
       await Bun.sleep(10);
     }
-    expect((await remove(person.userId)).status).toBe(200);
+    await end();
     return asking;
   }
+  const EXPORT = ["/v1/transactions/export", { format: "json" }] as const;
 
-  test("error: 401 instead of the export that was asked for", async () => {
-    const isQueued = async () =>
-      (await world.sql`select from exports where user_id = ${merchant.userId} and status = 'QUEUED'`).length >
-      0;
-    const asked = await askDuringRemoval(
-      ({ client }) => client.post("/v1/transactions/export", { format: "json" }, actingFor(merchant)),
-      isQueued,
+  test("error: 401 for a member who was removed, instead of the export that was asked for", async () => {
+    const person = await newMember(merchant, "accountant");
+    const asked = await askDuring(
+      () => person.client.post(...EXPORT, actingFor(merchant)),
+      () => remove(person.userId),
     );
     expect(asked.status).toBe(401);
     expect(asked.text).not.toContain("exp_");
+  });
+
+  test("error: 403 for a member whose lesser role may not export", async () => {
+    const person = await newMember(merchant, "accountant");
+    const asked = await askDuring(
+      () => person.client.post(...EXPORT, actingFor(merchant)),
+      () => merchant.client.patch(`/v1/members/${person.userId}`, { role: "viewer" }),
+    );
+    expect({ status: asked.status, issue: asked.body.error.details.issue }).toEqual({
+      status: 403,
+      issue: "role_not_allowed",
+    });
+  });
+
+  test("error: 401 for an API key that was revoked; 202 for one that was not", async () => {
+    const made = (await merchant.client.post("/v1/api-keys", { name: "exports", scopes: ["exports"] })).body
+      .data;
+    const ask = () => openClient(world.baseUrl).post(...EXPORT, { authorization: `Bearer ${made.key}` });
+    expect((await askDuring(ask, async () => {})).status).toBe(202);
+    expect((await askDuring(ask, () => merchant.client.delete(`/v1/api-keys/${made.id}`))).status).toBe(401);
   });
 });
