@@ -126,6 +126,13 @@ function hasClaimedTransfer(tx: Tx) {
           claim.proof is not null
           or claim.is_early
             and exists (select from users where users.id = link.user_id and users.claim_policy = 'early')
+            and not exists (
+              select from claims rival
+              where rival.network = claim.network
+                and rival.tx_hash = claim.tx_hash
+                and rival.state <> 'REJECTED'
+                and rival.link_id <> claim.link_id
+            )
         )
         and named.network = payment.network
         and named.status <> 'ORPHANED'

@@ -105,6 +105,22 @@ test("an unproven claim that came late, or that its merchant does not trust: fre
   expect(await judge()).toBe("early");
 });
 
+test("an unproven claim beside another link's claim of the same transaction: free, unless that one was rejected", async () => {
+  const named = makeTransfer(lab, 99);
+  const rival = await claim(lab, otherLinkId, named);
+  const id = await claim(lab, linkId, named);
+  // as where no other link asked for this value then
+  await lab.sql`update claims set state = 'OPEN' where id = ${id}`;
+  await book({ txHash: named.txHash, from: named.from });
+  expect(await judge()).toBe("free");
+  await lab.sql`update claims set state = 'REJECTED' where id = ${rival}`;
+  expect(await judge()).toBe("early");
+  const [stranger, elsewhere] = [randomAddress(), { ...named, txHash: randomHash() }];
+  await claim(lab, linkId, { ...named, from: stranger });
+  await claim(lab, otherLinkId, elsewhere);
+  expect(await judge()).toBe("early");
+});
+
 test("a proven claim of a transfer that another link was given by inference: early, and paid once it has moved", async () => {
   const named = makeTransfer(lab, 99);
   await book({ link: otherLinkId, settledBy: "amount", pays: true, txHash: named.txHash, from: named.from });
