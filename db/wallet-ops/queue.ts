@@ -151,8 +151,8 @@ export async function markOperationsSigned(
 }
 
 /**
- * SQL: a refund that was never sent, of a payment that left the chain, or of which less is left than when it was signed: a reorganisation may
- * bring a payment back with another amount, and an earlier refund that had failed may move its money after all.
+ * SQL: a refund that was never sent, of a payment that is not (or not again) deep enough, or of which less is left than when it was signed: a
+ * reorganisation may bring a payment back with another amount, and an earlier refund that had failed may move its money after all.
  */
 function isHeldRefund(tx: Tx) {
   return tx`(
@@ -169,7 +169,7 @@ function isHeldRefund(tx: Tx) {
               where transfers.tx_hash = bytes_of(refund.paid_tx_hash)
                 and transfers.log_index = refund.paid_log_index
                 and transfers.network = refund.network
-                and transfers.status <> 'ORPHANED'
+                and transfers.status = 'CONFIRMED'
             ),
             0
           ) - coalesce(

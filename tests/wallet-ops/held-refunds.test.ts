@@ -108,6 +108,18 @@ test("a refund whose payment comes back with less than it sends is not sent, and
   expect(await lease()).toContain(id);
 });
 
+test("a refund whose payment is back in a block waits until that is deep enough", async () => {
+  const paid = await makePaidLink();
+  const id = await queueRefund(paid);
+  await undoAbove(paid.books, 100);
+  await read(paid.books, [{ ...paid.transfer, block: makeBlock(101), logIndex: 6 }], [], { isDeep: false });
+  expect(await lease()).not.toContain(id);
+  await sql`
+    update transfers set status = 'CONFIRMED', confirmed_at = now()
+    where tx_hash = ${paid.transfer.txHash} and status = 'DETECTED'`;
+  expect(await lease()).toContain(id);
+});
+
 test("a refund of a payment that is nowhere in the books is not sent", async () => {
   const paid = await makePaidLink();
   const id = await queueRefund(paid);
