@@ -6,6 +6,7 @@
 import { entryPoint06Abi } from "viem-modules/account-abstraction/constants/abis.js";
 import { multicall3Abi } from "viem-modules/constants/abis.js";
 import { decodeFunctionData } from "viem-modules/utils/abi/decodeFunctionData.js";
+import { getAbiItem } from "viem-modules/utils/abi/getAbiItem.js";
 import { TAG_BYTES } from "../domain/link-tag.ts";
 import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";
@@ -27,6 +28,9 @@ export type ExecutedOperation = {
   items: OperationItem[];
 };
 
+/** Alone: of other functions, arrays within arrays would be decoded before the name says what they are. */
+const HANDLE_OPS_ABI = [getAbiItem({ abi: entryPoint06Abi, name: "handleOps" })];
+const AGGREGATE3_ABI = [getAbiItem({ abi: multicall3Abi, name: "aggregate3" })];
 const TAG_DIGITS = 2 * TAG_BYTES;
 const ADDRESS_AT = 10 + 24;
 const AMOUNT_AT = 10 + 64;
@@ -83,8 +87,7 @@ function bundlesOf({ to, input }: VerifiedTransaction): Hex[] {
   if (to === CONTRACTS.entryPointV06) return [input];
   if (to !== CONTRACTS.multicall3 || !(countFirstArray(input) <= RELAY_CALLS_MAX)) return [];
   try {
-    const { functionName, args } = decodeFunctionData({ abi: multicall3Abi, data: input });
-    if (functionName !== "aggregate3") return [];
+    const { args } = decodeFunctionData({ abi: AGGREGATE3_ABI, data: input });
     const [calls] = args;
     const parts = calls.map(({ callData }) => callData);
     if (isOverlapping(input, parts)) return [];
@@ -98,8 +101,7 @@ function bundlesOf({ to, input }: VerifiedTransaction): Hex[] {
 function operationsOf(bundle: Hex) {
   if (!(countFirstArray(bundle) <= BUNDLE_OPERATIONS_MAX)) return [];
   try {
-    const { functionName, args } = decodeFunctionData({ abi: entryPoint06Abi, data: bundle });
-    if (functionName !== "handleOps") return [];
+    const { args } = decodeFunctionData({ abi: HANDLE_OPS_ABI, data: bundle });
     const parts = args[0].flatMap(({ initCode, callData, paymasterAndData, signature }) => [
       ...[initCode, callData, paymasterAndData, signature],
     ]);

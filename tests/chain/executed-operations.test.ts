@@ -192,4 +192,19 @@ describe("of calldata whose elements lie at the same bytes", () => {
     expect(carried(CONTRACTS.multicall3, relayOf(repeat(bundle, 700, 1), 2))).toEqual([]);
     expect(performance.now() - startedMs).toBeLessThan(1_000);
   });
+
+  test("nor is a nested array, which the EntryPoint has for aggregated operations, decoded", () => {
+    const [operation] = carried(CONTRACTS.entryPointV06, data);
+    if (!operation) throw new Error("no operation");
+    const big = { ...operation, callData: `0x${"ab".repeat(400_000)}` as Hex };
+    const given = [{ userOps: [big], aggregator: ann as Hex, signature: "0x" as Hex }];
+    const args = [given, relayer as Hex] as const;
+    const once = encodeFunctionData({ abi: entryPoint06Abi, functionName: "handleAggregatedOps", args });
+    // behind the arguments, the outer array and the three words of its element
+    const at = 10 + 64 * (2 + 2 + 3);
+    const input = `${once.slice(0, at)}${uintWord(700)}${words(700, 32 * 700)}${once.slice(at + 2 * 64)}`;
+    const startedMs = performance.now();
+    expect(carried(CONTRACTS.entryPointV06, input as Hex)).toEqual([]);
+    expect(performance.now() - startedMs).toBeLessThan(1_000);
+  });
 });

@@ -9,7 +9,7 @@ import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/set
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import { type BooksLab, makeBlock, makeTransfer, NETWORK, read, undoAbove } from "../support/ledger-lab.ts";
 import { eventOf, type Made, type OperationLab, openOperationLab } from "../support/operation-lab.ts";
-import { seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
 setDefaultTimeout(120_000);
 
@@ -106,6 +106,14 @@ test("a refund whose payment comes back with less than it sends is not sent, and
   await undoAbove(paid.books, 100);
   await read(paid.books, [{ ...paid.transfer, block: makeBlock(101), logIndex: 4 }]);
   expect(await lease()).toContain(id);
+});
+
+test("a refund is not sent out of another payment that has the place of its own", async () => {
+  const paid = await makePaidLink();
+  const id = await queueRefund(paid);
+  await undoAbove(paid.books, 100);
+  await read(paid.books, [{ ...paid.transfer, block: makeBlock(101), from: randomAddress() }]);
+  expect(await lease()).not.toContain(id);
 });
 
 test("a refund whose payment is back in a block waits until that is deep enough", async () => {
