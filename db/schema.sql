@@ -384,6 +384,13 @@ create table indexer_leaders (
   constraint indexer_leaders_pkey PRIMARY KEY (network)
 );
 
+create table last_backup (
+  is_only boolean default true not null,
+  taken_at timestamp with time zone not null,
+  constraint last_backup_is_only_check CHECK (is_only),
+  constraint last_backup_pkey PRIMARY KEY (is_only)
+);
+
 create table link_count_deltas (
   amount_units numeric(78,0),
   count bigint not null,

@@ -8,6 +8,7 @@
 import postgres from "postgres";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
+import type { RefusableRecord } from "../metrics.ts";
 import type { Term } from "../term.ts";
 
 /** By then it is not a race with another transaction. */
@@ -15,7 +16,7 @@ const REFUSALS_MIN = 3;
 const REFUSAL_CODES = /^(22|23|54)/;
 
 export type RefusedRecord = {
-  kind: "operation" | "account_change" | "conclusion" | "report";
+  kind: RefusableRecord;
   txHash?: Hex;
   userOpHash?: Hex;
   operationId?: string;
