@@ -107,8 +107,9 @@ async function replay(
       transfers: blocks.flatMap((block) => block.transfers),
       spent: blocks.flatMap((block) => block.spent),
       operations: blocks.flatMap((block) => block.operations),
-      isWatched: (address) => watched.has(address),
-      findPriorAttributions: (incoming: readonly SeenTransfer[]) => findPriorAttributions(tx, network, incoming),
+      isWatched: (address: Hex) => watched.has(address),
+      findPriorAttributions: (incoming: readonly SeenTransfer[]) =>
+        findPriorAttributions(tx, network, incoming),
       // those of the rebuild are deleted: they were written when the transfers were first read
       bulk: { eventsFromS: Number.POSITIVE_INFINITY },
       confirmedAtS(number: number) {

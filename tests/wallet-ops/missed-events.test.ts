@@ -184,7 +184,9 @@ test("after all of it the books agree with the chain, and a rebuild changes noth
 test("a rebuild leaves out the operation that the database refuses, and the next one brings it back", async () => {
   const before = await historyOf(payer);
   const readEvents = async () => {
-    const rows = await sql<{ hash: Hex }[]>`select user_op_hash as hash from wallet_operation_events order by 1`;
+    const rows = await sql<
+      { hash: Hex }[]
+    >`select user_op_hash as hash from wallet_operation_events order by 1`;
     return rows.map(({ hash }) => hash);
   };
   const [own] = await sql<{ hash: Hex }[]>`
