@@ -45,7 +45,7 @@ create table assignments (
   tx_hash text not null,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
-  constraint assignments_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
+  constraint assignments_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE DEFERRABLE,
   constraint assignments_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint assignments_pkey PRIMARY KEY (network, tx_hash, log_index),
   constraint assignments_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
