@@ -7,7 +7,7 @@ import { CONTRACTS } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
-import { fieldOf, parseQuantity, toQuantity } from "../rpc/parse-answers.ts";
+import { fieldOf, parseData, parseQuantity, toQuantity } from "../rpc/parse-answers.ts";
 import { hexWord } from "./abi-words.ts";
 import { codeSizesCall, readHaveCode } from "./accounts-with-code.ts";
 import { decodeAggregate3, encodeAggregate3 } from "./multicall.ts";
@@ -25,7 +25,7 @@ export type SeenTransfer = {
 export type Questions = {
   /** Authorizations to check for use, including by pending transactions. */
   readonly authorizations: readonly AuthorizationKey[];
-  /** Transfers to these payees after this block are requested. */
+  /** Transfers to these payees after this block are requested, and that block's hash. */
   readonly unread: { readonly afterNumber: bigint; readonly payees: readonly Hex[] } | undefined;
 };
 
@@ -35,15 +35,16 @@ export type HeadSimulation = {
   /** Whether a payer has code, in the order of the items; none of a contract's. */
   readonly haveCode: readonly boolean[];
   readonly headNumber: bigint;
+  readonly headHash: Hex;
   /** When the node that gave this head was asked, by `performance.now()`. */
   readonly askedAtMs: number;
   /** In the order of the requested authorizations. */
   readonly areUsed: readonly boolean[];
-  /** Undefined when not requested, or when the node's answer is unreliable. */
-  readonly unreadTransfers: readonly SeenTransfer[] | undefined;
+  /** With the hash of the block that they follow. Undefined when not requested, or when the node's answer is unreliable. */
+  readonly unread: { readonly afterHash: Hex; readonly transfers: readonly SeenTransfer[] } | undefined;
 };
 
-/** Throws RpcTransportError when the chain gave no verdict. A node that can't list logs leaves `unreadTransfers` undefined. */
+/** Throws RpcTransportError when the chain gave no verdict. A node that can't list logs leaves `unread` undefined. */
 export async function simulateAtHead(
   chain: Chain,
   relayer: Hex,
@@ -53,13 +54,14 @@ export async function simulateAtHead(
   const simulation = prepareSimulation(chain.network, relayer, items);
   const keyed = items.flatMap(({ isContract, authorization }) => (isContract ? [] : [authorization.from]));
   // the head comes first: what the others see is as new or newer. Only in one request is it the same node's state for certain: behind a
-  // balancer another one may lack the logs of blocks up to that head, so they count for nothing when the node takes no batch of this size.
+  // balancer another one may lack the logs of blocks up to that head, so they count for nothing when the node takes no batch of this size. They follow a block that must be the ledger's own: heights agree
+  // across a reorganisation that the ledger has not read.
   // Which payers have code may be said by another state: it comes last, and some providers take three calls at a time
   const ofOneState = [
-    { method: "eth_blockNumber", params: [] },
+    blockCall("latest"),
     simulation.call,
     ...(authorizations.length > 0 ? [statesCall(chain, authorizations)] : []),
-    ...(unread ? [transfersCall(chain, unread)] : []),
+    ...(unread ? [transfersCall(chain, unread), blockCall(toQuantity(unread.afterNumber))] : []),
   ];
   const { outcomes, together, askedAtMs } = await chain.batchInOrder([
     ...ofOneState,
@@ -68,17 +70,37 @@ export async function simulateAtHead(
   const [head, simulated, ...others] = outcomes;
   const areUsed = authorizations.length > 0 ? readStates(others.shift(), authorizations.length) : [];
   const transfers = unread && readTransfers(others.shift());
+  const after = unread && readBlock(others.shift());
   const haveCode = keyed.length > 0 ? await readHaveCode(chain, keyed, others.shift()) : [];
   const results = haveCode.includes(true) ? [] : simulation.read(simulated);
   if (!results) return simulateHalves(chain, relayer, items, authorizations);
   return {
     results,
     haveCode,
-    headNumber: parseQuantity(resultOf(head, "eth_blockNumber"), "eth_blockNumber"),
+    ...readHead(head),
     askedAtMs,
     areUsed,
-    unreadTransfers: together >= ofOneState.length ? transfers : undefined,
+    unread:
+      together >= ofOneState.length && transfers && after ? { afterHash: after.hash, transfers } : undefined,
   };
+}
+
+function blockCall(number: string): RpcCall {
+  return { method: "eth_getBlockByNumber", params: [number, false] };
+}
+
+function readHead(outcome: RpcOutcome | undefined): Pick<HeadSimulation, "headNumber" | "headHash"> {
+  const head = readBlock({ ok: true, result: resultOf(outcome, "the head") });
+  if (!head) throw new RpcTransportError("malformed", "a node has no latest block");
+  return { headNumber: head.number, headHash: head.hash };
+}
+
+/** Undefined when the node does not know the block. */
+function readBlock(outcome: RpcOutcome | undefined): { number: bigint; hash: Hex } | undefined {
+  if (!outcome?.ok || outcome.result === null) return undefined;
+  const { result } = outcome;
+  const number = parseQuantity(fieldOf(result, "number"), "block number");
+  return { number, hash: parseData(fieldOf(result, "hash"), "block hash", 32) };
 }
 
 /** Each half has a head of its own; the higher one counts for both. */
@@ -95,14 +117,14 @@ async function simulateHalves(
   return {
     results: [...first.results, ...second.results],
     haveCode: [...first.haveCode, ...second.haveCode],
-    ...(first.headNumber > second.headNumber ? headOf(first) : headOf(second)),
+    ...placeOf(first.headNumber > second.headNumber ? first : second),
     areUsed: first.areUsed.map((isUsed, index) => isUsed || second.areUsed[index] === true),
-    unreadTransfers: undefined,
+    unread: undefined,
   };
 }
 
-function headOf({ headNumber, askedAtMs }: HeadSimulation) {
-  return { headNumber, askedAtMs };
+function placeOf({ headNumber, headHash, askedAtMs }: HeadSimulation) {
+  return { headNumber, headHash, askedAtMs };
 }
 
 function statesCall(chain: Chain, authorizations: readonly AuthorizationKey[]): RpcCall {

@@ -14,7 +14,7 @@ import {
 } from "./errors.ts";
 import type { ChainNode, RpcCall, RpcOutcome } from "./node.ts";
 import { noteFailure, noteHead, noteSuccess } from "./node-health.ts";
-import { parseQuantity } from "./parse-answers.ts";
+import { fieldOf, parseQuantity } from "./parse-answers.ts";
 
 /** Batches sent side by side, of a size that was accepted before. */
 const BATCHES_AT_ONCE = 4;
@@ -185,6 +185,11 @@ function transportErrorOf(outcome: RpcOutcome): RpcTransportError | undefined {
 }
 
 function observeHead(node: ChainNode, call: RpcCall, outcome: RpcOutcome | undefined): void {
-  if (call.method !== "eth_blockNumber" || !outcome?.ok) return;
-  noteHead(node.health, Number(parseQuantity(outcome.result, "eth_blockNumber")), Date.now());
+  if (!outcome?.ok) return;
+  const isBlock = call.method === "eth_getBlockByNumber" && call.params[0] === "latest";
+  if (!isBlock && call.method !== "eth_blockNumber") return;
+  const number = isBlock ? fieldOf(outcome.result, "number") : outcome.result;
+  // whoever asked for the block finds that there is none
+  if (isBlock && number === undefined) return;
+  noteHead(node.health, Number(parseQuantity(number, "the head")), Date.now());
 }

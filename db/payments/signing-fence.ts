@@ -1,6 +1,7 @@
 /**
- * The fence before a payment is signed: the ledger has read every block that the payment was simulated on, and nothing in it pays the
- * payment's link, nor will by a claim that the indexer has yet to look at. Checked under the locks of payments and links, so the result holds until the signing transaction ends.
+ * The fence before a payment is signed: the ledger has read every block that the payment was simulated on, of the same branch, and nothing
+ * in it pays the payment's link, nor will by a claim that the indexer has yet to look at. Checked under the locks of payments and links, so
+ * the result holds until the signing transaction ends.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -11,10 +12,12 @@ export type Fence = {
   network: NetworkId;
   /** The head of the node that simulated. */
   headNumber: bigint;
-  /** The transfers to these payees that the node reports in the blocks after `afterNumber`. */
+  headHash: Hex;
+  /** The transfers to these payees that the node reports in the blocks after `afterNumber`, and that block's hash on the node's branch. */
   unread:
     | {
         afterNumber: bigint;
+        afterHash: Hex;
         payees: readonly Hex[];
         transfers: readonly { txHash: Hex; from: Hex; to: Hex; amountUnits: bigint }[];
       }
@@ -49,20 +52,23 @@ export async function lockForSigning(tx: Tx, paymentIds: readonly string[]): Pro
  */
 export async function judgeForSigning(
   tx: Tx,
-  { headNumber, unread }: Fence,
+  { headNumber, headHash, unread }: Fence,
   {
     paymentIds,
     state,
   }: { paymentIds: readonly string[]; state: Extract<Payment["state"], "QUEUED" | "SIGNED"> },
 ): Promise<Map<string, SigningVerdict>> {
   const reach = unread
-    ? tx`case
-        when payment.recipient = any(${[...unread.payees]}::bytea[])
-          and not exists (select from strange where strange.to_address = payment.recipient)
-        then ${unread.afterNumber}::bigint
-        else ${headNumber}::bigint
-      end`
-    : tx`${headNumber}::bigint`;
+    ? tx`
+        select
+          case when is_told then ${unread.afterNumber}::bigint else ${headNumber}::bigint end as number,
+          case when is_told then ${unread.afterHash}::text else ${headHash}::text end as hash
+        from (
+          select
+            payment.recipient = any(${[...unread.payees]}::bytea[])
+            and not exists (select from strange where strange.to_address = payment.recipient) as is_told
+        ) node`
+    : tx`select ${headNumber}::bigint as number, ${headHash}::text as hash`;
   const rows = await tx<{ id: string; verdict: SigningVerdict }[]>`
     ${unread ? strangeTransfers(tx, unread.transfers) : tx``}
     select
@@ -88,8 +94,14 @@ export async function judgeForSigning(
         ) then 'early'
         when ${hasClaimedTransfer(tx)} then 'early'
         when not exists (
-          select from cursors
-          where cursors.network = payment.network and cursors.number >= ${reach}
+          select from (${reach}) reach
+          join cursors on cursors.network = payment.network and cursors.number >= reach.number
+          where reach.hash = coalesce(
+            case when cursors.number = reach.number then cursors.hash end,
+            (select hash from blocks where blocks.network = cursors.network and blocks.number = reach.number),
+            -- a block that was read in a range with nothing of ours is not stored
+            reach.hash
+          )
         ) then 'early'
         when not exists (
           select from wallets

@@ -38,7 +38,8 @@ beforeEach(async () => {
 });
 
 async function judge(): Promise<unknown> {
-  const fence = { network: NETWORK, headNumber: 100n, unread: undefined } as const;
+  const { hash: headHash } = lab.term.cursor;
+  const fence = { network: NETWORK, headNumber: 100n, headHash, unread: undefined } as const;
   const paymentIds = [payment.id];
   const [, verdicts] = await lab.sql.begin((tx) =>
     Promise.all([

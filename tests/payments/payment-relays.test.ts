@@ -129,6 +129,7 @@ test("a replacement leaves out what failed or was queued again since its transac
       if (!relay || !kind.revise) throw new Error("the relay is not pending");
       return kind.revise(tx, NETWORKS[NETWORK], relay, {
         headNumber: 0n,
+        headHash: randomHash(),
         askedAtMs: performance.now(),
         isStalled: false,
       });

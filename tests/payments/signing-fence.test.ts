@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { markSigned } from "../../db/payments/queue.ts";
@@ -53,7 +54,8 @@ async function accepted(id: string): Promise<NewPayment> {
 
 /** The verdict about `payment`, at a head that the ledger has read unless said otherwise. */
 async function judge(fence: Partial<Fence> = {}, state: "QUEUED" | "SIGNED" = "QUEUED"): Promise<unknown> {
-  const asked = { network: NETWORK, headNumber: READ, unread: undefined, ...fence } as const;
+  const { hash: headHash } = lab.term.cursor;
+  const asked = { network: NETWORK, headNumber: READ, headHash, unread: undefined, ...fence } as const;
   const paymentIds = [payment.id];
   const [, verdicts] = await lab.sql.begin((tx) =>
     Promise.all([lockForSigning(tx, paymentIds), judgeForSigning(tx, asked, { paymentIds, state })]),
@@ -152,6 +154,21 @@ describe("how far the ledger is read", () => {
   test("a ledger read up to the head: free; one block less: early", async () => {
     expect(await judge({ headNumber: READ })).toBe("free");
     expect(await judge({ headNumber: READ + 1n })).toBe("early");
+  });
+
+  test("a head of another branch than the ledger's cursor: early; of its height and branch, whatever lies above it: free", async () => {
+    expect(await judge({ headHash: randomHash() })).toBe("early");
+    const block = { number: Number(READ) - 1, hash: randomHash(), parentHash: randomHash(), timeS: 1 };
+    await insertBlocks(lab.sql, NETWORK, [block]);
+    const headNumber = READ - 1n;
+    expect(await judge({ headNumber, headHash: randomHash() })).toBe("early");
+    expect(await judge({ headNumber, headHash: block.hash })).toBe("free");
+  });
+
+  test("a head below the cursor whose block is not stored: free", async () => {
+    const block = { number: Number(READ) - 2, hash: randomHash(), parentHash: randomHash(), timeS: 1 };
+    await insertBlocks(lab.sql, "base", [block]);
+    expect(await judge({ headNumber: READ - 2n, headHash: randomHash() })).toBe("free");
   });
 
   test("a wallet that is not back-filled: early", async () => {
@@ -269,7 +286,11 @@ describe("blocks that only the node has", () => {
   const unread = (transfers: Unread["transfers"], change: Partial<Unread> = {}) =>
     judge({
       headNumber: READ + 3n,
-      unread: { afterNumber: READ, payees: [lab.merchant.address], transfers, ...change },
+      headHash: randomHash(),
+      unread: {
+        ...{ afterNumber: READ, afterHash: lab.term.cursor.hash },
+        ...{ payees: [lab.merchant.address], transfers, ...change },
+      },
     });
   const seen = (of: NewPayment, txHash: Hex) => ({
     ...{ txHash, from: of.payer, to: of.recipient, amountUnits: of.amountUnits },
@@ -278,6 +299,10 @@ describe("blocks that only the node has", () => {
   test("unread blocks without a transfer to the wallet: free; when the ledger is not read up to where they begin: early", async () => {
     expect(await unread([])).toBe("free");
     expect(await unread([], { afterNumber: READ + 1n })).toBe("early");
+  });
+
+  test("unread blocks that follow another block than the ledger's: early", async () => {
+    expect(await unread([], { afterHash: randomHash() })).toBe("early");
   });
 
   test("a wallet whose logs were not asked for: early", async () => {

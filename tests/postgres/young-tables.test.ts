@@ -107,8 +107,8 @@ async function newRelay(tx: Tx): Promise<{ relayId: bigint; txHash: Hex }> {
 /** Unread blocks hold one transfer, made by a transaction that is not ours. */
 function fence(): Fence {
   const seen = { txHash: randomHash(), from: randomAddress(), to: merchant.address, amountUnits: UNITS };
-  const unread = { payees: [merchant.address], afterNumber: 80n, transfers: [seen] };
-  return { network: NETWORK, headNumber: 81n, unread };
+  const unread = { payees: [merchant.address], afterNumber: 80n, afterHash: randomHash(), transfers: [seen] };
+  return { network: NETWORK, headNumber: 81n, headHash: randomHash(), unread };
 }
 
 /** As processes do first of all: every plan is made before there is a row. */
@@ -304,8 +304,8 @@ test("behavior: a relay's payments are read once, however many of its transfers 
       const transfers = carried.map(({ payer, recipient, amountUnits }) => ({
         ...{ txHash, from: payer, to: recipient, amountUnits },
       }));
-      const unread = { payees: [merchant.address], afterNumber: 100n, transfers };
-      const asked = { network: NETWORK, headNumber: 101n, unread } as const;
+      const unread = { payees: [merchant.address], afterNumber: 100n, afterHash: "0x", transfers } as const;
+      const asked = { network: NETWORK, headNumber: 101n, headHash: randomHash(), unread } as const;
       const reads = await measure(tx, async () => {
         const verdicts = await judgeForSigning(tx, asked, { paymentIds: [judged.id], state: "QUEUED" });
         expect(verdicts.get(judged.id)).toBe("free");

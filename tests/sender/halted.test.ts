@@ -208,7 +208,9 @@ test("behavior: a simulation by a node far behind another one lets nothing throu
   await payLinkByHand(order);
   await lab.rpc("anvil_mine", [BLOCKS_BEHIND]);
   lab.proxy.fault = (calls) =>
-    calls[0]?.method === "eth_blockNumber" && calls.length > 1 ? stuckAt(number, calls) : undefined;
+    calls[0]?.method === "eth_getBlockByNumber" && calls[1]?.method === "eth_call"
+      ? stuckAt(number, calls)
+      : undefined;
   const before = await countRelays(lab);
   await queueAll(lab, [order]);
   await waitUntilPutOff(lab, order);

@@ -181,7 +181,7 @@ function judgedBy(
   if (!market || market.headNumber < fence.headNumber)
     return { fence: { ...fence, unread: undefined }, askedAtMs };
   return {
-    fence: { ...fence, headNumber: market.headNumber, unread: undefined },
+    fence: { ...fence, headNumber: market.headNumber, headHash: market.headHash, unread: undefined },
     askedAtMs: market.askedAtMs,
   };
 }

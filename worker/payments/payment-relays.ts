@@ -17,7 +17,7 @@ import {
 } from "../../db/payments/signing-fence.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { InFlightRelay } from "../../db/relays/relays.ts";
-import { noopOf, type RelayKind, type Revised, repeatCall } from "../sender/relay-kind.ts";
+import { type KnownHead, noopOf, type RelayKind, type Revised, repeatCall } from "../sender/relay-kind.ts";
 import { HEAD_VALID_MS } from "../sender/send.ts";
 import { toItem } from "./relay-items.ts";
 
@@ -44,7 +44,7 @@ async function revisePayments(
   tx: Tx,
   network: Network,
   relay: InFlightRelay,
-  { headNumber, askedAtMs, isStalled }: { headNumber: bigint; askedAtMs: number; isStalled: boolean },
+  { headNumber, headHash, askedAtMs, isStalled }: KnownHead,
 ): Promise<Revised | undefined> {
   const signed = await findSignedPayments(tx, relay.id);
   const paymentIds = signed.map(({ id }) => id);
@@ -52,7 +52,7 @@ async function revisePayments(
     lockForSigning(tx, paymentIds),
     judgeForSigning(
       tx,
-      { network: network.id, headNumber, unread: undefined },
+      { network: network.id, headNumber, headHash, unread: undefined },
       { paymentIds, state: "SIGNED" },
     ),
   ]);

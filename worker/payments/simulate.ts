@@ -43,15 +43,15 @@ export async function simulateLeased(
     relayables.map(({ item }) => item),
     { authorizations: doubts.map(({ payer, nonce }) => ({ authorizer: payer, nonce })), unread },
   );
-  const { headNumber, askedAtMs, unreadTransfers } = answers;
+  const { headNumber, headHash, askedAtMs } = answers;
   if (headNumber + BEHIND_BLOCKS_MAX < knownHead) {
     const message = `a node simulated payments at block ${headNumber}; another one was at ${knownHead} before`;
     throw new RpcTransportError("not-ready", message);
   }
   ledger.noteHead(headNumber);
   const fence = {
-    ...{ network: chain.network.id, headNumber },
-    unread: unread && unreadTransfers && { ...unread, transfers: unreadTransfers },
+    ...{ network: chain.network.id, headNumber, headHash },
+    unread: unread && answers.unread && { ...unread, ...answers.unread },
   };
   const coded = relayables.filter((_, index) => answers.haveCode[index]);
   const simulated: Simulated = { passed: [], refused: [], doubtful: [], coded, fence, askedAtMs };

@@ -11,20 +11,17 @@ import type { Relay } from "../../db/schema.ts";
 export type Call = { to: Hex; data: Hex; gas: bigint };
 export type Revised = { call: Call; isNoop: boolean; leftOut?: readonly string[] };
 
+/** The newest head that is known, when a node was asked for it, and whether it is too old to stand for the chain. */
+export type KnownHead = { headNumber: bigint; headHash: Hex; askedAtMs: number; isStalled: boolean };
+
 export type RelayKind = {
   /** Those of these relays that no block should hold any more: a no-op replaces them, and without their key they are not sent again. */
   findObsolete?(tx: Tx, relayIds: readonly bigint[]): Promise<ReadonlySet<bigint>>;
   /**
-   * What a replacement carries, asked in the transaction that stores it; locks last until it ends. `headNumber`: the newest head
-   * that is known, when a node was asked for it, and whether it is too old to stand for the chain. Undefined: nothing new may be
+   * What a replacement carries, asked in the transaction that stores it; locks last until it ends. Undefined: nothing new may be
    * signed now. Absent: what the first attempt carried.
    */
-  revise?(
-    tx: Tx,
-    network: Network,
-    relay: InFlightRelay,
-    at: { headNumber: bigint; askedAtMs: number; isStalled: boolean },
-  ): Promise<Revised | undefined>;
+  revise?(tx: Tx, network: Network, relay: InFlightRelay, at: KnownHead): Promise<Revised | undefined>;
   /**
    * Queues again what the ledger says that no transaction of ours settles any more. Once a pass, in the transaction that confirms relays.
    * Returns mined relays that settled nothing: their gas counts as reverted.

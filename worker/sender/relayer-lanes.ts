@@ -1,12 +1,13 @@
 /** The relayer keys of one network as lanes: fees, balance and load of each, read from the node at most once a second. */
 
+import type { Hex } from "../../core/domain/networks.ts";
 import { type Fees, nextFees } from "../../core/domain/raise-fees.ts";
 import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openHeadWatch } from "../../core/rpc/head-watch.ts";
 import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
-import { parseQuantity } from "../../core/rpc/parse-answers.ts";
+import { parseData, parseQuantity } from "../../core/rpc/parse-answers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { findBudget } from "../../db/relays/budgets.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
@@ -25,6 +26,7 @@ export type Market = {
   askedAtMs: number;
   readAtMs: number;
   headNumber: bigint;
+  headHash: Hex;
   headTimeS: bigint;
   /** By our clock, when the node had answered; 0 for a block of the future. */
   headAgeS: number;
@@ -91,7 +93,7 @@ export function openLanes(
       askedAtMs = performance.now();
       return chain.batchOn(node, calls);
     });
-    const { baseFeePerGas, headNumber, headTimeS } = readHead(header);
+    const { baseFeePerGas, headNumber, headHash, headTimeS } = readHead(header);
     const lanes = keys.map((key, index) => ({
       key,
       balanceWei: quantityOf(accounts[2 * index], "eth_getBalance"),
@@ -104,6 +106,7 @@ export function openLanes(
       askedAtMs,
       readAtMs: performance.now(),
       headNumber,
+      headHash,
       headTimeS,
       headAgeS,
       isStalled: headAgeS > headMaxAgeS,
@@ -184,17 +187,18 @@ export function readBalances(networks: readonly { chain: Chain; lanes: Lanes }[]
 
 function readHead(
   outcome: RpcOutcome | undefined,
-): Pick<Market, "baseFeePerGas" | "headNumber" | "headTimeS"> {
+): Pick<Market, "baseFeePerGas" | "headNumber" | "headHash" | "headTimeS"> {
   const header = outcome?.ok ? (outcome.result as HeadJson | null) : undefined;
   if (!header?.baseFeePerGas) throw new RpcTransportError("malformed", "the head has no baseFeePerGas");
   return {
     baseFeePerGas: parseQuantity(header.baseFeePerGas, "baseFeePerGas"),
     headNumber: parseQuantity(header.number, "number"),
+    headHash: parseData(header.hash, "hash", 32),
     headTimeS: parseQuantity(header.timestamp, "timestamp"),
   };
 }
 
-type HeadJson = { baseFeePerGas?: string; number?: string; timestamp?: string };
+type HeadJson = { baseFeePerGas?: string; number?: string; hash?: string; timestamp?: string };
 
 function quantityOf(outcome: RpcOutcome | undefined, what: string): bigint {
   if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", `${what} was not answered`);
