@@ -120,13 +120,14 @@ function byAuthorization(transfer: AttributableTransfer, index: Index): Attribut
 
 /**
  * Signature and nonce are public once executed: an authorization shown later proves nothing about the intended link. Block times are
- * whole seconds, and others may read the block within that second, so an acceptance within that second counts as later.
+ * whole seconds, and others may read the block within that second, so an acceptance within that second counts as later. What has settled
+ * was shown in time: only a reorganisation puts it into a block of the time before its acceptance.
  */
 export function isTimely(
   payment: PaymentFacts,
   transfer: Pick<AttributableTransfer, "txHash" | "blockNumber" | "blockTimeMs">,
 ): boolean {
-  if (payment.relayHashes.includes(transfer.txHash)) return true;
+  if (payment.wasSettled || payment.relayHashes.includes(transfer.txHash)) return true;
   const wasAcceptedBefore =
     payment.acceptedBlock === undefined || payment.acceptedBlock < transfer.blockNumber;
   return wasAcceptedBefore && payment.acceptedAtMs < transfer.blockTimeMs;

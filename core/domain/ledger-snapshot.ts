@@ -55,6 +55,8 @@ export type PaymentFacts = {
   acceptedBlock: number | undefined;
   /** Hashes of transactions of ours that carried it. */
   relayHashes: readonly Hex[];
+  /** By a transfer that a reorganisation may have taken away since. */
+  wasSettled: boolean;
 };
 
 export type ClaimFacts = {

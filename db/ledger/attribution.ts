@@ -51,7 +51,12 @@ async function readPayments(
         select tx_hash
         from relay_attempts
         where tx_hash = any(${authorizations.flatMap(({ txHash }) => txHash ?? [])}::text[])
-      ) as relay_hashes
+      ) as relay_hashes,
+      exists (
+        select from transfers before
+        where before.authorization_nonce = payments.nonce and before.payment_id = payments.id
+        offset 0
+      ) as was_settled
     from payments
     where id = any(array(
         ${idsByAuthorization(tx, { network }, authorizations)}

@@ -30,7 +30,14 @@ const LINK: LinkFacts = {
 };
 const PAYMENT: PaymentFacts = {
   ...{ id: "pay_1", linkId: LINK.id, payer: TRANSFER.from, nonce: word("b"), recipient: TRANSFER.to },
-  ...{ amountUnits: UNITS, isFailed: false, acceptedAtMs: TIME_MS - 1, acceptedBlock: 49, relayHashes: [] },
+  ...{
+    amountUnits: UNITS,
+    isFailed: false,
+    acceptedAtMs: TIME_MS - 1,
+    acceptedBlock: 49,
+    relayHashes: [],
+    wasSettled: false,
+  },
 };
 const CLAIM: ClaimFacts = {
   ...{ id: "claim_1", linkId: LINK.id, txHash: TRANSFER.txHash, clientAddress: TRANSFER.from },
@@ -195,10 +202,13 @@ describe("an authorization", () => {
     expect(byPayment({ acceptedBlock: undefined })).toBe("link_1 by authorization");
   });
 
-  test("an authorization accepted at its block, or within its second, decides nothing unless we relayed it", () => {
+  test("an authorization accepted at its block, or within its second, decides nothing unless we relayed it, or it has settled before", () => {
     expect(byPayment({ acceptedBlock: 50 })).toBe("link_1|link_2");
     expect(byPayment({ acceptedAtMs: TIME_MS })).toBe("link_1|link_2");
     expect(byPayment({ acceptedBlock: 50, acceptedAtMs: TIME_MS, relayHashes: [TRANSFER.txHash] })).toBe(
+      "link_1 by authorization",
+    );
+    expect(byPayment({ acceptedBlock: 50, acceptedAtMs: TIME_MS, wasSettled: true })).toBe(
       "link_1 by authorization",
     );
     expect(isTimely({ ...PAYMENT, relayHashes: [word("d")], acceptedBlock: 50 }, TRANSFER)).toBe(false);

@@ -332,7 +332,14 @@ describe("an authorization executed by a third party counts as accepted before i
     isTimely(
       {
         ...{ id: "payment", linkId: "link", payer: hex(1, 20), nonce: hex(2, 32), recipient: hex(3, 20) },
-        ...{ amountUnits: 5n, isFailed: false, acceptedAtMs, acceptedBlock, relayHashes: [] },
+        ...{
+          amountUnits: 5n,
+          isFailed: false,
+          acceptedAtMs,
+          acceptedBlock,
+          relayHashes: [],
+          wasSettled: false,
+        },
       },
       transfer,
     );
