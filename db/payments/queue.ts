@@ -237,14 +237,21 @@ export type UnsettledPayment = { id: string; requestId: string | null; relayId: 
 
 /**
  * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block (the same hash, or
- * too deep to be stored any more): the transaction is over, so nothing of ours could still settle them.
+ * too deep to be stored any more) and it is deep: the transaction is over, so nothing of ours could still settle them. In a block that a
+ * reorganisation may take away it may yet charge the payer, and his link is not for another one. Facilitated payments have none.
  * A payment whose batch reverted as a whole is not blamed, but relayed alone from now on; nor is one mined after its window, which may
  * be our own delay, nor one that the mined attempt had left out. Payments that the ledger may still settle are left to it.
  */
-export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<UnsettledPayment[]> {
+export async function requeueUnsettled(
+  tx: Tx,
+  network: NetworkId,
+  depthBlocks: number,
+): Promise<UnsettledPayment[]> {
   return tx<UnsettledPayment[]>`
     with mined as materialized (
-      select relay.id, relay.tx_hash, relay.succeeded, block.block_time
+      select
+        relay.id, relay.tx_hash, relay.succeeded, block.block_time,
+        cursors.number >= relay.block_number + ${depthBlocks}::bigint - 1 as is_deep
       from relays relay
       join cursors on cursors.network = relay.network and cursors.number >= relay.block_number
       left join blocks block on block.network = relay.network and block.number = relay.block_number
@@ -273,6 +280,7 @@ export async function requeueUnsettled(tx: Tx, network: NetworkId): Promise<Unse
         on payment.id = any(carried.payment_ids)
         and payment.relay_id = mined.id
         and payment.state in ('SIGNED', 'BROADCAST')
+        and (mined.is_deep or payment.link_id is null)
     ),
     lost as materialized (select * from over where not ${isForBooksToEnd(tx, "over")})
     update payments

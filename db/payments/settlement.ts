@@ -44,13 +44,17 @@ export async function matchClaims(tx: Tx, claimIds: readonly string[]): Promise<
     where id = any(${[...claimIds]}::text[]) and state <> 'MATCHED'`;
 }
 
-/** Live payments whose nonce was used without paying them (cancelled, or signed twice by the payer) can never settle: FAILED. */
+/**
+ * Live payments whose nonce was used without paying them (cancelled, or signed twice by the payer) can never settle: FAILED. In a block that
+ * is not deep, those of links that are signed stay: after a reorganisation our bytes may come before what used the nonce.
+ */
 export async function failSpentPayments(
   tx: Tx,
   network: NetworkId,
-  spent: readonly AuthorizationKey[],
+  spent: readonly (AuthorizationKey & { isDeep: boolean })[],
 ): Promise<{ id: string; linkId: string | null }[]> {
   if (spent.length === 0) return [];
+  const deep = spent.filter(({ isDeep }) => isDeep);
   return tx<{ id: string; linkId: string | null }[]>`
     with failed as (
       update payments
@@ -68,7 +72,13 @@ export async function failSpentPayments(
         )
         and network = ${network}
         and token = ${NETWORKS[network].usdc.address}
-        and state in ('QUEUED', 'SIGNED', 'BROADCAST')
+        and (
+          state = 'QUEUED'
+          or state in ('SIGNED', 'BROADCAST') and (link_id is null or (payer, nonce) in (
+            select *
+            from unnest(${deep.map((one) => one.payer)}::bytea[], ${deep.map((one) => one.nonce)}::bytea[])
+          ))
+        )
       returning id, link_id
     ),
     history as (

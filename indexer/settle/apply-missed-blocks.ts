@@ -164,10 +164,12 @@ function assertSameBranch(blocks: readonly BlockHeader[], kept: ReadonlyMap<numb
 }
 
 function authorizationsOf(transfers: readonly SeenTransfer[]) {
-  return transfers.flatMap(({ from, to, authorizationNonce: nonce, txHash, logIndex, block, amountUnits }) =>
-    nonce
-      ? [{ payer: from, nonce, transfer: { txHash, logIndex, blockNumber: block.number, to, amountUnits } }]
-      : [],
+  return transfers.flatMap(
+    ({ from, to, authorizationNonce: nonce, txHash, logIndex, block, amountUnits }) => {
+      const blockNumber = block.number;
+      const transfer = { txHash, logIndex, blockNumber, to, amountUnits };
+      return nonce ? [{ payer: from, nonce, blockNumber, transfer }] : [];
+    },
   );
 }
 

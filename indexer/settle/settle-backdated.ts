@@ -70,7 +70,13 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
     blockNumber: Number(transfer.blockNumber),
     isConfirmed: transfer.status === "CONFIRMED",
   }));
-  const settled = await settlePaymentsAndClaims(tx, network, { payments, outcomes });
+  const deep = new Set(
+    booked.flatMap(({ from, authorizationNonce, status }) =>
+      authorizationNonce && status === "CONFIRMED" ? [authorizationKey(from, authorizationNonce)] : [],
+    ),
+  );
+  const isDeep = ({ payer, nonce }: PaymentFacts) => deep.has(authorizationKey(payer, nonce));
+  const settled = await settlePaymentsAndClaims(tx, network, { payments, outcomes, isDeep });
   const left = moved.flatMap(({ transfer, attribution }) =>
     transfer.linkId !== null && transfer.linkId !== attribution.linkId
       ? [{ linkId: transfer.linkId, txHash: transfer.txHash }]

@@ -26,7 +26,7 @@ export async function settleFacilitated(
   });
   await settlePayments(tx, settled);
   const isSettled = new Set(settled.map(({ id }) => id));
-  const dead = payments.filter(({ id }) => !isSettled.has(id));
+  const dead = payments.flatMap((one) => (isSettled.has(one.id) ? [] : [{ ...one, isDeep: true }]));
   const failed = await failSpentPayments(tx, network, dead);
   return {
     paymentIds: [...isSettled, ...failed.map(({ id }) => id)],

@@ -19,20 +19,30 @@ type Outcome = Pick<Attribution, "linkId"> &
   };
 
 /**
- * `payments` are those whose nonces were spent, `outcomes` what their transfers were attributed to. Returns the payments that
+ * `payments` are those whose nonces were spent, deep in the chain or not, `outcomes` what their transfers were attributed to. Returns the payments that
  * moved and all links concerned.
  */
 export async function settlePaymentsAndClaims(
   tx: Tx,
   network: NetworkId,
-  { payments, outcomes }: { payments: readonly PaymentFacts[]; outcomes: readonly Outcome[] },
+  {
+    payments,
+    outcomes,
+    isDeep,
+  }: {
+    payments: readonly PaymentFacts[];
+    outcomes: readonly Outcome[];
+    isDeep: (payment: PaymentFacts) => boolean;
+  },
 ): Promise<{ paymentIds: string[]; linkIds: string[] }> {
   const settled = outcomes.flatMap(
     ({ paymentId, settlesPayment, txHash, logIndex, blockNumber, isConfirmed }) =>
       paymentId && settlesPayment ? [{ id: paymentId, txHash, logIndex, blockNumber, isConfirmed }] : [],
   );
   const isSettled = new Set(settled.map(({ id }) => id));
-  const dead = payments.filter(({ id, isFailed }) => !isFailed && !isSettled.has(id));
+  const dead = payments.flatMap((one) =>
+    one.isFailed || isSettled.has(one.id) ? [] : [{ ...one, isDeep: isDeep(one) }],
+  );
   const claimIds = outcomes.flatMap(({ claimId }) => claimId ?? []);
   const [failed] = await Promise.all([
     failSpentPayments(tx, network, dead),

@@ -35,7 +35,7 @@ export async function settleUnheldLinks(
     settlesPayment: paymentId !== null,
   }));
   await assignTransfers(tx, outcomes);
-  const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes });
+  const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes, isDeep: () => true });
   const moves = await refreshLinks(tx, {
     linkIds: settled.linkIds,
     isReorg: false,

@@ -82,6 +82,11 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
     const isConfirmed = confirmedAtS(block.number) !== undefined;
     return attribution ? [{ ...attribution, txHash, logIndex, blockNumber: block.number, isConfirmed }] : [];
   });
+  const deep = new Set(
+    spent.flatMap(({ payer, nonce, blockNumber }) =>
+      confirmedAtS(blockNumber) === undefined ? [] : [authorizationKey(payer, nonce)],
+    ),
+  );
   const { bulk } = settling;
   const plain = bulk ? rows.filter(isPlain) : [];
   const [, , settled] = await Promise.all([
@@ -91,6 +96,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       // a payment to a wallet that has not joined yet is judged when its blocks are read again
       payments: payments.filter((payment) => isWatched(payment.recipient)),
       outcomes,
+      isDeep: ({ payer, nonce }) => deep.has(authorizationKey(payer, nonce)),
     }),
     // of the transfers just stored
     moveRefunds(tx, network),

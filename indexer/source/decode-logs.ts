@@ -55,6 +55,7 @@ export type SeenTransfer = {
 export type SpentAuthorization = {
   payer: Hex;
   nonce: Hex;
+  blockNumber: number;
   transfer?: { txHash: Hex; logIndex: number; blockNumber: number; to: Hex; amountUnits: bigint };
 };
 
@@ -185,7 +186,8 @@ export function decodeBlock(
     if (isOperationLog(log) || isAccountLog(log)) continue;
     const authorization = decodeAuthorizationLog(log);
     if (authorization) {
-      const spent = { payer: authorization.authorizer, nonce: authorization.nonce };
+      const { authorizer: payer, nonce } = authorization;
+      const spent = { payer, nonce, blockNumber: block.number };
       content.spent.push(spent);
       before = authorization.isCanceled ? undefined : { log, spent };
       continue;

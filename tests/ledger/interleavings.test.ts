@@ -311,7 +311,7 @@ describe("a mined relay that did not settle its payment", () => {
     await sql`update wallets set backfilled_at = now() where id = ${merchant.walletId}`;
     // the indexer reached the block between the monitor's two statements
     expect(await confirm([relayId])).toBe("MINED");
-    expect((await requeueUnsettled(sql, NETWORK)).map((row) => row.id)).toEqual([payment.id]);
+    expect((await requeueUnsettled(sql, NETWORK, 1)).map((row) => row.id)).toEqual([payment.id]);
     // its block is not stored, and no node has confirmed that it is canonical
     expect(await confirm([])).toBe("MINED");
     expect(await confirm([relayId])).toBe("CONFIRMED");

@@ -176,7 +176,7 @@ describe("a mined attempt that had left a payment out", () => {
         const place = { blockNumber: 50n, blockHash };
         await markMined(tx, [{ relayId, txHash, ...place, succeeded: true, gasUsed: 1n, feeWei: 1n }]);
       });
-      expect((await requeueUnsettled(lab.sql, NETWORK)).map(({ id }) => id)).toEqual([payment.id]);
+      expect((await requeueUnsettled(lab.sql, NETWORK, 1)).map(({ id }) => id)).toEqual([payment.id]);
       const [row] = await lab.sql<{ reverts: number }[]>`
         select reverts from payments where id = ${payment.id}`;
       reverts.push(row?.reverts ?? -1);

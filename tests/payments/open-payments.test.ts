@@ -114,7 +114,7 @@ test("a relay whose payment another one carries now has none: nothing is replace
   expect(await findSignedPayments(lab.sql, former.relayId)).toEqual([]);
   await lab.sql`
     update relays set state = 'MINED', block_number = 100, block_hash = '0x', succeeded = true where id = ${former.relayId}`;
-  expect(await requeueUnsettled(lab.sql, NETWORK)).toEqual([]);
+  expect(await requeueUnsettled(lab.sql, NETWORK, 1)).toEqual([]);
   expect((await paymentOf(lab, payment))?.state).toBe("SIGNED");
   await confirmRelays(lab.sql, NETWORK, { depthBlocks: 1, provenIds: [former.relayId] });
   expect(await lab.sql`select state from relays where id = ${former.relayId}`).toMatchObject([

@@ -8,6 +8,7 @@ import { markMined } from "../../db/relays/relays.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
+  acceptFacilitated,
   type BooksLab,
   linkOf,
   lookBack,
@@ -70,7 +71,7 @@ async function relayed(): Promise<NewPayment> {
   return payment;
 }
 
-const requeued = async () => (await requeueUnsettled(lab.sql, NETWORK)).map(({ id }) => id);
+const requeued = async () => (await requeueUnsettled(lab.sql, NETWORK, 1)).map(({ id }) => id);
 
 test("behavior: a mined payment to a wallet that is not back-filled yet waits for the back-fill, and counts no revert", async () => {
   await setJoined(false);
@@ -87,11 +88,12 @@ test("behavior: a mined payment to a wallet that is not back-filled yet waits fo
 
 describe("a mined payment whose transfer is in the ledger and not attributed yet", () => {
   /** An external transaction executed the authorization; our own did nothing. */
-  async function executedExternally(acceptedAtBlock: number): Promise<NewPayment> {
+  async function executedExternally(acceptedAtBlock: number, isDeep = true): Promise<NewPayment> {
     await setJoined(true);
     const authorization = { payer: randomAddress(), nonce: randomHash() };
     const { payer: from, nonce: authorizationNonce } = authorization;
-    await read(lab, [makeTransfer(lab, Number(MINED_AT) - 1, { from, authorizationNonce })]);
+    const transfer = makeTransfer(lab, Number(MINED_AT) - 1, { from, authorizationNonce });
+    await read(lab, [transfer], [], { isDeep });
     // a busy machine accepts it later than a second after the block was made
     const moved =
       await lab.sql`update transfers set block_time = block_time + interval '1 minute' where authorization_nonce = ${authorizationNonce}::bytea`;
@@ -114,6 +116,14 @@ describe("a mined payment whose transfer is in the ledger and not attributed yet
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
     expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "ACTIVE" });
   });
+
+  test("behavior: the indexer fails no mined payment for such a transfer before that is deep", async () => {
+    const payment = await executedExternally(Number(MINED_AT) - 1, false);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "SIGNED" });
+    await lab.sql`update transfers set status = 'CONFIRMED' where status = 'DETECTED'`;
+    await lookBack(lab);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+  });
 });
 
 test("behavior: a mined payment without a transfer in a ledger that has read its block is queued again", async () => {
@@ -129,6 +139,28 @@ test("a mined payment is queued again from its own block on, not while the ledge
   await relay(here, BigInt(READ_TO));
   await relay(above, BigInt(READ_TO + 1));
   expect(await requeued()).toEqual([here.id]);
+});
+
+test("behavior: a payment that is signed outlives a block that is not deep and cancels its authorization", async () => {
+  await setJoined(true);
+  const payment = await relayed();
+  await read(lab, [], [payment], { isDeep: false });
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "SIGNED" });
+  await read(lab, [], [payment]);
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+});
+
+test("a mined payment of a link is queued again once its block is deep, a facilitated one at once", async () => {
+  await setJoined(true);
+  const payment = await relayed();
+  const facilitated = await acceptFacilitated(lab);
+  await relay({ ...facilitated, linkId: "" });
+  const depth = READ_TO - Number(MINED_AT) + 1;
+  const idsAt = async (depthBlocks: number) =>
+    (await requeueUnsettled(lab.sql, NETWORK, depthBlocks)).map(({ id }) => id);
+  expect(await idsAt(depth + 1)).toEqual([facilitated.id]);
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "SIGNED" });
+  expect(await idsAt(depth)).toEqual([payment.id]);
 });
 
 test("a mined payment is queued again from a stored block that is its own, or when that block is not stored any more", async () => {
@@ -163,7 +195,7 @@ test.each([
       { number: Number(MINED_AT), hash: mined?.blockHash ?? randomHash(), parentHash: randomHash(), timeS },
     ]),
   );
-  expect(await requeueUnsettled(lab.sql, NETWORK)).toMatchObject([
+  expect(await requeueUnsettled(lab.sql, NETWORK, 1)).toMatchObject([
     { id: payment.id, isReverted: reverts === 1 },
   ]);
   const [row] = await lab.sql`select reverts from payments where id = ${payment.id}`;

@@ -121,7 +121,7 @@ async function lookAround(): Promise<void> {
   await findUnappliedTransfers(sql, NETWORK);
   await judgeForSigning(sql, fence(), { paymentIds: ["pay_"], state: "QUEUED" });
   await requeueExpired(sql, NETWORK, 1);
-  await requeueUnsettled(sql, NETWORK);
+  await requeueUnsettled(sql, NETWORK, 1);
   await findExpiredRelays(sql, [0n], { nowS: 0n });
   await findPaymentViews(sql, ["pay_"]);
   await findPayableLinks(sql, [{ id: "link_" }]);
@@ -157,9 +157,10 @@ async function runOnce(): Promise<Record<string, Reads>> {
     const mined = { relayId, txHash, blockNumber: 90n, blockHash: randomHash(), succeeded: true };
     await step("markMined", () => markMined(tx, [{ ...mined, gasUsed: 1n, feeWei: 1n }]));
     await step("requeueExpired", () => requeueExpired(tx, NETWORK, 1));
-    await step("requeueUnsettled", () => requeueUnsettled(tx, NETWORK));
+    await step("requeueUnsettled", () => requeueUnsettled(tx, NETWORK, 1));
     const own = makeTransfer({ merchant }, 90, { payment: first, txHash });
-    const spent = [{ payer: first.payer, nonce: first.nonce, transfer: { ...own, blockNumber: 90 } }];
+    const { payer, nonce } = first;
+    const spent = [{ payer, nonce, blockNumber: 90, transfer: { ...own, blockNumber: 90 } }];
     const settling = {
       network: NETWORK,
       isWatched: () => true,

@@ -9,6 +9,7 @@ import { failSpentPayments } from "../../db/payments/settlement.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
+  acceptFacilitated,
   type BooksLab,
   claim,
   eventsOf,
@@ -46,12 +47,32 @@ const setState = (state: string, reason: string | null = null) =>
 
 describe("an authorization that was spent without paying", () => {
   const failSpent = (
-    spent: Partial<Pick<NewPayment, "payer" | "nonce">> = {},
+    spent: Partial<Pick<NewPayment, "payer" | "nonce"> & { isDeep: boolean }> = {},
     network: "base" | "base-sepolia" = NETWORK,
   ) =>
     lab.sql.begin((tx) =>
-      failSpentPayments(tx, network, [{ payer: payment.payer, nonce: payment.nonce, ...spent }]),
+      failSpentPayments(tx, network, [
+        { payer: payment.payer, nonce: payment.nonce, isDeep: true, ...spent },
+        // of another payer, with its nonce
+        { payer: randomAddress(), nonce: payment.nonce, isDeep: true },
+      ]),
     );
+
+  test("by a block that is not deep ends its payment that is QUEUED, and not one that is signed for a link", async () => {
+    for (const state of ["SIGNED", "BROADCAST"]) {
+      await setState(state);
+      expect(await failSpent({ isDeep: false })).toEqual([]);
+      expect(await paymentOf(lab, payment)).toMatchObject({ state, reason: null });
+    }
+    await setState("QUEUED");
+    expect(await failSpent({ isDeep: false })).toEqual([{ id: payment.id, linkId }]);
+  });
+
+  test("by a block that is not deep ends a facilitated payment that is signed", async () => {
+    const { id, payer, nonce } = await acceptFacilitated(lab);
+    await lab.sql`update payments set state = 'SIGNED' where id = ${id}`;
+    expect(await failSpent({ payer, nonce, isDeep: false })).toEqual([{ id, linkId: null }]);
+  });
 
   test.each(["QUEUED", "SIGNED", "BROADCAST"])(
     "ends its payment that is %s, and its row alone in the history",

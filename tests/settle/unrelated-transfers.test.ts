@@ -34,7 +34,7 @@ function find(
   { spent, operations = [] }: { spent?: SpentAuthorization[]; operations?: SeenOperation[] } = {},
 ) {
   const executed = transfers.flatMap(({ from: payer, authorizationNonce: nonce }) =>
-    nonce ? [{ payer, nonce }] : [],
+    nonce ? [{ payer, nonce, blockNumber: 1 }] : [],
   );
   return findUnrelated(lab.sql, {
     ...{ network: NETWORK, transfers, spent: spent ?? executed, operations },
@@ -103,10 +103,11 @@ describe("kept back with all of its range", () => {
     const payment = await accept(lab, linkId);
     if (!payment) throw new Error("the link took no payment");
     const { payer, nonce } = payment;
-    expect(await find([plain()], { spent: [{ payer, nonce }] })).toBeUndefined();
-    expect(await find([], { spent: [{ payer, nonce }] })).toBeUndefined();
-    expect(await find([], { spent: [{ payer: randomAddress(), nonce }] })).toEqual([]);
-    expect(await find([], { spent: [{ payer, nonce: randomHash() }] })).toEqual([]);
+    const blockNumber = 1;
+    expect(await find([plain()], { spent: [{ payer, nonce, blockNumber }] })).toBeUndefined();
+    expect(await find([], { spent: [{ payer, nonce, blockNumber }] })).toBeUndefined();
+    expect(await find([], { spent: [{ payer: randomAddress(), nonce, blockNumber }] })).toEqual([]);
+    expect(await find([], { spent: [{ payer, nonce: randomHash(), blockNumber }] })).toEqual([]);
   });
 
   test("is a range that spends a facilitated payment's authorization", async () => {
@@ -120,7 +121,7 @@ describe("kept back with all of its range", () => {
         ${newPaymentId()}, ${lab.merchant.userId}, 'key', ${NETWORK}, ${NETWORKS[NETWORK].usdc.address}, ${payer}, 'EOA',
         ${randomAddress()}, 1, 0, 9999999999, ${nonce}, '0x'
       )`;
-    expect(await find([plain()], { spent: [{ payer, nonce }] })).toBeUndefined();
+    expect(await find([plain()], { spent: [{ payer, nonce, blockNumber: 1 }] })).toBeUndefined();
   });
 
   test("is a range with an operation of a wallet of ours", async () => {

@@ -146,8 +146,18 @@ describe("transfers", () => {
     expect(content.transfers.map(({ authorizationNonce }) => authorizationNonce)).toEqual([nonce, undefined]);
     const place = { txHash, blockNumber: block.number };
     expect(content.spent).toEqual([
-      { payer, nonce, transfer: { ...place, logIndex: 1, to: ours, amountUnits: 1n } },
-      { payer, nonce: elsewhere, transfer: { ...place, logIndex: 4, to: other, amountUnits: 5n } },
+      {
+        payer,
+        nonce,
+        blockNumber: block.number,
+        transfer: { ...place, logIndex: 1, to: ours, amountUnits: 1n },
+      },
+      {
+        payer,
+        nonce: elsewhere,
+        blockNumber: block.number,
+        transfer: { ...place, logIndex: 4, to: other, amountUnits: 5n },
+      },
     ]);
   });
 
@@ -159,7 +169,7 @@ describe("transfers", () => {
     const nonce = randomHash();
     const { transfers, spent } = decode(authorization(0, nonce), behind);
     expect(transfers.map(({ authorizationNonce }) => authorizationNonce)).toEqual([undefined]);
-    expect(spent).toEqual([{ payer, nonce }]);
+    expect(spent).toEqual([{ payer, nonce, blockNumber: block.number }]);
   });
 
   test("behind a cancelled authorization do not execute it, nor one used before that", () => {
@@ -171,8 +181,8 @@ describe("transfers", () => {
     );
     expect(transfers.map(({ authorizationNonce }) => authorizationNonce)).toEqual([undefined]);
     expect(spent).toEqual([
-      { payer, nonce: used },
-      { payer, nonce: cancelled },
+      { payer, nonce: used, blockNumber: block.number },
+      { payer, nonce: cancelled, blockNumber: block.number },
     ]);
   });
 });

@@ -85,11 +85,13 @@ export function read(
   { isDeep = true } = {},
 ): Promise<void> {
   const executed = transfers.flatMap(({ from: payer, authorizationNonce: nonce, block, ...transfer }) =>
-    nonce ? [{ payer, nonce, transfer: { ...transfer, blockNumber: block.number } }] : [],
+    nonce
+      ? [{ payer, nonce, blockNumber: block.number, transfer: { ...transfer, blockNumber: block.number } }]
+      : [],
   );
   const spent: SpentAuthorization[] = [
     ...executed,
-    ...cancelled.map(({ payer, nonce }) => ({ payer, nonce })),
+    ...cancelled.map(({ payer, nonce }) => ({ payer, nonce, blockNumber: 1 })),
   ];
   return sql.begin(async (tx) => {
     const { linkIds } = await settleTransfers(tx, {

@@ -74,7 +74,7 @@ async function requeuePayments(
   { depthBlocks, log }: { depthBlocks: number; log: Log },
 ): Promise<bigint[]> {
   const expired = await requeueExpired(tx, network, depthBlocks);
-  const unsettled = await requeueUnsettled(tx, network);
+  const unsettled = await requeueUnsettled(tx, network, depthBlocks);
   const paymentIds = [...expired, ...unsettled].map(({ id }) => id);
   if (paymentIds.length > 0) {
     await enqueue(tx, "relay_payments", { network });
