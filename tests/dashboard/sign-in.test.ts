@@ -175,6 +175,25 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await stranger.close();
   });
 
+  test("a script that does not arrive is told, with a way to try again; one that arrives leaves no word of it", async () => {
+    let isBroken = true;
+    const reader = await visit(browser, `${world.baseUrl}/sign-in`, {
+      allowedErrors: /net::ERR_FAILED|status of 401/,
+      prepare: (opened) =>
+        opened.route("**/dashboard*.js", (route) => (isBroken ? route.abort() : route.continue())),
+    });
+    const told = reader.page.getByRole("heading", { name: "The dashboard did not load" });
+    expect(await told.isVisible()).toBe(false);
+    await told.waitFor();
+    expect(await findBarriers(reader.page)).toEqual([]);
+    isBroken = false;
+    await reader.page.getByRole("link", { name: "try again" }).click();
+    await reader.page.getByLabel("E-mail address").waitFor();
+    expect(await told.count()).toBe(0);
+    reader.expectClean();
+    await reader.close();
+  });
+
   test("a German browser reads German, another language falls back to English", async () => {
     for (const [locale, title] of [
       ["de-AT", "Anmelden oder registrieren"],
