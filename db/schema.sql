@@ -45,7 +45,7 @@ create table assignments (
   tx_hash text not null,
   updated_at timestamp with time zone default now() not null,
   user_id text not null,
-  constraint assignments_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE,
+  constraint assignments_link_id_fkey FOREIGN KEY (link_id) REFERENCES payment_links(id) ON DELETE CASCADE DEFERRABLE,
   constraint assignments_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint assignments_pkey PRIMARY KEY (network, tx_hash, log_index),
   constraint assignments_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE
@@ -382,6 +382,13 @@ create table indexer_leaders (
   network text not null,
   constraint indexer_leaders_network_check CHECK ((network = ANY (ARRAY['base'::text, 'base-sepolia'::text]))),
   constraint indexer_leaders_pkey PRIMARY KEY (network)
+);
+
+create table last_backup (
+  is_only boolean default true not null,
+  taken_at timestamp with time zone not null,
+  constraint last_backup_is_only_check CHECK (is_only),
+  constraint last_backup_pkey PRIMARY KEY (is_only)
 );
 
 create table link_count_deltas (

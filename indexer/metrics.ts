@@ -2,6 +2,10 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { NetworkId } from "../core/domain/networks.ts";
 
+/** What an account wrote itself, and a block can be committed without. */
+const REFUSABLE_RECORDS = ["operation", "account_change", "conclusion", "report"] as const;
+export type RefusableRecord = (typeof REFUSABLE_RECORDS)[number];
+
 export type IndexerMetrics = ReturnType<typeof openIndexerMetrics>;
 
 export function openIndexerMetrics(registry: Registry) {
@@ -81,6 +85,7 @@ export function openIndexerMetrics(registry: Registry) {
       leader.set({ network }, isLeader ? 1 : 0);
       // from the start: a counter that appears with its first event shows no increase
       for (const counted of [reorgs, reorgBlocks, failed]) counted.inc({ network }, 0);
+      for (const kind of REFUSABLE_RECORDS) refused.inc({ network, kind }, 0);
       // a leader that no node has answered yet must be seen too, also when its terms fail one after the other
       if (isLeader) return notePoll(network, pollTimesS.get(network) ?? Date.now() / 1000);
       cursorTimesS.delete(network);
@@ -101,7 +106,7 @@ export function openIndexerMetrics(registry: Registry) {
       reorgBlocks.inc({ network }, depthBlocks);
     },
     rejectedAnswer: (network: NetworkId, kind: string) => rejected.inc({ network, kind }),
-    refusedRecord: (network: NetworkId, kind: string) => refused.inc({ network, kind }),
+    refusedRecord: (network: NetworkId, kind: RefusableRecord) => refused.inc({ network, kind }),
     reconciled: (network: NetworkId, found: number) => differences.set({ network }, found),
   };
 }

@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { readEnvOrExit } from "../core/runtime/env.ts";
+import { recordBackup } from "../db/backup/last-backup.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { parseInterval, readBackupConfig } from "./backup/configuration.ts";
 import { writeBackup } from "./backup/write-backup.ts";
@@ -29,14 +30,16 @@ for (;;) {
 
 async function backUp(): Promise<boolean> {
   const sql = openDatabase(databaseUrl, { name: "backup", maxConnections: 1, silenceTimeoutS: 0 });
+  const now = new Date();
   try {
     const { file, bytes, tables } = await writeBackup(sql, {
       folder: values.folder ?? "backups",
       keys,
       keep,
-      now: new Date(),
+      now,
     });
     console.log(`${file}: ${tables} tables, ${(bytes / 1e6).toFixed(1)} MB, read back and whole`);
+    await recordBackup(sql, now).catch(reportUnrecorded);
     return true;
   } catch (error) {
     console.error(`the backup failed: ${error instanceof Error ? error.message : String(error)}`);
@@ -44,6 +47,14 @@ async function backUp(): Promise<boolean> {
   } finally {
     await sql.end({ timeout: 5 });
   }
+}
+
+/** A standby takes no writes, and before an upgrade the table may not be there yet. */
+function reportUnrecorded(error: unknown): void {
+  const reason = error instanceof Error ? error.message : String(error);
+  console.error(
+    `the database does not keep when this backup was taken, so that no alert watches it: ${reason}`,
+  );
 }
 
 function readOptions() {

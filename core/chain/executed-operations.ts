@@ -6,9 +6,11 @@
 import { entryPoint06Abi } from "viem-modules/account-abstraction/constants/abis.js";
 import { multicall3Abi } from "viem-modules/constants/abis.js";
 import { decodeFunctionData } from "viem-modules/utils/abi/decodeFunctionData.js";
+import { getAbiItem } from "viem-modules/utils/abi/getAbiItem.js";
 import { TAG_BYTES } from "../domain/link-tag.ts";
 import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";
+import { countFirstArray } from "./first-array.ts";
 import type { InnerCall } from "./multicall.ts";
 import { decodeAccountCalls } from "./passkey-account.ts";
 import { encodeTransfer } from "./usdc.ts";
@@ -26,6 +28,9 @@ export type ExecutedOperation = {
   items: OperationItem[];
 };
 
+/** Alone: of other functions, arrays within arrays would be decoded before the name says what they are. */
+const HANDLE_OPS_ABI = [getAbiItem({ abi: entryPoint06Abi, name: "handleOps" })];
+const AGGREGATE3_ABI = [getAbiItem({ abi: multicall3Abi, name: "aggregate3" })];
 const TAG_DIGITS = 2 * TAG_BYTES;
 const ADDRESS_AT = 10 + 24;
 const AMOUNT_AT = 10 + 64;
@@ -35,12 +40,27 @@ const PRE_VERIFICATION_GAS = 0n;
 /** Micro-USDC, exclusive: the amount of an item is a bigint, and the supply is below it. */
 const AMOUNT_END_UNITS = 2n ** 63n;
 
+/** Calls of a relay: at most 40 operations with what deploys their accounts and the owner changes before them. */
+const RELAY_CALLS_MAX = 256;
+/** A relay has one in each `handleOps`; who sends a signature on by other means may have more. */
+const BUNDLE_OPERATIONS_MAX = 16;
+
+export type CarriedOperation = ReturnType<typeof operationsOf>[number];
+
+/**
+ * The operations that a transaction runs. Whoever owns a wallet can send one, so what would be decoded into more than the transaction has is left
+ * out: the encoding of a relay has each byte once.
+ */
+export function carriedOperations(transaction: VerifiedTransaction): CarriedOperation[] {
+  return bundlesOf(transaction).flatMap(operationsOf);
+}
+
 /** Undefined for operations that were not prepared here, and for those that carry no transfers. */
 export function findExecutedOperation(
-  transaction: VerifiedTransaction,
+  carried: readonly CarriedOperation[],
   { userOpHash, network }: { userOpHash: Hex; network: Network },
 ): ExecutedOperation | undefined {
-  for (const operation of bundlesOf(transaction).flatMap(operationsOf)) {
+  for (const operation of carried) {
     if (userOperationHash(operation, network.chainId) !== userOpHash) continue;
     // its event's gas would be whatever it claims
     if (operation.preVerificationGas !== PRE_VERIFICATION_GAS) return undefined;
@@ -65,13 +85,13 @@ export function findExecutedOperation(
 /** The `handleOps` calls of a relay: the call itself, or those that Multicall3 makes. */
 function bundlesOf({ to, input }: VerifiedTransaction): Hex[] {
   if (to === CONTRACTS.entryPointV06) return [input];
-  if (to !== CONTRACTS.multicall3) return [];
+  if (to !== CONTRACTS.multicall3 || !(countFirstArray(input) <= RELAY_CALLS_MAX)) return [];
   try {
-    const { functionName, args } = decodeFunctionData({ abi: multicall3Abi, data: input });
-    if (functionName !== "aggregate3") return [];
-    return args[0].flatMap(({ target, callData }) =>
-      target.toLowerCase() === CONTRACTS.entryPointV06 ? [callData] : [],
-    );
+    const { args } = decodeFunctionData({ abi: AGGREGATE3_ABI, data: input });
+    const [calls] = args;
+    const parts = calls.map(({ callData }) => callData);
+    if (isOverlapping(input, parts)) return [];
+    return parts.filter((_part, index) => calls[index]?.target.toLowerCase() === CONTRACTS.entryPointV06);
   } catch {
     // not aggregate3, so not one of our relays
     return [];
@@ -79,13 +99,22 @@ function bundlesOf({ to, input }: VerifiedTransaction): Hex[] {
 }
 
 function operationsOf(bundle: Hex) {
+  if (!(countFirstArray(bundle) <= BUNDLE_OPERATIONS_MAX)) return [];
   try {
-    const { functionName, args } = decodeFunctionData({ abi: entryPoint06Abi, data: bundle });
-    return functionName === "handleOps" ? args[0] : [];
+    const { args } = decodeFunctionData({ abi: HANDLE_OPS_ABI, data: bundle });
+    const parts = args[0].flatMap(({ initCode, callData, paymasterAndData, signature }) => [
+      ...[initCode, callData, paymasterAndData, signature],
+    ]);
+    return isOverlapping(bundle, parts) ? [] : args[0];
   } catch {
     // no call of the EntryPoint
     return [];
   }
+}
+
+/** More bytes were decoded than there are. */
+function isOverlapping(encoded: Hex, parts: readonly Hex[]): boolean {
+  return parts.reduce((digits, part) => digits + part.length, 0) > encoded.length;
 }
 
 function readTaggedTransfer(

@@ -7,6 +7,7 @@ import type { Chain } from "../rpc/chain-client.ts";
 import type { RpcCall } from "../rpc/node.ts";
 import { parseQuantity } from "../rpc/parse-answers.ts";
 import { hexWord, uintWord } from "./abi-words.ts";
+import { countFirstArray } from "./first-array.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import type { InnerCall } from "./multicall.ts";
 import type { BlockRef } from "./usdc.ts";
@@ -58,6 +59,10 @@ const PROXY_CODE = [
   "0x603d3d8160223d3973",
   "60095155f3363d3d373d3d363d7f360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc545af43d6000803e6038573d6000fd5b3d6000f3",
 ] as const;
+/** A payout of 100 recipients, and the fee. */
+export const CALLS_MAX = 101;
+const EXECUTE_SELECTOR = "0xb61d27f6";
+const EXECUTE_BATCH_SELECTOR = "0x34fcd5be";
 const GET_NONCE_SELECTOR = "0x35567e1a";
 const OWNER_AT_INDEX_SELECTOR = "0x8ea69029";
 /** Calldata of `nextOwnerIndex()`. */
@@ -110,8 +115,10 @@ export function encodeAccountCalls(calls: readonly InnerCall[]): Hex {
   return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "executeBatch", args: [args] });
 }
 
-/** The calls in such calldata; undefined when it is none, or sends ETH. Lower case. */
+/** The calls in such calldata; undefined when it is none, sends ETH, or has more calls than are ever made here. Lower case. */
 export function decodeAccountCalls(callData: Hex): InnerCall[] | undefined {
+  const isBatch = callData.startsWith(EXECUTE_BATCH_SELECTOR) && countFirstArray(callData) <= CALLS_MAX;
+  if (!isBatch && !callData.startsWith(EXECUTE_SELECTOR)) return undefined;
   try {
     const { functionName, args } = decodeFunctionData({ abi: ACCOUNT_ABI, data: callData });
     if (functionName !== "execute" && functionName !== "executeBatch") return undefined;

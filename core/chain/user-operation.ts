@@ -9,7 +9,7 @@ import { decodeErrorResult } from "viem-modules/utils/abi/decodeErrorResult.js";
 import { encodeFunctionData } from "viem-modules/utils/abi/encodeFunctionData.js";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import { encodeAggregate3, type InnerCall } from "./multicall.ts";
-import { encodeAccountCalls } from "./passkey-account.ts";
+import { CALLS_MAX, encodeAccountCalls } from "./passkey-account.ts";
 import type { RelayCall } from "./relay.ts";
 import type { RawLog } from "./usdc.ts";
 
@@ -54,8 +54,6 @@ const FAILED_OP_ABI = [
     ],
   },
 ] as const;
-/** A payout of 100 recipients, and the fee. */
-const CALLS_MAX = 101;
 const FIRST_CALL_GAS = 120_000n;
 const FURTHER_CALL_GAS = 45_000n;
 const VERIFICATION_GAS = 150_000n;

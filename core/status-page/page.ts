@@ -82,7 +82,7 @@ function renderFigures(status: ServiceStatus): string {
       ["Process", "Version", "Host", "#Up", "#Last report"],
       status.processes.map(processRow),
     ),
-    `<p class="muted">Schema <code>${escapeHtml(status.schema)}</code></p>`,
+    `<p class="muted">Last backup: ${status.lastBackupS === undefined ? "none recorded" : ago(status.lastBackupS)} · Schema <code>${escapeHtml(status.schema)}</code></p>`,
   ].join("\n");
 }
 

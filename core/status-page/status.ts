@@ -53,6 +53,8 @@ export type ServiceStatus = {
   budgets: readonly BudgetStatus[];
   waiting: readonly WaitingStatus[];
   tasks: readonly TaskStatus[];
+  /** Since the newest backup was taken. Undefined before the first: the provider's own are not known here. */
+  lastBackupS: number | undefined;
   schema: string;
 };
 
@@ -65,6 +67,7 @@ const SILENT_MAX_S = 60;
 const PAYMENT_WAIT_MAX_S = 60;
 const SEND_WAIT_MAX_S = 120;
 const BALANCE_LOW_WEI = 5_000_000_000_000_000n;
+const BACKUP_MAX_S = 30 * 3_600;
 const BUDGET_NEARLY_SPENT_PERCENT = 80n;
 
 export function isLate({ silentS }: Pick<ProcessStatus, "silentS">): boolean {
@@ -77,6 +80,10 @@ export function isLow({ balanceWei }: Pick<RelayerStatus, "balanceWei">): boolea
 
 export function isNearlySpent({ used, limit }: Pick<BudgetStatus, "used" | "limit">): boolean {
   return limit !== undefined && used * 100n > limit * BUDGET_NEARLY_SPENT_PERCENT;
+}
+
+export function isBackupOld({ lastBackupS }: Pick<ServiceStatus, "lastBackupS">): boolean {
+  return lastBackupS !== undefined && lastBackupS > BACKUP_MAX_S;
 }
 
 /** Critical ones first. */
@@ -94,6 +101,14 @@ export function findProblems(status: ServiceStatus): Problem[] {
     ...status.tasks
       .filter(({ failed }) => failed > 0)
       .map(({ task, failed }) => minor("JobsFailed", `${failed} job(s) ${task} gave up`)),
+    ...(isBackupOld(status)
+      ? [
+          minor(
+            "BackupMissing",
+            `The last backup is ${Math.floor((status.lastBackupS ?? 0) / 3_600)} hours old`,
+          ),
+        ]
+      : []),
   ];
   return problems.toSorted((a, b) => Number(b.isCritical) - Number(a.isCritical));
 }

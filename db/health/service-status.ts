@@ -1,5 +1,6 @@
 /** Every figure of the operator's page, read from the rows that the processes write. */
 import type { NetworkId } from "../../core/domain/networks.ts";
+import { findLastBackup } from "../backup/last-backup.ts";
 import { countQueue, countWaitingPayments } from "../jobs/queue-depth.ts";
 import { countDifferences } from "../ledger/reconciliation.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -8,16 +9,18 @@ import { findIndexerPosition } from "./component-status.ts";
 import { listProcesses, type ProcessReport } from "./process-heartbeats.ts";
 
 export async function readServiceStatus(tx: Tx, networks: readonly NetworkId[]) {
-  const [processes, relayers, budgets, payments, operations, queue, schema, positions] = await Promise.all([
-    listProcesses(tx),
-    listRelayers(tx, networks),
-    listBudgets(tx, networks),
-    countWaitingPayments(tx),
-    countWaitingOperations(tx),
-    countQueue(tx),
-    findLastMigration(tx),
-    Promise.all(networks.map((network) => readNetwork(tx, network))),
-  ]);
+  const [processes, relayers, budgets, payments, operations, queue, backup, schema, positions] =
+    await Promise.all([
+      listProcesses(tx),
+      listRelayers(tx, networks),
+      listBudgets(tx, networks),
+      countWaitingPayments(tx),
+      countWaitingOperations(tx),
+      countQueue(tx),
+      findLastBackup(tx),
+      findLastMigration(tx),
+      Promise.all(networks.map((network) => readNetwork(tx, network))),
+    ]);
   const balances = readBalances(processes);
   return {
     processes,
@@ -32,6 +35,7 @@ export async function readServiceStatus(tx: Tx, networks: readonly NetworkId[]) 
       ...operations.map((one) => ({ ...one, what: "send" })),
     ],
     tasks: byTask(queue),
+    lastBackupS: backup?.ageS,
     schema,
   };
 }

@@ -101,8 +101,12 @@ function isAlike(
 
 type Move = { tx_hash: Hex; log_index: number; to_hash: Hex; to_index: number };
 
-/** Removed first: one may move to where another comes from. Of several for one transfer, the last is kept. */
+/**
+ * Removed first: one may move to where another comes from. Of several for one transfer, the last is kept. The foreign key is checked at the commit: it
+ * locks the decision's link, and links are locked together, in order, once the transfers are attributed.
+ */
 async function move(tx: Tx, network: NetworkId, moves: readonly Move[]): Promise<void> {
+  await tx`set constraints assignments_link_id_fkey deferred`;
   type Removed = { toHash: Hex; toIndex: number; userId: string; linkId: string | null; accept: boolean };
   const removed = await tx<Removed[]>`
     with removed as (

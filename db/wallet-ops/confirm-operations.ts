@@ -5,13 +5,44 @@ import { notify } from "../postgres/notifications.ts";
 import { moneyOf, writeFailures } from "./queue.ts";
 import { refreshRefundedUnits } from "./refunds.ts";
 
+type Depth = { network: NetworkId; depthNumber: number };
+
+/** What `concludeOperations` ends, for a caller that ends one at a time. */
+export async function findConcludable(tx: Tx, depth: Depth): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    select op.id
+    from wallet_operations op
+    join wallets wallet on wallet.id = op.wallet_id
+    where ${isConcludable(tx, depth)}
+    order by op.id`;
+  return rows.map(({ id }) => id);
+}
+
+/** Needs `op` and `wallet`. */
+function isConcludable(tx: Tx, { network, depthNumber }: Depth) {
+  return tx`
+    op.network = ${network}
+    and op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+    and (
+      op.state = 'MINED' and op.block_number <= ${depthNumber}
+      or op.state <> 'MINED' and exists (
+        select from wallet_operation_events other
+        where other.network = op.network
+          and other.sender = hex_of(wallet.address)
+          and other.nonce = op.account_nonce
+          and other.user_op_hash <> op.user_op_hash
+          and other.block_number <= ${depthNumber}
+      )
+    )`;
+}
+
 /**
  * At `depthNumber` and below: MINED -> CONFIRMED, or FAILED when the calls failed; and what waits behind a nonce that another operation
- * has spent -> FAILED (NONCE_TAKEN). Returns the operations that ended.
+ * has spent -> FAILED (NONCE_TAKEN). Of all operations, or of `id`. Returns those that ended.
  */
 export async function concludeOperations(
   tx: Tx,
-  { network, depthNumber }: { network: NetworkId; depthNumber: number },
+  { id, ...depth }: Depth & { id?: string },
 ): Promise<string[]> {
   const rows = await tx<{ id: string; state: string }[]>`
     with ended as (
@@ -31,19 +62,8 @@ export async function concludeOperations(
       end as reason
       from wallet_operations op
       join wallets wallet on wallet.id = op.wallet_id
-      where op.network = ${network}
-        and op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
-        and (
-          op.state = 'MINED' and op.block_number <= ${depthNumber}
-          or op.state <> 'MINED' and exists (
-            select from wallet_operation_events other
-            where other.network = op.network
-              and other.sender = hex_of(wallet.address)
-              and other.nonce = op.account_nonce
-              and other.user_op_hash <> op.user_op_hash
-              and other.block_number <= ${depthNumber}
-          )
-        )
+      where ${isConcludable(tx, depth)}
+        ${id === undefined ? tx`` : tx`and op.id = ${id}`}
       order by op.id
       for update of op
     ),

@@ -77,7 +77,7 @@ export async function hasLiveRefunds(tx: Tx, linkId: string): Promise<boolean> {
 }
 
 /** Needs `op`: the operation has moved its money, or still may. */
-function isLive(tx: Tx) {
+export function isLive(tx: Tx) {
   return tx`(
     op.state not in ('EXPIRED', 'CANCELLED', 'FAILED')
     and not (op.state = 'AWAITING_SIGNATURE' and op.expires_at <= now())

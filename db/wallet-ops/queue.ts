@@ -3,6 +3,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationFailure, OperationState } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Wallet } from "../schema.ts";
+import { isLive } from "./list-refundable.ts";
 import type { WalletOperation } from "./schema.ts";
 
 /** A queued operation that was not sent within this time is never sent: after an outage or a restored backup its user no longer expects it. */
@@ -53,7 +54,7 @@ export async function hasUnfinishedOperations(tx: Tx, network: NetworkId): Promi
 /**
  * Takes due operations for `leaseMs`, oldest first. Owner changes for every network are not due while the account is not deployed: they
  * come with its first other operation, and however long that takes, the networks keep the same owners. Nor is a refund whose payment a
- * reorganisation has taken away, until that is back.
+ * reorganisation has taken away or changed (`isHeldRefund`), until that is back.
  */
 export async function leaseQueuedOperations(
   tx: Tx,
@@ -149,13 +150,42 @@ export async function markOperationsSigned(
   return rows.map(({ id }) => id);
 }
 
-/** SQL: a refund that was never sent, of a payment that left the chain: it would go back out of other money. */
+/**
+ * SQL: a refund that was never sent, of a payment that is not (or not again) deep enough, or of which less is left than when it was signed: a
+ * reorganisation may bring a payment back with another amount, and an earlier refund that had failed may move its money after all.
+ */
 function isHeldRefund(tx: Tx) {
   return tx`(
     relayed_at is null
     and exists (
-      select from refunds
-      where refunds.id = wallet_operations.id and refunds.orphaned_transfer_id is not null
+      select from refunds refund
+      where refund.id = wallet_operations.id
+        and (
+          refund.orphaned_transfer_id is not null
+          or refund.amount_units > coalesce(
+            (
+              select max(amount_units)
+              from transfers
+              where transfers.tx_hash = bytes_of(refund.paid_tx_hash)
+                and transfers.log_index = refund.paid_log_index
+                and transfers.network = refund.network
+                and transfers.status = 'CONFIRMED'
+            ),
+            0
+          ) - coalesce(
+            (
+              select sum(other.amount_units)
+              from refunds other
+              join wallet_operations op on op.id = other.id
+              where other.paid_tx_hash = refund.paid_tx_hash
+                and other.paid_log_index = refund.paid_log_index
+                and other.network = refund.network
+                and other.id <> refund.id
+                and ${isLive(tx)}
+            ),
+            0
+          )
+        )
     )
   )`;
 }

@@ -56,8 +56,7 @@ async function storeFound(
   if (!(await holdEpoch(tx, network, epoch))) throw new FencedError(network);
   const changes = accountChangesOf(blocks);
   await storeAccountChanges(tx, network, changes, isolate);
-  const report = (part: Tx) => reportWalletChanges(part, { network, after: to, depthNumber: to });
-  if (changes.length > 0) await (isolate ? isolate({ kind: "report" }, report) : report(tx));
+  if (changes.length > 0) await reportWalletChanges(tx, { network, after: to, depthNumber: to }, isolate);
   await noteAccountLogs(tx, { network, from: searched, to });
   await notify(
     tx,

@@ -22,6 +22,7 @@ import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
+import { concludeDeepOperations } from "./conclude-operations.ts";
 import { commitIsolating, type Isolate } from "./isolate-refused.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { settleTransfers } from "./settle.ts";
@@ -99,16 +100,17 @@ async function writeMissed(
     isReorg: false,
     mismatchMinUnits: term.mismatchMinUnits,
   });
-  const conclude = (part: Tx) => concludeOperations(part, { network, depthNumber });
-  const concludedIds = await (isolate ? isolate({ kind: "conclusion" }, conclude) : conclude(tx));
+  const depth = { network, depthNumber };
+  const concludedIds = await (isolate
+    ? concludeDeepOperations(tx, depth, isolate)
+    : concludeOperations(tx, depth));
   await storeAccountChanges(tx, network, accountChangesOf(own), isolate);
-  const report = (part: Tx) =>
-    reportWalletChanges(part, { network, after: from - 1, depthNumber: Math.min(to, depthNumber) });
-  await (isolate ? isolate({ kind: "report" }, report) : report(tx));
+  const reported = { network, after: from - 1, depthNumber: Math.min(to, depthNumber) };
+  await reportWalletChanges(tx, reported, isolate);
   await notify(tx, [
     ...touched.paymentIds,
     ...touched.operationIds,
-    ...(concludedIds ?? []),
+    ...concludedIds,
     ...moves.map(({ id }) => id),
   ]);
   return missing.length + operations.filter((operation) => !recorded.has(placeOfSeen(operation))).length;

@@ -27,6 +27,7 @@ import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { bulkOf, FencedError, type Term } from "../term.ts";
+import { concludeDeepOperations } from "./conclude-operations.ts";
 import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
@@ -236,17 +237,15 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   // locked already where links were attributed to; otherwise the refunded ones would be locked before those to confirm
   if (refunded.length > 0) await lockLinks(tx, lockedToo);
   await storeAccountChanges(tx, network, accountChangesOf(blocks), isolate);
-  const conclude = (part: Tx) => concludeOperations(part, { network, depthNumber });
   const [confirmed, facilitatedIds, concludedIds = []] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),
     confirmFacilitatedPayments(tx, { network, depthNumber }),
-    isolate ? undefined : conclude(tx),
+    isolate ? undefined : concludeOperations(tx, { network, depthNumber }),
   ]);
-  const isolatedIds = await isolate?.({ kind: "conclusion" }, conclude);
+  const isolatedIds = isolate && (await concludeDeepOperations(tx, { network, depthNumber }, isolate));
   // after the operations and transfers that it names are concluded
   const after = newestConfirmedBlock(from.number, confirmations);
-  const report = (part: Tx) => reportWalletChanges(part, { network, after, depthNumber });
-  await (isolate ? isolate({ kind: "report" }, report) : report(tx));
+  await reportWalletChanges(tx, { network, after, depthNumber }, isolate);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
   const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
   const settledMs = unixMs();

@@ -2,11 +2,13 @@
  * Keeps one account's records from stopping a network. What owners write on the chain is theirs to choose, and the database may refuse a row
  * made of it: a value out of range (SQLSTATE class 22), a constraint (23), an entry too large for an index (54). A commit that was refused
  * several times in a row is made without the records that are refused: transfers, payments and links are settled, the records are logged and
- * counted, and their wallet's nonce shows as a difference at the next reconciliation.
+ * counted, and their wallet's nonce shows as a difference at the next reconciliation. What could not be concluded or reported is met again by every
+ * later commit, so these are isolated from their first try.
  */
 import postgres from "postgres";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
+import type { RefusableRecord } from "../metrics.ts";
 import type { Term } from "../term.ts";
 
 /** By then it is not a race with another transaction. */
@@ -14,9 +16,10 @@ const REFUSALS_MIN = 3;
 const REFUSAL_CODES = /^(22|23|54)/;
 
 export type RefusedRecord = {
-  kind: "operation" | "account_change" | "conclusion" | "report";
+  kind: RefusableRecord;
   txHash?: Hex;
   userOpHash?: Hex;
+  operationId?: string;
 };
 
 /** Runs `write` in a savepoint. Undefined, and nothing written, when the database refuses it. */
@@ -28,10 +31,12 @@ export type Isolate = <Result>(
 /** Undefined while commits are to be made whole. */
 export type IsolateIn = ((tx: OpenTransaction) => Isolate) | undefined;
 
-type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
+export type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
 
 /** By term, how often each commit was refused in a row. */
 const refusals = new WeakMap<Term, Map<string, number>>();
+/** Terms that have left out what later commits meet again. */
+const areIsolating = new WeakSet<Term>();
 
 /** `commit` names what is written, the same at each try. */
 export async function commitIsolating<Result>(
@@ -39,7 +44,7 @@ export async function commitIsolating<Result>(
   commit: string,
   write: (isolateIn: IsolateIn) => Promise<Result>,
 ): Promise<Result> {
-  const isIsolating = (refusals.get(term)?.get(commit) ?? 0) >= REFUSALS_MIN;
+  const isIsolating = areIsolating.has(term) || (refusals.get(term)?.get(commit) ?? 0) >= REFUSALS_MIN;
   try {
     const result = await write(isIsolating ? (tx) => openIsolation(term, tx) : undefined);
     refusals.get(term)?.delete(commit);
@@ -53,7 +58,22 @@ export async function commitIsolating<Result>(
   }
 }
 
-function openIsolation({ network, log, metrics }: Term, tx: OpenTransaction): Isolate {
+/** For a part of a transaction that is not tried again: whole, and when the database refuses that, once more without the records that it refuses. */
+export async function writeIsolating<Result>(
+  term: Term,
+  tx: OpenTransaction,
+  write: (part: Tx, isolate?: Isolate) => Promise<Result>,
+): Promise<Result> {
+  try {
+    return (await tx.savepoint((part) => write(part))) as Awaited<Result>;
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    return write(tx, openIsolation(term, tx));
+  }
+}
+
+function openIsolation(term: Term, tx: OpenTransaction): Isolate {
+  const { network, log, metrics } = term;
   return async (record, write) => {
     try {
       return (await tx.savepoint((part) => write(part))) as Awaited<ReturnType<typeof write>>;
@@ -61,6 +81,7 @@ function openIsolation({ network, log, metrics }: Term, tx: OpenTransaction): Is
       if (!isRefusal(error)) throw error;
       log.error({ network, ...record, err: error }, "the database refuses this record: committed without it");
       metrics.refusedRecord(network, record.kind);
+      if (record.kind === "conclusion" || record.kind === "report") areIsolating.add(term);
       return undefined;
     }
   };

@@ -21,6 +21,7 @@ import {
   confirmAccountChanges,
   listOutgoing,
   type NewAccountChange,
+  type OutgoingTransfers,
   recordAccountChanges,
 } from "../../db/wallet-ops/account-changes.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
@@ -48,27 +49,39 @@ export async function storeAccountChanges(
     );
 }
 
-/** Blocks up to `depthNumber` are deep enough; `after` is how deep they were before. */
+/** Blocks up to `depthNumber` are deep enough; `after` is how deep they were before. One by one where records are isolated. */
 export async function reportWalletChanges(
   tx: Tx,
   { network, after, depthNumber }: { network: NetworkId; after: number; depthNumber: number },
+  isolate: Isolate = (_record, write) => write(tx),
 ): Promise<void> {
-  for (const change of await confirmAccountChanges(tx, { network, depthNumber })) {
-    if (!change.isFirst) await reportChange(tx, network, change);
+  const changes = await isolate({ kind: "report" }, (part) =>
+    confirmAccountChanges(part, { network, depthNumber }),
+  );
+  for (const change of changes ?? []) {
+    if (change.isFirst) continue;
+    const { txHash } = change;
+    await isolate({ kind: "report", txHash }, (part) => reportChange(part, network, change));
   }
-  for (const sent of await listOutgoing(tx, { network, after, to: depthNumber })) {
-    const { userId, walletId, txHash, units, recipients, isOurs } = sent;
-    const details = { network, txHash, amount: formatUnits(units), recipients, isOurs };
-    await addNotice(tx, { userId, kind: "money_sent", key: `sent:${walletId}:${txHash}`, details });
-    if (!isOurs)
-      await recordSecurityEvent(tx, {
-        userId,
-        type: "money_sent_elsewhere",
-        clientAddress: null,
-        requestId: null,
-        details: { network, txHash, amount: details.amount },
-      });
-  }
+  const transfers = await isolate({ kind: "report" }, (part) =>
+    listOutgoing(part, { network, after, to: depthNumber }),
+  );
+  for (const sent of transfers ?? [])
+    await isolate({ kind: "report", txHash: sent.txHash }, (part) => reportSent(part, network, sent));
+}
+
+async function reportSent(tx: Tx, network: NetworkId, sent: OutgoingTransfers): Promise<void> {
+  const { userId, walletId, txHash, units, recipients, isOurs } = sent;
+  const details = { network, txHash, amount: formatUnits(units), recipients, isOurs };
+  await addNotice(tx, { userId, kind: "money_sent", key: `sent:${walletId}:${txHash}`, details });
+  if (isOurs) return;
+  await recordSecurityEvent(tx, {
+    userId,
+    type: "money_sent_elsewhere",
+    clientAddress: null,
+    requestId: null,
+    details: { network, txHash, amount: details.amount },
+  });
 }
 
 async function reportChange(tx: Tx, network: NetworkId, change: ConfirmedChange): Promise<void> {

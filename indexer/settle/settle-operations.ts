@@ -1,7 +1,11 @@
 /** User operations in a set of blocks: which of them are ours, and which transfers they made. */
 import { explainRevert } from "../../core/chain/revert-reasons.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import { type OperationFailure, pairTransfers } from "../../core/domain/wallet-operation.ts";
+import {
+  type OperationFailure,
+  type OperationItem,
+  pairTransfers,
+} from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { bindBookedTransfers } from "../../db/wallet-ops/missed-events.ts";
 import { type AttributedTransfer, restoreOperation } from "../../db/wallet-ops/restored-operations.ts";
@@ -62,24 +66,26 @@ async function settleTogether(
   if (operations.length === 0) return { items, operationIds: [] };
   const events = operations.map(toEvent);
   await recordOperationEvents(tx, network, events);
-  for (const { executed, sender, userOpHash, nonce, block } of operations)
-    if (executed)
-      await restoreOperation(tx, network, attributed, {
-        ...{ ...executed, sender, userOpHash, nonce, blockTimeS: block.timeS },
-      });
+  // an operation's transfers are paired in order, so those that are stored already take their items too
+  const placed = [...transfers, ...booked].sort((one, other) => one.logIndex - other.logIndex);
+  const ownOf = (seen: SeenOperation) => placed.filter((transfer) => isOf(seen, transfer));
+  for (const seen of operations) {
+    const { executed, sender, userOpHash, nonce, block } = seen;
+    if (!executed || !hasMoved(seen, executed.items, ownOf(seen))) continue;
+    await restoreOperation(tx, network, attributed, {
+      ...{ ...executed, sender, userOpHash, nonce, blockTimeS: block.timeS },
+    });
+  }
   const known = await loadOperations(
     tx,
     network,
     operations.map(({ userOpHash }) => userOpHash),
   );
-  // an operation's transfers are paired in order, so those that are stored already take their items too
-  const placed = [...transfers, ...booked].sort((one, other) => one.logIndex - other.logIndex);
   const byHash = new Map<Hex, SeenOperation>(operations.map((seen) => [seen.userOpHash, seen]));
   for (const operation of known) {
     const seen = byHash.get(operation.userOpHash);
     if (!seen?.succeeded) continue;
-    const own = placed.filter((transfer) => isOf(seen, transfer));
-    for (const [item, transfer] of pairTransfers(operation.items, own)) items.set(transfer, item.id);
+    for (const [item, transfer] of pairTransfers(operation.items, ownOf(seen))) items.set(transfer, item.id);
   }
   const hashes = new Set(known.map(({ userOpHash }) => userOpHash));
   const operationIds = await settleOperations(
@@ -98,6 +104,18 @@ async function settleTogether(
     }),
   );
   return { items, operationIds };
+}
+
+/**
+ * False when the account says that its calls succeeded and did not make them, as one that its owner has upgraded can: its refunds would count
+ * without money, up to more than a link's row holds.
+ */
+function hasMoved(
+  { succeeded }: SeenOperation,
+  items: readonly OperationItem[],
+  own: readonly SeenTransfer[],
+): boolean {
+  return !succeeded || pairTransfers(items, own).size === items.length;
 }
 
 /** The account's transfers between the EntryPoint's previous event in the transaction and the operation's own. */

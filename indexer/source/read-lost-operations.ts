@@ -2,7 +2,7 @@
  * Operations of our wallets that no row of ours has: after an older backup was restored, or a standby took over that had not received
  * the last commits. What they were is read from the transactions that ran them.
  */
-import { findExecutedOperation } from "../../core/chain/executed-operations.ts";
+import { carriedOperations, findExecutedOperation } from "../../core/chain/executed-operations.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { findKnownHashes } from "../../db/wallet-ops/restored-operations.ts";
 import type { BlockContent } from "./decode-logs.ts";
@@ -23,13 +23,15 @@ export async function withLostOperations(
   const blockHashes = new Map(unknown.map(({ txHash, block }) => [txHash, block.hash]));
   const places = Array.from(blockHashes, ([hash, blockHash]) => ({ hash, blockHash }));
   const transactions = await readTransactions(term, places);
+  const carried = new Map(
+    Array.from(transactions, ([hash, transaction]) => [hash, carriedOperations(transaction)]),
+  );
   return blocks.map((content) => ({
     ...content,
     operations: content.operations.map((operation) => {
       const { userOpHash, txHash } = operation;
-      const transaction = known.has(userOpHash) ? undefined : transactions.get(txHash);
-      const executed =
-        transaction && findExecutedOperation(transaction, { userOpHash, network: chain.network });
+      const ran = known.has(userOpHash) ? undefined : carried.get(txHash);
+      const executed = ran && findExecutedOperation(ran, { userOpHash, network: chain.network });
       if (!executed) return operation;
       log.warn({ network, txHash, userOpHash }, "an operation without a row was read from its transaction");
       return { ...operation, executed };

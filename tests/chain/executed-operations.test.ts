@@ -1,9 +1,12 @@
 /** What an operation was is read from the transaction that ran it: only from one that makes its hash, and only tagged transfers. */
 import { describe, expect, test } from "bun:test";
 import { encodeFunctionData, erc20Abi } from "viem";
+import { entryPoint06Abi } from "viem/account-abstraction";
+import { uintWord } from "../../core/chain/abi-words.ts";
 import { taggedTransfers } from "../../core/chain/account-state.ts";
-import { findExecutedOperation } from "../../core/chain/executed-operations.ts";
-import type { InnerCall } from "../../core/chain/multicall.ts";
+import { carriedOperations, findExecutedOperation } from "../../core/chain/executed-operations.ts";
+import { encodeAggregate3, type InnerCall } from "../../core/chain/multicall.ts";
+import { encodeAccountCalls } from "../../core/chain/passkey-account.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { buildBundleCall, buildUserOperation } from "../../core/chain/user-operation.ts";
 import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
@@ -24,6 +27,8 @@ const items = [
 const operationOf = (calls: readonly InnerCall[], nonce = 7n) =>
   buildUserOperation({ sender: sender as Hex, nonce, calls });
 
+const carried = (to: Hex | undefined, input: Hex) => carriedOperations({ from: ann as Hex, to, input });
+
 /** As the relayer's transaction carries them: by itself, or with others. */
 function find(
   calls: readonly InnerCall[],
@@ -43,7 +48,7 @@ function find(
     data,
     userOpHash,
     operation,
-    found: findExecutedOperation({ from: ann as Hex, to, input: data }, { userOpHash, network }),
+    found: findExecutedOperation(carried(to, data), { userOpHash, network }),
   };
 }
 
@@ -96,10 +101,9 @@ describe("nothing is found", () => {
   test("of one that the transaction does not hold, or that another contract was called with", () => {
     const { to, data, userOpHash } = find([tagged]);
     const read = (change: { to?: Hex | undefined; input?: Hex; userOpHash?: Hex }) =>
-      findExecutedOperation(
-        { from: ann as Hex, to: "to" in change ? change.to : to, input: change.input ?? data },
-        { userOpHash: change.userOpHash ?? userOpHash, network },
-      );
+      findExecutedOperation(carried("to" in change ? change.to : to, change.input ?? data), {
+        ...{ userOpHash: change.userOpHash ?? userOpHash, network },
+      });
     expect(read({})?.tag).toBe(TAG);
     expect(read({ userOpHash: `0x${"00".repeat(32)}` })).toBeUndefined();
     expect([kim as Hex, CONTRACTS.multicall3, undefined].map((one) => read({ to: one }))).toEqual([
@@ -109,14 +113,98 @@ describe("nothing is found", () => {
       ...[undefined, undefined, undefined],
     ]);
     // the same calls on another network are another operation
-    expect(
-      findExecutedOperation({ from: ann as Hex, to, input: data }, { userOpHash, network: NETWORKS.base }),
-    ).toBeUndefined();
+    expect(findExecutedOperation(carried(to, data), { userOpHash, network: NETWORKS.base })).toBeUndefined();
     const elsewhere = find([tagged], [[tagged]]);
     const { userOpHash: hash, data: input } = elsewhere;
     expect(read({ to: CONTRACTS.multicall3, input, userOpHash: hash })?.tag).toBe(TAG);
     expect(read({ to: kim, input, userOpHash: hash })).toBeUndefined();
     const called = input.replaceAll(CONTRACTS.entryPointV06.slice(2), String(kim).slice(2)) as Hex;
     expect(read({ to: CONTRACTS.multicall3, input: called, userOpHash: hash })).toBeUndefined();
+  });
+});
+
+/** Whoever owns a wallet chooses the bytes of a transaction that runs its operation. */
+describe("of calldata whose elements lie at the same bytes", () => {
+  const calls = taggedTransfers(USDC, items, TAG);
+  const words = (count: number, value: number) => uintWord(value).repeat(count);
+  const digitsOf = (data: Hex) => data.slice(10);
+  /** Calldata of one array with one element becomes one that names this element `count` times; other arguments: `arguments` words. */
+  function repeat(data: Hex, count: number, others = 0): Hex {
+    const heads = 64 * (1 + others);
+    const element = digitsOf(data).slice(heads + 2 * 64);
+    return `${data.slice(0, 10)}${digitsOf(data).slice(0, heads)}${uintWord(count)}${words(count, 32 * count)}${element}` as Hex;
+  }
+  const relayOf = (bundle: Hex, count = 1) =>
+    repeat(encodeAggregate3([{ to: CONTRACTS.entryPointV06, data: bundle }]), count);
+  const { data, userOpHash } = find(calls);
+  const tagOf = (to: Hex, input: Hex) =>
+    findExecutedOperation(carried(to, input), { userOpHash, network })?.tag;
+
+  test("an operation is found when it is there once, and not when it is there again and again", () => {
+    expect(tagOf(CONTRACTS.multicall3, relayOf(data))).toBe(TAG);
+    expect(tagOf(CONTRACTS.multicall3, relayOf(data, 2))).toBeUndefined();
+    expect(tagOf(CONTRACTS.entryPointV06, repeat(data, 1, 1))).toBe(TAG);
+    expect(tagOf(CONTRACTS.entryPointV06, repeat(data, 16, 1))).toBeUndefined();
+  });
+
+  test.each([
+    ["operations", 16],
+    ["calls", 256],
+  ])("an operation is found among as many %s as %d, and not among more", (what, most) => {
+    const [operation] = carried(CONTRACTS.entryPointV06, data);
+    if (!operation) throw new Error("no operation");
+    const inputOf = (count: number): [Hex, Hex] => {
+      if (what === "calls") {
+        const others = Array.from({ length: count - 1 }, () => ({ to: ann as Hex, data: "0x" as Hex }));
+        return [CONTRACTS.multicall3, encodeAggregate3([{ to: CONTRACTS.entryPointV06, data }, ...others])];
+      }
+      const args = [Array.from({ length: count }, () => operation), relayer as Hex] as const;
+      return [
+        CONTRACTS.entryPointV06,
+        encodeFunctionData({ abi: entryPoint06Abi, functionName: "handleOps", args }),
+      ];
+    };
+    expect(tagOf(...inputOf(most))).toBe(TAG);
+    expect(tagOf(...inputOf(most + 1))).toBeUndefined();
+  });
+
+  test("an account's calls are read up to 101", () => {
+    const [operation] = carried(CONTRACTS.entryPointV06, data);
+    if (!operation) throw new Error("no operation");
+    const found = (count: number) => {
+      const given = Array.from({ length: count }, () => ({ to: ann as Hex, amountUnits: 1n }));
+      const many = { ...operation, callData: encodeAccountCalls(taggedTransfers(USDC, given, TAG)) };
+      return findExecutedOperation([many], {
+        ...{ network, userOpHash: userOperationHash(many, network.chainId) },
+      });
+    };
+    expect(found(101)?.items).toHaveLength(101);
+    expect(found(102)).toBeUndefined();
+  });
+
+  test("a hundred kilobytes are refused without decoding gigabytes of them", () => {
+    const big = operationOf([{ to: USDC, data: `0x${"ab".repeat(90_000)}` }]);
+    const { data: bundle } = buildBundleCall(
+      [{ operation: { ...big, signature: "0x01" as Hex } }],
+      relayer as Hex,
+    );
+    const startedMs = performance.now();
+    expect(carried(CONTRACTS.multicall3, relayOf(repeat(bundle, 700, 1), 2))).toEqual([]);
+    expect(performance.now() - startedMs).toBeLessThan(1_000);
+  });
+
+  test("nor is a nested array, which the EntryPoint has for aggregated operations, decoded", () => {
+    const [operation] = carried(CONTRACTS.entryPointV06, data);
+    if (!operation) throw new Error("no operation");
+    const big = { ...operation, callData: `0x${"ab".repeat(400_000)}` as Hex };
+    const given = [{ userOps: [big], aggregator: ann as Hex, signature: "0x" as Hex }];
+    const args = [given, relayer as Hex] as const;
+    const once = encodeFunctionData({ abi: entryPoint06Abi, functionName: "handleAggregatedOps", args });
+    // behind the arguments, the outer array and the three words of its element
+    const at = 10 + 64 * (2 + 2 + 3);
+    const input = `${once.slice(0, at)}${uintWord(700)}${words(700, 32 * 700)}${once.slice(at + 2 * 64)}`;
+    const startedMs = performance.now();
+    expect(carried(CONTRACTS.entryPointV06, input as Hex)).toEqual([]);
+    expect(performance.now() - startedMs).toBeLessThan(1_000);
   });
 });

@@ -1,7 +1,9 @@
 /** A merchant's decisions about transfers that a reorganisation puts elsewhere: each stays with its transfer. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { saveAssignment } from "../../db/ledger/assignments.ts";
+import { moveAssignments } from "../../db/ledger/moved-assignments.ts";
 import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
 import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import {
@@ -158,4 +160,30 @@ test("an assigned authorization pays its link from whichever transaction execute
   const again = { ...transfer, block: other.block, txHash: randomHash(), logIndex: 0 };
   await read(lab, [again, other]);
   expect(await paidBy()).toMatchObject({ [chosen]: 0 });
+});
+
+test("a decision is moved while another transaction holds its link, and waits for it only once all links are locked", async () => {
+  const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  await assign(transfer, chosen);
+  await undoAbove(lab, 100);
+  const held = Promise.withResolvers<void>();
+  const locked = Promise.withResolvers<void>();
+  const holder = lab.sql.begin(async (tx) => {
+    await lockLinks(tx, [chosen]);
+    locked.resolve();
+    await held.promise;
+  });
+  await locked.promise;
+  const moved = lab.sql.begin(async (tx) => {
+    await tx`set local lock_timeout = 500`;
+    await moveAssignments(tx, NETWORK, [{ ...transfer, logIndex: 7 }]);
+    held.resolve();
+    await tx`set local lock_timeout = 30000`;
+  });
+  await Promise.all([moved.finally(held.resolve), holder]);
+  const rows = await lab.sql<{ logIndex: number; linkId: string }[]>`
+    select log_index, link_id from assignments where tx_hash = ${transfer.txHash}`;
+  expect([...rows]).toEqual([{ logIndex: 7, linkId: chosen }]);
 });

@@ -66,6 +66,34 @@ export const LEDGER_SCENARIOS: readonly Scenario[] = [
     },
   },
   {
+    alert: "RecordsRefused",
+    cureText: "by a version that corrects it brings the record back",
+    async provoke({ lab, prometheus }) {
+      const scraped = "indexer_refused_records_total == 0";
+      await waitFor(
+        "the counter to be scraped at 0",
+        async () => (await prometheus.countSeries(scraped).catch(() => 0)) > 0,
+      );
+      // what a table that does not fit a record does
+      await lab.sql`alter table wallet_operation_events add constraint game_day check (false) not valid`;
+      const owner = await signUp(lab.service.baseUrl);
+      await fundUsdc(lab.chain.rpcUrl, owner.walletAddress as Hex, 5_000_000n);
+      const to = randomAddress();
+      const prepared = await prepareSend(owner, { to, amount: "1" });
+      await confirmSend(owner, prepared);
+      await waitFor("the transfer to be there without its operation", async () => {
+        const [row] = await lab.sql<{ count: number }[]>`
+          select count(*)::int as count from transfers where to_address = ${to}`;
+        return row?.count === 1;
+      });
+      return async () => {
+        await lab.sql`alter table wallet_operation_events drop constraint game_day`;
+        await rebuild(lab);
+        await waitForSend(owner, prepared.sendId);
+      };
+    },
+  },
+  {
     alert: "SendsStuck",
     cureText: "the node takes no transactions: change the RPC URL",
     async provoke({ lab }) {

@@ -1,8 +1,10 @@
-/** Alarms of the machine: a process on a small disk that fills, and one with a low limit of open files. Both are real limits of the kernel. */
+/** Alarms of the machine: a process on a small disk that fills and one with a low limit of open files, both real limits of the kernel, and backups that stopped. */
+import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readDiskSpace } from "../../core/runtime/machine-limits.ts";
+import { recordBackup } from "../../db/backup/last-backup.ts";
 import { type ServiceProgram, sourceProgram } from "../../local/processes/service-process.ts";
 import type { ServiceKind } from "../../local/service-env.ts";
 import { waitFor } from "../support/relay-lab.ts";
@@ -13,6 +15,8 @@ const DISK_BYTES = 8 * 1024 * 1024;
 const FILES_MAX = 512;
 /** More than 80 % of them, and still room for the process's own. */
 const IDLE_CONNECTIONS = 420;
+/** Over the limit of 30 hours. */
+const BACKUP_AGE_MS = 31 * 3_600_000;
 
 export const MACHINE_SCENARIOS: readonly Scenario[] = [
   {
@@ -32,6 +36,29 @@ export const MACHINE_SCENARIOS: readonly Scenario[] = [
         rmSync(backup);
         await runAs(day, "worker", undefined);
         rmSync(folder, { recursive: true });
+      };
+    },
+  },
+  {
+    alert: "BackupMissing",
+    cureText: "run `bun run backup` by hand",
+    async provoke({ lab }) {
+      await recordBackup(lab.sql, new Date(Date.now() - BACKUP_AGE_MS));
+      return async () => {
+        const folder = mkdtempSync(join(tmpdir(), "game-day-backup-"));
+        const { PATH, HOME } = process.env;
+        const key = randomBytes(32).toString("hex");
+        const backup = Bun.spawn(
+          [process.execPath, "--no-env-file", join(ROOT, "ops/backup-main.ts"), "--folder", folder],
+          {
+            env: { PATH, HOME, DATABASE_URL: lab.db.url, BACKUP_KEY: key },
+            stdout: "ignore",
+            stderr: "inherit",
+          },
+        );
+        const code = await backup.exited;
+        rmSync(folder, { recursive: true });
+        if (code !== 0) throw new Error(`the backup ended with ${code}`);
       };
     },
   },

@@ -23,6 +23,7 @@ const HEALTHY: ServiceStatus = {
   budgets: [{ network: NETWORK, scope: "FEES", used: 80n, reserved: 0n, limit: 100n }],
   waiting: [{ network: NETWORK, what: "payment", state: "QUEUED", count: 3, oldestS: 60 }],
   tasks: [{ task: "relay_payments", ready: 1, waiting: 0, running: 1, failed: 0 }],
+  lastBackupS: 30 * 3_600,
   schema: "0155_baseline",
 };
 const NOW = new Date("2026-11-22T12:00:00Z");
@@ -36,9 +37,17 @@ describe("problems of the operator's page", () => {
     expect(page).toContain("<title>All is well · Operations</title>");
     expect(page).toContain("12,345,678");
     expect(page).toContain("0.005000 ETH");
+    expect(page).toContain("Last backup: 30 h ago");
+  });
+
+  test("a service without a recorded backup has none, and says so", () => {
+    const unknown = { ...HEALTHY, lastBackupS: undefined };
+    expect(findProblems(unknown)).toEqual([]);
+    expect(renderStatusPage(unknown, "api 0.1.0", NOW)).toContain("Last backup: none recorded");
   });
 
   const cases: [string, string, Partial<ServiceStatus>][] = [
+    ["a backup that is older than 30 hours", "BackupMissing", { lastBackupS: 30 * 3_600 + 1 }],
     ["a kind without a process", "ProcessMissing", { processes: HEALTHY.processes.slice(1) }],
     [
       "a further process that has not reported for 46 s",

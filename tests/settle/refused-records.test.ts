@@ -1,6 +1,16 @@
 /** Records that the database refuses: their network goes on without them, and nothing of payments is left out. */
-import { afterAll, afterEach, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  setDefaultTimeout,
+  test,
+} from "bun:test";
 import { Registry } from "prom-client";
+import { newSendId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openIndexerMetrics } from "../../indexer/metrics.ts";
 import { applyAfter, applySpan, NOTHING_BEFORE, toSpan } from "../../indexer/settle/apply-span.ts";
@@ -25,6 +35,7 @@ import {
   startIndexer,
 } from "../support/indexer-lab.ts";
 import { randomHash } from "../support/ledger-lab.ts";
+import { seedMerchant } from "../support/seed.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 setDefaultTimeout(60_000);
@@ -171,4 +182,76 @@ test("tries that fail for another reason do not count", async () => {
     await expect(applySpan(term, span)).rejects.toBeInstanceOf(FencedError);
   await lab.sql`update cursors set epoch = epoch - 1 where network = ${NETWORK}`;
   await expect(applySpan(term, span)).rejects.toThrow("out of range");
+});
+
+describe("what is concluded or reported", () => {
+  /** An operation of a merchant of its own whose event is deep enough at the next block. */
+  async function makeMined(): Promise<{ id: string; walletAddress: Hex }> {
+    const { userId, address: walletAddress } = await seedMerchant(lab.sql);
+    const [wallet] = await lab.sql<{ id: string }[]>`select id from wallets where user_id = ${userId}`;
+    const id = newSendId(new Date());
+    await lab.sql`
+      insert into wallet_operations (
+        id, user_id, wallet_id, network, kind, state, user_op_hash, account_nonce, call_data, call_gas, verification_gas,
+        terms, challenge_id, expires_at, tx_hash, log_index, block_number, succeeded
+      )
+      values (
+        ${id}, ${userId}, ${wallet?.id ?? ""}, ${NETWORK}, 'SEND', 'MINED', ${randomHash()}, 0, '0x', 1, 1, '{}', '',
+        now(), ${randomHash()}, 1, 0, true
+      )`;
+    return { id, walletAddress };
+  }
+  const stateOf = async ({ id }: { id: string }) => {
+    const [row] = await lab.sql<{ state: string }[]>`select state from wallet_operations where id = ${id}`;
+    return row?.state;
+  };
+
+  test("goes on for everybody else, and later blocks are not tried in vain for it", async () => {
+    const [sound, unsound] = [await makeMined(), await makeMined()];
+    await lab.sql.unsafe(
+      `alter table wallet_operations add constraint refused check (id <> '${unsound.id}' or state = 'MINED')`,
+    );
+    try {
+      const { span } = await readPaid(() => ({}));
+      for (let tried = 1; tried <= TRIES; tried++)
+        await expect(applySpan(term, span)).rejects.toThrow("refused");
+      await applySpan(term, span);
+      expect([await stateOf(sound), await stateOf(unsound)]).toEqual(["CONFIRMED", "MINED"]);
+      expect(await refused("conclusion")).toBe(1);
+      const { linkId, span: next } = await readPaid(() => ({}));
+      await applySpan(term, next);
+      expect((await linkOf(lab, linkId)).status).toBe("PAID");
+    } finally {
+      await lab.sql`alter table wallet_operations drop constraint refused`;
+    }
+    const { span } = await readPaid(() => ({}));
+    await applySpan(term, span);
+    expect(await stateOf(unsound)).toBe("CONFIRMED");
+  });
+
+  test("is reported of one owner's change when another's is refused", async () => {
+    const owners = [await seedMerchant(lab.sql), await seedMerchant(lab.sql)] as const;
+    const [unsound, sound] = owners;
+    const constraint = `check (user_id <> '${unsound.userId}' or type <> 'wallet.owner_added')`;
+    await lab.sql.unsafe(`alter table events add constraint refused ${constraint} not valid`);
+    try {
+      const { linkId, span } = await readPaid(() => ({
+        accountLogs: owners.map(({ address }, index) => ({
+          ...accountLog(),
+          ...{ walletAddress: address, logIndex: 900 + index },
+        })),
+      }));
+      for (let tried = 1; tried <= TRIES; tried++)
+        await expect(applySpan(term, span)).rejects.toThrow("refused");
+      await applySpan(term, span);
+      expect((await linkOf(lab, linkId)).status).toBe("PAID");
+    } finally {
+      await lab.sql`alter table events drop constraint refused`;
+    }
+    const reported = await lab.sql<{ userId: string }[]>`
+      select user_id from events
+      where type = 'wallet.owner_added' and user_id in (${sound.userId}, ${unsound.userId})`;
+    expect([...reported]).toEqual([{ userId: sound.userId }]);
+    expect(await refused("report")).toBe(1);
+  });
 });

@@ -1,6 +1,7 @@
-/** Prometheus metrics of waiting jobs and payments, read from the database at each scrape; without values while it is unavailable. */
+/** Prometheus metrics of waiting jobs and payments, and of the last backup, read from the database at each scrape; without values while it is unavailable. */
 import type { Registry } from "prom-client";
 import { SEND_FAILURES_MAX } from "../../core/domain/wallet-operation.ts";
+import { findLastBackup } from "../../db/backup/last-backup.ts";
 import { countQueue, countWaitingPayments } from "../../db/jobs/queue-depth.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { countPausedSenders } from "../../db/wallet-ops/daily-gas-usage.ts";
@@ -59,6 +60,15 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
     async read() {
       const oldestLast = (await countWaitingPayments(sql)).toSorted((a, b) => a.oldestS - b.oldestS);
       return oldestLast.map(({ network, oldestS }) => ({ labels: { network }, value: oldestS }));
+    },
+  });
+  openGauge(registry, {
+    name: "database_last_backup_timestamp_seconds",
+    help: "Unix time of the newest backup that `backup` wrote and read back; none before the first",
+    labelNames: [],
+    async read() {
+      const last = await findLastBackup(sql);
+      return last ? [{ labels: {}, value: last.takenAt.getTime() / 1_000 }] : [];
     },
   });
 }

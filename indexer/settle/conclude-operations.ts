@@ -1,0 +1,22 @@
+/** Ends operations that are deep enough, one by one where records are isolated: nobody's waits for another one that the database refuses. */
+
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import { concludeOperations, findConcludable } from "../../db/wallet-ops/confirm-operations.ts";
+import type { Isolate } from "./isolate-refused.ts";
+
+/** Returns the operations that ended. */
+export async function concludeDeepOperations(
+  tx: Tx,
+  depth: { network: NetworkId; depthNumber: number },
+  isolate: Isolate,
+): Promise<string[]> {
+  const ended: string[] = [];
+  for (const id of await findConcludable(tx, depth)) {
+    const ids = await isolate({ kind: "conclusion", operationId: id }, (part) =>
+      concludeOperations(part, { ...depth, id }),
+    );
+    ended.push(...(ids ?? []));
+  }
+  return ended;
+}

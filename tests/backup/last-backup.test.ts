@@ -1,0 +1,63 @@
+/** When the last backup was taken is in the database, for metrics and the operator's page. */
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
+import { rmSync } from "node:fs";
+import { basename, join } from "node:path";
+import { findLastBackup, recordBackup } from "../../db/backup/last-backup.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { listBackups } from "../../ops/backup/write-backup.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { makeDatabaseFolder } from "../support/postgres-server.ts";
+
+const PROGRAM = join(import.meta.dir, "../../ops/backup-main.ts");
+const folder = makeDatabaseFolder("test-last-backup-");
+let db: TestDatabase;
+let sql: Sql;
+beforeAll(async () => {
+  db = await createTestDatabase();
+  sql = openDatabase(db.url, { name: "test", maxConnections: 1 });
+});
+beforeEach(async () => {
+  await sql`delete from last_backup`;
+});
+afterAll(async () => {
+  await sql?.end();
+  await db?.drop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function backUp() {
+  const child = Bun.spawn([process.execPath, "--no-env-file", PROGRAM, "--folder", folder], {
+    env: { DATABASE_URL: db.url, BACKUP_KEY: randomBytes(32).toString("hex") },
+    ...({ stdout: "pipe", stderr: "pipe" } as const),
+  });
+  const [output, errors] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+  ]);
+  return { code: await child.exited, output, errors };
+}
+
+test("a backup is recorded with the time in its file's name", async () => {
+  expect(await findLastBackup(sql)).toBeUndefined();
+  expect(await backUp()).toMatchObject({ code: 0, errors: "" });
+  const last = await findLastBackup(sql);
+  expect(last?.ageS).toBeWithin(0, 60);
+  const name = `payments-${last?.takenAt.toISOString().replace(/[:.]/g, "-")}.backup`;
+  expect(listBackups(folder).map((file) => basename(file))).toContain(name);
+});
+
+test("the one that ended last counts, also after one whose machine's clock was ahead", async () => {
+  await recordBackup(sql, new Date(Date.now() + 86_400_000));
+  const takenAt = new Date();
+  await recordBackup(sql, takenAt);
+  expect((await findLastBackup(sql))?.takenAt).toEqual(takenAt);
+});
+
+test("a database that cannot keep it, as before its upgrade, is backed up all the same", async () => {
+  await sql`alter table last_backup rename to last_backup_away`;
+  const { code, output, errors } = await backUp();
+  await sql`alter table last_backup_away rename to last_backup`;
+  expect([code, output.includes("read back and whole")]).toEqual([0, true]);
+  expect(errors).toContain("no alert watches it");
+});
