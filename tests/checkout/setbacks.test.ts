@@ -115,7 +115,9 @@ describe.if(isBrowserThere)("the payment page", () => {
     const { id } = await world.makeLink();
     const reader = await visit(world.browser, `${world.world.baseUrl}/pay/${id}`, {
       allowedErrors: /net::ERR_FAILED/,
-      prepare: (page) => page.route("**/*.js", (route) => route.abort()),
+      prepare: async (page) => {
+        await page.route("**/*.js", (route) => route.abort());
+      },
     });
     const inside = reader.page.locator("#by-hand .inside");
     const heightOf = async () => (await inside.boundingBox())?.height ?? 0;

@@ -43,8 +43,9 @@ describe.if(isBrowserThere)("the first page of the dashboard", () => {
     let isBroken = true;
     const reader = await visit(browser, `${world.baseUrl}/sign-in`, {
       allowedErrors: /net::ERR_FAILED|status of 401/,
-      prepare: (opened) =>
-        opened.route("**/dashboard*.js", (route) => (isBroken ? route.abort() : route.continue())),
+      prepare: async (opened) => {
+        await opened.route("**/dashboard*.js", (route) => (isBroken ? route.abort() : route.continue()));
+      },
     });
     const told = reader.page.getByRole("heading", { name: "The dashboard did not load" });
     expect(await told.isVisible()).toBe(false);
