@@ -126,10 +126,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await inside.waitFor({ state: "visible" });
     expect(await heightOf()).toBeGreaterThan(200);
     expect(await inside.getByText(/^0x[0-9a-fA-F]{40}$/).isVisible()).toBe(true);
-    await waitFor("the empty place to be gone", async () => {
-      const box = await reader.page.locator(".placeholder").boundingBox();
-      return box?.height === 0 || undefined;
-    });
+    await reader.page.locator(".placeholder").waitFor({ state: "hidden" });
     reader.expectClean();
     await reader.close();
   });
