@@ -26,7 +26,7 @@ export function nameOfOwner(address: Hex | undefined): string {
   return address ? `the address ${address}` : "a passkey";
 }
 
-/** `details`: network, txHash, isOurs, and owner, amount or recipients by kind. */
+/** `details`: network, txHash, isOurs, and owner, amount, recipients or their only address by kind. */
 export function renderNotice(
   { kind, details }: { kind: NoticeKind; details: NoticeDetails },
   baseUrl: string,
@@ -108,10 +108,15 @@ function whatHappened(kind: SecurityNotice, details: NoticeDetails, place: strin
     case "wallet_upgraded":
       return `Your wallet${place} runs other code now (${details.owner}). This service never does that and does not send its operations any more.`;
     case "money_sent":
-      return `${details.amount} USDC left your wallet${place}, to ${details.recipients === 1 ? "1 recipient" : `${details.recipients} recipients`}.`;
+      return `${details.amount} USDC left your wallet${place}, to ${recipientsOf(details)}.`;
     case "recovery":
       return `Somebody proved an owner of your wallet (${details.owner}) and your mailbox, and may register a new passkey. All other sessions were ended.`;
   }
+}
+
+function recipientsOf({ recipient, recipients }: NoticeDetails): string {
+  if (recipient) return String(recipient);
+  return recipients === 1 ? "1 recipient" : `${recipients} recipients`;
 }
 
 function capital(text: string): string {

@@ -36,10 +36,12 @@ describe("a mail about a wallet", () => {
   });
 
   test.each([
-    [1, "to 1 recipient."],
-    [3, "to 3 recipients."],
-  ])("about money sent to %d counts the recipients", (recipients, end) => {
-    const { text } = render("money_sent", { amount: "2.5", recipients });
+    [1, "0x2222222222222222222222222222222222222222", "to 0x2222222222222222222222222222222222222222."],
+    // of an indexer of an earlier version
+    [1, null, "to 1 recipient."],
+    [3, null, "to 3 recipients."],
+  ])("about money sent to %d (%s) names the recipient, or counts them", (recipients, recipient, end) => {
+    const { text } = render("money_sent", { amount: "2.5", recipients, recipient });
     expect(text).toContain(`2.5 USDC left your wallet, ${end}\n`);
   });
 
