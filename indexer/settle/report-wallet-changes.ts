@@ -71,8 +71,8 @@ export async function reportWalletChanges(
 }
 
 async function reportSent(tx: Tx, network: NetworkId, sent: OutgoingTransfers): Promise<void> {
-  const { userId, walletId, txHash, units, recipients, isOurs } = sent;
-  const details = { network, txHash, amount: formatUnits(units), recipients, isOurs };
+  const { userId, walletId, txHash, units, recipients, recipient, isOurs } = sent;
+  const details = { network, txHash, amount: formatUnits(units), recipients, recipient, isOurs };
   await addNotice(tx, { userId, kind: "money_sent", key: `sent:${walletId}:${txHash}`, details });
   if (isOurs) return;
   await recordSecurityEvent(tx, {
