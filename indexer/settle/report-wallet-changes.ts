@@ -35,6 +35,9 @@ const WORDS: Record<AccountChangeType, Words> = {
   UPGRADED: { notice: "wallet_upgraded", event: "wallet.upgraded", trail: "wallet_upgraded" },
 };
 
+/** Written by one statement. */
+const PART_ROWS = 1_000;
+
 /** One by one where records are isolated. */
 export async function storeAccountChanges(
   tx: Tx,
@@ -42,7 +45,10 @@ export async function storeAccountChanges(
   changes: readonly NewAccountChange[],
   isolate?: Isolate,
 ): Promise<void> {
-  if (!isolate) return recordAccountChanges(tx, network, changes);
+  if (!isolate) {
+    for (const part of inParts(changes, PART_ROWS)) await recordAccountChanges(tx, network, part);
+    return;
+  }
   for (const change of changes)
     await isolate({ kind: "account_change", txHash: change.txHash }, (part) =>
       recordAccountChanges(part, network, [change]),
@@ -58,20 +64,27 @@ export async function reportWalletChanges(
   { network, after, depthNumber }: { network: NetworkId; after: number; depthNumber: number },
   isolate?: Isolate,
 ): Promise<void> {
+  const size = isolate ? 1 : PART_ROWS;
   const write: Isolate = isolate ?? ((_record, written) => written(tx));
   const confirmed = await write({ kind: "report" }, (part) =>
     confirmAccountChanges(part, { network, depthNumber }),
   );
   const changes = (confirmed ?? []).filter(({ isFirst }) => !isFirst);
-  for (const part of isolate ? changes.map((change) => [change]) : [changes])
+  for (const part of inParts(changes, size))
     await write({ kind: "report", txHash: part[0]?.txHash }, (within) =>
       reportChanges(within, network, part),
     );
   const transfers =
     (await write({ kind: "report" }, (part) => listOutgoing(part, { network, after, to: depthNumber }))) ??
     [];
-  for (const part of isolate ? transfers.map((sent) => [sent]) : [transfers])
+  for (const part of inParts(transfers, size))
     await write({ kind: "report", txHash: part[0]?.txHash }, (within) => reportSent(within, network, part));
+}
+
+function inParts<Row>(rows: readonly Row[], size: number): Row[][] {
+  return Array.from({ length: Math.ceil(rows.length / size) }, (_, index) =>
+    rows.slice(index * size, (index + 1) * size),
+  );
 }
 
 async function reportSent(
