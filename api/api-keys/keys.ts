@@ -9,34 +9,39 @@ import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { lockUser } from "../../db/accounts/users.ts";
 import { countLiveApiKeys, insertApiKey, revokeApiKey } from "../../db/api-keys/api-keys.ts";
 import type { ApiKey } from "../../db/schema.ts";
+import { holdAccess } from "../http/act-for-merchant.ts";
 import type { Trace } from "../http/audit-trace.ts";
+import type { Caller } from "../http/caller.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 const KEY_BYTES = 32;
 const PREFIX_CHARS = 10;
 
-/** Throws CONFLICT at the limit of live keys. */
+/** Throws CONFLICT at the limit of live keys, FORBIDDEN or UNAUTHORIZED when the caller's access has ended. */
 export async function createApiKey(
   { sql }: Pick<ApiDeps, "sql">,
-  given: { userId: string; name: string; scopes: readonly ApiKeyScope[]; createdBy: string; trace: Trace },
+  given: { caller: Caller; name: string; scopes: readonly ApiKeyScope[]; trace: Trace },
 ): Promise<{ apiKey: ApiKey; key: string }> {
+  const { caller } = given;
+  const userId = caller.user.id;
   const key = `sk_${randomBytes(KEY_BYTES).toString("base64url")}`;
   return sql.begin(async (tx) => {
-    await lockUser(tx, given.userId);
-    if ((await countLiveApiKeys(tx, given.userId)) >= LIVE_KEYS_MAX)
+    await holdAccess(tx, caller, "keys:manage");
+    await lockUser(tx, userId);
+    if ((await countLiveApiKeys(tx, userId)) >= LIVE_KEYS_MAX)
       throw conflict(`At most ${LIVE_KEYS_MAX} API keys can be live; revoke one first`);
     const apiKey = await insertApiKey(tx, {
       id: newApiKeyId(),
-      userId: given.userId,
+      userId,
       name: given.name,
       prefix: key.slice(0, PREFIX_CHARS),
       keyHash: createHash("sha256").update(key).digest(),
       scopes: [...new Set(given.scopes)],
-      createdBy: given.createdBy,
+      createdBy: caller.actorId,
     });
     const details = { keyId: apiKey.id, name: apiKey.name, scopes: apiKey.scopes.join(" ") };
     await recordSecurityEvent(tx, {
-      userId: given.userId,
+      userId,
       type: "api_key_created",
       ...given.trace,
       details,

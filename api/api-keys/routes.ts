@@ -38,9 +38,8 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .post(
       "/v1/api-keys",
-      async ({ body, user, caller, trace, requestId, status }) => {
-        const createdBy = caller.actorId;
-        const { apiKey, key } = await createApiKey(deps, { userId: user.id, ...body, createdBy, trace });
+      async ({ body, caller, trace, requestId, status }) => {
+        const { apiKey, key } = await createApiKey(deps, { ...body, caller, trace });
         return status(201, { data: { ...presentApiKey(apiKey), key }, meta: metaOf(requestId) });
       },
       {

@@ -99,7 +99,13 @@ export const documentRoutes = (deps: ApiDeps) =>
         });
       },
       {
-        auth: { allow: ["session", "apiKey"], scope: "exports", needs: "exports", limit: "exports" },
+        auth: {
+          allow: ["session", "apiKey"],
+          scope: "exports",
+          needs: "exports",
+          limit: "exports",
+          waits: true,
+        },
         body: archiveBody,
         detail: {
           operationId: "createDocumentArchive",

@@ -226,7 +226,7 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
         });
       },
       {
-        auth: { ...mayExport, limit: "exports" },
+        auth: { ...mayExport, limit: "exports", waits: true },
         params,
         body: z.strictObject({
           dateFrom: day.optional(),

@@ -54,7 +54,7 @@ export const exportRoutes = (deps: ApiDeps) =>
         });
       },
       {
-        auth: { ...mayExport, limit: "exports" },
+        auth: { ...mayExport, limit: "exports", waits: true },
         body: exportBody,
         detail: {
           operationId: "exportTransactions",

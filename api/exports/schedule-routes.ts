@@ -18,6 +18,7 @@ import {
   pauseExportSchedule,
 } from "../../db/exports/export-schedules.ts";
 import { access } from "../http/access.ts";
+import { holdAccess } from "../http/act-for-merchant.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
@@ -86,6 +87,7 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
         const key = { id: body.profileId, userId: user.id };
         const given = { ...body, id: newExportScheduleId(), userId: user.id, createdBy: caller.actorId };
         const made = await deps.sql.begin(async (tx) => {
+          await holdAccess(tx, caller, "exports");
           const profile = await findExportProfile(tx, key);
           if (!profile) throw notFound("Export profile");
           const row = await insertExportSchedule(tx, given, SCHEDULES_MAX);

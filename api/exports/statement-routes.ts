@@ -79,7 +79,7 @@ export const statementRoutes = (deps: ApiDeps) =>
         });
       },
       {
-        auth: { ...mayExport, limit: "exports" },
+        auth: { ...mayExport, limit: "exports", waits: true },
         body: statementBody,
         detail: {
           operationId: "createStatement",

@@ -46,6 +46,8 @@ export type AuthRule = {
   freshPasskey?: boolean;
   /** Default "general". */
   limit?: LimitName;
+  /** The answer may take seconds: it is given only to a caller who would be admitted then, too. */
+  waits?: boolean;
 };
 
 const SEEN_EVERY_S = 60;
@@ -61,6 +63,9 @@ export const access = oncePer((deps: ApiDeps) =>
         const person = caller.kind === "apiKey" ? caller.user : caller.person;
         const trace: Trace = { requestId, clientAddress, actorId: caller.actorId };
         return { caller, user: caller.user, person, authKind: caller.kind, trace };
+      },
+      async afterHandle({ request, admission: { caller } }) {
+        if (rule.waits && caller) await admitAgain(deps, request, { rule, userId: caller.user.id });
       },
       detail: { security: checked(rule).allow.map((kind) => ({ [kind]: [] })), "x-needs": rule.needs },
     }),
@@ -106,16 +111,22 @@ async function admit(deps: ApiDeps, incoming: Incoming, rule: AuthRule): Promise
   return acting;
 }
 
-/** Whether a request that was admitted would still be, for the same account: for event streams, which outlast it. */
-export async function isStillAdmitted(
-  deps: ApiDeps,
-  request: Request,
-  { rule, userId }: { rule: AuthRule; userId: string },
-): Promise<boolean> {
+type Admitted = { rule: AuthRule; userId: string };
+
+/** Throws UNAUTHORIZED or FORBIDDEN when a request that was admitted would not be any more, for the same account. */
+async function admitAgain(deps: ApiDeps, request: Request, { rule, userId }: Admitted): Promise<void> {
+  const caller = await authenticate(deps, request, rule.allow);
+  if (caller.kind === "apiKey" && !hasScope(caller, rule))
+    throw forbidden("This API key lacks a scope", "scope");
+  const { user } = await actForMerchant(deps, request, { caller, need: rule.needs });
+  if (user.id !== userId) throw forbidden("This request was admitted for another account", "user");
+}
+
+/** For event streams, which outlast the request that was admitted. */
+export async function isStillAdmitted(deps: ApiDeps, request: Request, admitted: Admitted): Promise<boolean> {
   try {
-    const caller = await authenticate(deps, request, rule.allow);
-    if (caller.kind === "apiKey" && !hasScope(caller, rule)) return false;
-    return (await actForMerchant(deps, request, { caller, need: rule.needs })).user.id === userId;
+    await admitAgain(deps, request, admitted);
+    return true;
   } catch (error) {
     if (error instanceof ServiceError && ["UNAUTHORIZED", "FORBIDDEN"].includes(error.errorCode))
       return false;

@@ -6,8 +6,10 @@
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { USER_ID } from "../../core/domain/ids.ts";
 import { effectiveRole, type MemberRole, mayRole, type Need } from "../../core/domain/member.ts";
-import { findMembership } from "../../db/members/members.ts";
-import { noteActedFor } from "../../db/sessions/sessions.ts";
+import { findMembership, holdMember } from "../../db/members/members.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import { holdSession, noteActedFor } from "../../db/sessions/sessions.ts";
+import { unauthorized } from "./authenticate.ts";
 import type { Caller, PersonCaller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
 
@@ -26,6 +28,24 @@ export async function actForMerchant(
   const acting = await asMember(deps, caller, merchantId);
   if (!mayRole(acting.role, need)) throw roleRefused(acting.role);
   return acting;
+}
+
+/**
+ * In the transaction that makes what outlasts the session, such as an API key, and before its other locks: membership and session do not end
+ * until it does, so whatever ends them finds what was made. Throws FORBIDDEN or UNAUTHORIZED when they have ended since the request was admitted.
+ */
+export async function holdAccess(tx: Tx, caller: Caller, need: Need): Promise<void> {
+  if (caller.kind === "apiKey") throw new Error("an API key makes nothing that outlasts a session");
+  const { person, user, session } = caller;
+  if (person.id !== user.id) {
+    const key = { merchantId: user.id, userId: person.id };
+    // the role is read by a statement of its own, which sees what was committed while the lock was waited for
+    const membership = (await holdMember(tx, key)) ? await findMembership(tx, key) : undefined;
+    if (!membership) throw notMember();
+    const role = effectiveRole(membership.role, membership);
+    if (!mayRole(role, need)) throw roleRefused(role);
+  }
+  if (!(await holdSession(tx, session.id))) throw unauthorized();
 }
 
 async function asMember(

@@ -18,18 +18,22 @@ import type { Invitation } from "../../db/members/schema.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { User } from "../../db/schema.ts";
+import { holdAccess } from "../http/act-for-merchant.ts";
 import type { Trace } from "../http/audit-trace.ts";
+import type { Caller } from "../http/caller.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 type Deps = Pick<ApiDeps, "sql">;
-type By = { trace: Trace; actorId: string };
+type By = { trace: Trace; caller: Caller };
 
-/** An open invitation to the same address is replaced. Throws CONFLICT for the merchant's own address, a member's, or too many open ones. */
+/** An open invitation to the same address is replaced. Throws CONFLICT for the merchant's own address, a member's, or too many open ones, FORBIDDEN or UNAUTHORIZED when the caller's access has ended. */
 export async function inviteMember(
   { sql }: Deps,
-  { merchant, email, role, trace, actorId }: { merchant: User; email: string; role: MemberRole } & By,
+  { email, role, trace, caller }: { email: string; role: MemberRole } & By,
 ): Promise<Invitation> {
+  const merchant = caller.user;
   return sql.begin(async (tx) => {
+    await holdAccess(tx, caller, "members:manage");
     await lockUser(tx, merchant.id);
     if (email === merchant.email)
       throw conflict("This is the address of the account itself", { field: "email", issue: "own_address" });
@@ -49,7 +53,7 @@ export async function inviteMember(
       merchantId: merchant.id,
       email,
       role,
-      invitedBy: actorId,
+      invitedBy: caller.actorId,
     });
     await recordSecurityEvent(tx, {
       userId: merchant.id,

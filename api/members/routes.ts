@@ -65,9 +65,8 @@ export const memberRoutes = (deps: ApiDeps) =>
     )
     .post(
       "/v1/members/invitations",
-      async ({ body, user, caller, trace, requestId, status }) => {
-        const { actorId } = caller;
-        const invitation = await inviteMember(deps, { merchant: user, ...body, trace, actorId });
+      async ({ body, caller, trace, requestId, status }) => {
+        const invitation = await inviteMember(deps, { ...body, trace, caller });
         return status(201, { data: presentInvitation(invitation), meta: metaOf(requestId) });
       },
       {

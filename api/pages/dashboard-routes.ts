@@ -111,7 +111,7 @@ function shell({ assets, config }: ApiDeps, request: Request, { isUnknown = fals
 <script type="module" src="${assets.pathOf("dashboard.js")}"></script>
 </head>
 <body>
-<div id="app"></div>
+<div id="app"><main class="late"><h1>The dashboard did not load</h1><p>Check your connection and <a href="">try again</a>.</p></main></div>
 <noscript>${isUnknown && html`<h1 class="without-script">404: there is no such page</h1>`}<p class="without-script">The dashboard needs JavaScript: passkeys sign in the browser. Everything it does is also in the <a href="/docs">API</a>.</p></noscript>
 ${jsonBlock("page", page)}
 </body>

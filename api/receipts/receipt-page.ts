@@ -1,5 +1,6 @@
 /** The receipt as a page that prints well; it needs no script. */
 import { getAddress } from "viem";
+import { documentTextsOf } from "../../core/domain/document-texts.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { Receipt } from "../../core/domain/receipt.ts";
@@ -10,6 +11,8 @@ import type { PageTexts } from "../pages/page-texts.ts";
 
 export type ReceiptView = {
   receipt: Receipt;
+  /** Null when the payment is not confirmed any more. */
+  number: string | null;
   /** The page's own address, and that of the same receipt as PDF. */
   url: string;
   pdfUrl: string;
@@ -19,8 +22,9 @@ export type ReceiptView = {
 };
 
 export function receiptPage(view: ReceiptView, texts: PageTexts, files: PageFiles): Html {
-  const { receipt, url, pdfUrl, isMerchant, branding } = view;
-  const { say, formatAmount, formatTime } = texts;
+  const { receipt, number, url, pdfUrl, isMerchant, branding } = view;
+  const { say, formatAmount, formatTime, language } = texts;
+  const { messages } = documentTextsOf(language);
   const { displayName, explorerUrl, isTestnet } = NETWORKS[receipt.network];
   const amount = formatAmount(Number(formatUnits(receipt.amountUnits)));
   const refunded = formatAmount(Number(formatUnits(receipt.refundedUnits)));
@@ -35,6 +39,7 @@ ${isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
 </header>
 <div class="state">${ICONS.ok}<h1>${say("receipt")}</h1><p class="sum"><bdi>${amount} USDC</bdi></p></div>
 <dl class="facts">
+${fact(messages.mail.number, bdi(number))}
 ${fact(say("paidTo"), bdi(merchant))}
 ${fact(say("paidFor"), bdi(receipt.description))}
 ${fact(say("reference"), bdi(receipt.reference))}

@@ -170,7 +170,9 @@ async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: An
       const url = pageUrl(deps, receipt.linkId);
       const which = receipt.transactionId === null ? "" : `&transactionId=${receipt.transactionId}`;
       const pdfUrl = `/api/v1/public/payment-links/${receipt.linkId}/receipt?format=pdf${which}`;
-      const view = { receipt, url, pdfUrl, isMerchant, branding: receipt };
+      const document = await findNumberedReceipt(deps, receipt);
+      const number = document ? documentNumber(document) : null;
+      const view = { receipt, number, url, pdfUrl, isMerchant, branding: receipt };
       return sendPage(receiptPage(view, texts, filesOf(deps)), request);
     }
   }

@@ -110,7 +110,7 @@ export const refundRoutes = (deps: ApiDeps) =>
         return answerRefund(deps, user, id);
       },
       {
-        auth: mayRead,
+        auth: { ...mayRead, waits: true },
         params: operationParams,
         query: waitQuery,
         response: { 200: refundSchema, ...errorResponses(400, 401, 403, 404, 429) },

@@ -125,7 +125,7 @@ export const sendRoutes = (deps: ApiDeps) =>
       async ({ params, query, user }) =>
         presentSend(await awaitOperation(deps, { user, id: params.id, kind: "SEND" }, query)),
       {
-        auth: reading,
+        auth: { ...reading, waits: true },
         params: operationParams,
         query: waitQuery,
         response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 429) },

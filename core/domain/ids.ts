@@ -8,7 +8,7 @@ export const newUserId = () => `user_${randomUUID()}`;
 export const newChallengeId = () => `ch_${randomUUID()}`;
 export const newSessionId = () => `ses_${token()}`;
 export const newWalletId = () => `wal_${token()}`;
-export const newLinkId = () => `link_${orderedToken()}`;
+export const newLinkId = (now?: Date) => `link_${orderedToken(now)}`;
 export const newPaymentId = () => `pay_${orderedToken()}`;
 export const newClaimId = () => `clm_${orderedToken()}`;
 export const newTransactionId = () => `txn_${orderedToken()}`;
@@ -75,8 +75,8 @@ const TIME_CHARS = 7;
 const RANDOM_CHARS = 15;
 
 /** As long as `token()`: the time in milliseconds, then random bits. */
-function orderedToken(): string {
-  const nowMs = Date.now();
+function orderedToken(now = new Date()): string {
+  const nowMs = now.getTime();
   const time = Array.from(
     { length: TIME_CHARS },
     (_, place) => ALPHABET[Math.floor(nowMs / 64 ** (TIME_CHARS - 1 - place)) % 64],

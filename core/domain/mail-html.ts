@@ -16,8 +16,14 @@ ${content}
 `;
 }
 
-export function mailParagraph(text: string): string {
-  return `<p style="margin:0 0 16px;overflow-wrap:anywhere">${escapeHtml(text)}</p>`;
+/** `url`: an address of ours in `text`, which becomes a link. */
+export function mailParagraph(text: string, url?: string): string {
+  const content = url === undefined ? escapeHtml(text) : text.split(url).map(escapeHtml).join(mailLink(url));
+  return `<p style="margin:0 0 16px;overflow-wrap:anywhere">${content}</p>`;
+}
+
+function mailLink(url: string): string {
+  return `<a href="${escapeHtml(url)}">${escapeHtml(url)}</a>`;
 }
 
 export function escapeHtml(text: string): string {

@@ -30,6 +30,12 @@ export function formatUnits(units: bigint): string {
   return `${sign}${abs / UNITS_PER_USDC}.${String(abs % UNITS_PER_USDC).padStart(USDC_DECIMALS, "0")}`;
 }
 
+/** "1,234,567.890000": a column of a document is read by eye. */
+export function formatGrouped(units: bigint): string {
+  const [whole = "", places = ""] = formatUnits(units).split(".");
+  return `${whole.replace(/\B(?=(\d{3})+$)/g, ",")}.${places}`;
+}
+
 /** The JSON number of an amount. Exact for every amount a link may have (at most 13 significant digits). */
 export function toAmountNumber(units: bigint): number {
   return Number(formatUnits(units));

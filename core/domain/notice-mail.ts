@@ -3,6 +3,7 @@
  * did not cause it. One mail for each event, to the e-mail address of the account, written with `addNotice` of db/notices/notices.ts.
  * Pure.
  */
+import { SCHEDULED_EXPORT_KEPT_DAYS } from "./export-lifetime.ts";
 import { type MailText, mailDocument, mailParagraph } from "./mail-html.ts";
 import { type Hex, isNetworkId, NETWORKS } from "./networks.ts";
 
@@ -25,7 +26,7 @@ export function nameOfOwner(address: Hex | undefined): string {
   return address ? `the address ${address}` : "a passkey";
 }
 
-/** `details`: network, txHash, isOurs, and owner, amount or recipients by kind. */
+/** `details`: network, txHash, isOurs, and owner, amount, recipients or their only address by kind. */
 export function renderNotice(
   { kind, details }: { kind: NoticeKind; details: NoticeDetails },
   baseUrl: string,
@@ -44,9 +45,7 @@ export function renderNotice(
     "If this was you, there is nothing to do.",
     `If it was not: open ${site} yourself, look at the owners of your wallet, remove any that you don't know, and move your money to a new wallet.`,
   ].filter((line) => line !== "");
-  const subject = `${SUBJECTS[kind]}${place} (${site})`;
-  const html = mailDocument(subject, lines.map(mailParagraph).join("\n"));
-  return { subject, text: `${lines.join("\n\n")}\n`, html };
+  return toMail(`${SUBJECTS[kind]}${place} (${site})`, lines);
 }
 
 type SecurityNotice = Exclude<NoticeKind, "statement_ready" | "export_ready" | "export_failed">;
@@ -57,20 +56,20 @@ function renderExportNotice(
   { isReady, site, baseUrl }: { isReady: boolean; site: string; baseUrl: string },
 ): MailText {
   const period = `${firstDay} to ${lastDay}`;
+  const url = `${baseUrl}/saved-exports`;
   const subject = isReady
     ? `${profileName}: your scheduled export for ${period} (${site})`
     : `${profileName}: your scheduled export for ${period} could not be made (${site})`;
   const lines = isReady
     ? [
         `Your scheduled export ${profileName} for ${period} is ready.`,
-        `You find it under Exports for 30 days: ${baseUrl}/exports`,
+        `You find it under Saved exports for ${SCHEDULED_EXPORT_KEPT_DAYS} days: ${url}`,
       ]
     : [
         `Your scheduled export ${profileName} for ${period} could not be made${reason ? `: ${reason}` : ""}.`,
-        `Make it again under Exports: ${baseUrl}/exports`,
+        `Make it again under Saved exports: ${url}`,
       ];
-  const html = mailDocument(subject, lines.map(mailParagraph).join("\n"));
-  return { subject, text: `${lines.join("\n\n")}\n`, html };
+  return toMail(subject, lines, url);
 }
 
 /** `details`: month. */
@@ -79,11 +78,16 @@ function renderStatementNotice(
   { place, site, baseUrl }: { place: string; site: string; baseUrl: string },
 ): MailText {
   const subject = `Your statement for ${month}${place} (${site})`;
+  const url = `${baseUrl}/statements`;
   const lines = [
     `The statement of your wallet${place} for ${month} is ready, as PDF and as CSV.`,
-    `You find both under Exports: ${baseUrl}/exports`,
+    `You find both under Statements: ${url}`,
   ];
-  const html = mailDocument(subject, lines.map(mailParagraph).join("\n"));
+  return toMail(subject, lines, url);
+}
+
+function toMail(subject: string, lines: readonly string[], url?: string): MailText {
+  const html = mailDocument(subject, lines.map((line) => mailParagraph(line, url)).join("\n"));
   return { subject, text: `${lines.join("\n\n")}\n`, html };
 }
 
@@ -104,10 +108,15 @@ function whatHappened(kind: SecurityNotice, details: NoticeDetails, place: strin
     case "wallet_upgraded":
       return `Your wallet${place} runs other code now (${details.owner}). This service never does that and does not send its operations any more.`;
     case "money_sent":
-      return `${details.amount} USDC left your wallet${place}, to ${details.recipients} recipient(s).`;
+      return `${details.amount} USDC left your wallet${place}, to ${recipientsOf(details)}.`;
     case "recovery":
       return `Somebody proved an owner of your wallet (${details.owner}) and your mailbox, and may register a new passkey. All other sessions were ended.`;
   }
+}
+
+function recipientsOf({ recipient, recipients }: NoticeDetails): string {
+  if (recipient) return String(recipient);
+  return recipients === 1 ? "1 recipient" : `${recipients} recipients`;
 }
 
 function capital(text: string): string {

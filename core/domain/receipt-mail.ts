@@ -26,8 +26,10 @@ export function renderReceiptMail(receipt: Receipt, frame: ReceiptMailFrame): Ma
   const { baseUrl, logoId, accent, language } = frame;
   const texts = documentTextsOf(language);
   const { messages, isRightToLeft } = texts;
+  const isTest = NETWORKS[receipt.network].isTestnet;
   const color = pageColors(accent ?? DEFAULT_ACCENT, "light").accent;
   const mark = `<img src="cid:${escapeHtml(logoId ?? "")}" alt="" width="48" height="48" style="display:block;margin:0 0 16px;object-fit:contain">\n`;
+  const testNote = `<p style="margin:0 0 16px;padding:8px 12px;background:#fff3dd;color:#855000;border-radius:6px">${escapeHtml(messages.testNetwork)}</p>\n`;
   const named = {
     amount: texts.amount(formatUnits(receipt.amountUnits)),
     merchant: oneLine(receipt.merchantName),
@@ -41,6 +43,7 @@ export function renderReceiptMail(receipt: Receipt, frame: ReceiptMailFrame): Ma
     subject: fill(messages.mail.subject, named),
     text: [
       fill(messages.mail.confirmed, named),
+      ...(isTest ? [messages.testNetwork] : []),
       "",
       ...lines.map((line) => fill(messages.mail.line, line)),
       "",
@@ -55,7 +58,7 @@ export function renderReceiptMail(receipt: Receipt, frame: ReceiptMailFrame): Ma
 <body style="margin:0;padding:24px;background:#f4f5f7;color:#1b1f24;font:16px/1.5 -apple-system,'Segoe UI',Roboto,sans-serif">
 <div ${direction} style="max-width:560px;margin:0 auto;padding:24px;background:#ffffff;border:1px solid #e1e4e8;border-radius:8px">
 ${logoId === undefined ? "" : mark}<p style="margin:0 0 16px">${fillHtml(messages.mail.confirmed, named)}</p>
-<table style="width:100%;border-collapse:collapse;font-size:14px">
+${isTest ? testNote : ""}<table style="width:100%;border-collapse:collapse;font-size:14px">
 ${lines.map((line) => row(line, isRightToLeft)).join("\n")}
 </table>
 <p style="margin:16px 0"><a href="${escapeHtml(url)}" style="color:${color}">${escapeHtml(messages.mail.open)}</a></p>

@@ -4,10 +4,12 @@ import type { Hex } from "./networks.ts";
 
 export function renderWalletFileMail({ address, baseUrl }: { address: Hex; baseUrl: string }): MailText {
   const site = new URL(baseUrl).host;
+  const copyUrl = `${baseUrl}/leave?download`;
   const lines = {
     what: `The attached file describes your wallet at ${site}. Keep this mail.`,
     why: `With this file and your passkey you can move your USDC yourself, also when ${site} is not available.`,
-    page: `The page that does it is ${baseUrl}/leave. Save a copy of it now (${baseUrl}/leave?download): it is one file, and needs nothing of ours.`,
+    page: `The page that does it is ${baseUrl}/leave.`,
+    copy: `Save a copy of it now: ${copyUrl}. It is one file, and needs nothing of ours.`,
     secret: "The file holds no secret: without your passkey nobody can move anything with it.",
     care: "Nobody from us will ever ask you to open it, to send it, or to sign anything with it.",
   };
@@ -20,6 +22,7 @@ export function renderWalletFileMail({ address, baseUrl }: { address: Hex; baseU
       "",
       lines.why,
       lines.page,
+      lines.copy,
       "",
       lines.secret,
       lines.care,
@@ -31,6 +34,7 @@ export function renderWalletFileMail({ address, baseUrl }: { address: Hex; baseU
 <p style="margin:0 0 16px;font:14px/1.4 ui-monospace,Menlo,Consolas,monospace;word-break:break-all">${escapeHtml(address)}</p>
 ${mailParagraph(lines.why)}
 ${mailParagraph(lines.page)}
+${mailParagraph(lines.copy, copyUrl)}
 ${mailParagraph(lines.secret)}
 <p style="margin:0;color:#57606a;font-size:14px">${escapeHtml(lines.care)}</p>`,
     ),

@@ -26,12 +26,16 @@ const FOOT_Y = PAGE.height - MARGIN - 10;
 const LINES_MAX = 14;
 const ADDRESS_LINES_MAX = 6;
 const NOTICE_PADDING = 8;
+const GAP_ABOVE_FACTS = 16;
+/** Below the line about test money: the longest document still fits its page. */
+const GAP_BELOW_TEST = 4;
 
 const STYLES = {
   issuer: { font: "bold", size: 13, leading: 18, gray: 0.07 },
   address: { font: "regular", size: 9, leading: 12.5, gray: 0.25 },
   title: { font: "bold", size: 17, leading: 24, gray: 0.07 },
   amount: { font: "bold", size: 28, leading: 36, gray: 0.07 },
+  test: { font: "bold", size: 9, leading: 12, gray: 0.25 },
   void: { font: "bold", size: 12, leading: 16, gray: 0 },
   voidText: { font: "regular", size: 9, leading: 13, gray: 0 },
   name: { font: "regular", size: 9, leading: 13, gray: 0.35 },
@@ -68,6 +72,7 @@ export async function renderDocumentPdf(
     issuer.taxId && `${messages.taxId} ${issuer.taxId}`,
   ].filter((line): line is string => typeof line === "string" && line.trim() !== "");
   const notice = noticeOf(printed, texts);
+  const testNote = NETWORKS[printed.network].isTestnet ? messages.testNetwork : undefined;
   const shown = [
     title,
     issuer.name,
@@ -76,6 +81,7 @@ export async function renderDocumentPdf(
     messages.missing,
     messages.void,
     notice ?? "",
+    testNote ?? "",
   ];
   await text.prepare([...shown, ...facts.flat()]);
   let y = MARGIN;
@@ -114,6 +120,7 @@ export async function renderDocumentPdf(
   tags.block("H1", () => write(title, STYLES.title, { linesMax: 2 }));
   y += 6;
   tags.block("P", () => write(texts.amount(formatUnits(printed.amountUnits)), STYLES.amount));
+  if (testNote !== undefined) tags.block("P", () => write(sentence(testNote), STYLES.test));
   if (notice !== undefined) {
     y += 10;
     const top = y;
@@ -132,7 +139,7 @@ export async function renderDocumentPdf(
         .restore();
     });
   }
-  y += 16;
+  y += testNote === undefined ? GAP_ABOVE_FACTS : GAP_ABOVE_FACTS - STYLES.test.leading + GAP_BELOW_TEST;
   const table = tags.openTable();
   for (const [name, value] of facts) {
     tags.artifact(() => text.rule(MARGIN, y, WIDTH, { thickness: 0.5, gray: 0.85 }));

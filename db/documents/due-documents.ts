@@ -139,7 +139,8 @@ function merchantFields(tx: Tx) {
 export async function voidDocuments(tx: Tx, linkIds: readonly string[]): Promise<string[]> {
   const ids = [...linkIds];
   const rows = await tx<{ id: string }[]>`
-    with concerned as (
+    -- each once: before there are statistics, the planner asks them for every document
+    with concerned as materialized (
       select document.id
       from documents document
       where link_moment(document.link_id) = any(array(select link_moment(id) from unnest(${ids}::text[]) as link (id)))
@@ -157,7 +158,7 @@ export async function voidDocuments(tx: Tx, linkIds: readonly string[]): Promise
       ) document
       where moved.link_id = any(${ids}::text[]) and moved.pays and moved.status <> 'ORPHANED'
     ),
-    contradicted as (
+    contradicted as materialized (
       select document.id, min(
         case
           when transfer.status = 'ORPHANED' or transfer.block_hash <> document.block_hash then 'REORGANISED'

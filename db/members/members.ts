@@ -102,6 +102,15 @@ export async function insertMember(
   return row;
 }
 
+/** Until the transaction ends, neither role nor membership does. False when there is no such member. */
+export async function holdMember(tx: Tx, { merchantId, userId }: Key): Promise<boolean> {
+  const rows = await tx`
+    select from members
+    where merchant_id = ${merchantId} and user_id = ${userId}
+    for share`;
+  return rows.length === 1;
+}
+
 /** Locks the row until the transaction ends: an owner change that adds this member's passkey waits for it, and it for the change. */
 export async function lockMember(tx: Tx, { merchantId, userId }: Key): Promise<Member | undefined> {
   const [row] = await tx<Member[]>`

@@ -1,6 +1,6 @@
 /**
  * The fence before a payment is signed: the ledger has read every block that the payment was simulated on, and nothing in it pays the
- * payment's link. Checked under the locks of payments and links, so the result holds until the signing transaction ends.
+ * payment's link, nor will by a claim that the indexer has yet to look at. Checked under the locks of payments and links, so the result holds until the signing transaction ends.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -86,6 +86,7 @@ export async function judgeForSigning(
           where transfers.link_id = payment.link_id and not transfers.pays and transfers.status = 'DETECTED'
             and (transfers.from_address, transfers.authorization_nonce) is distinct from (payment.payer, payment.nonce)
         ) then 'early'
+        when ${hasClaimedTransfer(tx)} then 'early'
         when not exists (
           select from cursors
           where cursors.network = payment.network and cursors.number >= ${reach}
@@ -102,6 +103,48 @@ export async function judgeForSigning(
     left join payment_links link on link.id = payment.link_id
     where payment.id = any(${[...paymentIds]}::text[])`;
   return new Map(rows.map(({ id, verdict }) => [id, verdict]));
+}
+
+/**
+ * SQL: whether an open claim that may decide names a transfer in the ledger that is not its link's yet. A proof can come after its block,
+ * and an early claim while the block is being read; the indexer attributes their transfers later (`findNamedTransfers`). Looked up by its
+ * hash alone, like there.
+ */
+function hasClaimedTransfer(tx: Tx) {
+  return tx`
+    exists (
+      select from claims claim
+      cross join lateral (
+        select network, status, link_id, settled_by, from_address, to_address, amount_units
+        from transfers
+        where tx_hash = bytes_of(claim.tx_hash)
+        offset 0
+      ) named
+      where claim.link_id = payment.link_id
+        and claim.state = 'OPEN'
+        and (
+          claim.proof is not null
+          or claim.is_early
+            and exists (select from users where users.id = link.user_id and users.claim_policy = 'early')
+            and not exists (
+              select from claims rival
+              where rival.network = claim.network
+                and rival.tx_hash = claim.tx_hash
+                and rival.state <> 'REJECTED'
+                and rival.link_id <> claim.link_id
+            )
+        )
+        and named.network = payment.network
+        and named.status <> 'ORPHANED'
+        and (
+          named.link_id is null
+          or claim.proof is not null
+            and named.settled_by in ('early_claim', 'pay_amount', 'amount')
+        )
+        and named.to_address = payment.recipient
+        and hex_of(named.from_address) = claim.client_address
+        and named.amount_units in (payment.amount_units, link.pay_amount_units)
+    )`;
 }
 
 /** SQL: payees of transfers that are not from a transaction of ours for a known live payment. */

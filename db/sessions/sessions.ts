@@ -60,14 +60,31 @@ export type LiveSession = Pick<
 >;
 type LiveRow = User & Omit<LiveSession, "id"> & { sessionId: string };
 
-/** Extends the session to one hour from now, never past its absolute end. Undefined when it no longer exists. */
+/**
+ * Extends the session to one hour from now, never past its absolute end. Undefined when it no longer exists, or its passkey may not sign in any
+ * more: a sign-in that was answered while the indexer wrote the passkey's removal is not among the sessions that the removal ends.
+ */
 export async function renewSession(tx: Tx, id: string): Promise<Session | undefined> {
   const [row] = await tx<Session[]>`
     update sessions
     set expires_at = least(now() + make_interval(secs => ${SESSION_LIFE_S}), absolute_end_at)
-    where id = ${id} and expires_at > now()
+    where id = ${id}
+      and expires_at > now()
+      and not exists (
+        select from passkeys passkey
+        where passkey.id = sessions.passkey_id and not ${maySignIn(tx)}
+      )
     returning ${columnsOf(tx, sessions)}`;
   return row;
+}
+
+/** Until the transaction ends, the session does not: what it makes is there to be found by whoever ends it. False when it has ended. */
+export async function holdSession(tx: Tx, id: string): Promise<boolean> {
+  const rows = await tx`
+    select from sessions
+    where id = ${id} and expires_at > now() and absolute_end_at > now()
+    for key share`;
+  return rows.length === 1;
 }
 
 /** A user's live sessions: `currentId` first, then by last use. */

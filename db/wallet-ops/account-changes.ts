@@ -132,6 +132,8 @@ export type OutgoingTransfers = {
   txHash: Hex;
   units: bigint;
   recipients: number;
+  /** Null when there are several. */
+  recipient: Hex | null;
   /** By an operation or a payment of ours. */
   isOurs: boolean;
 };
@@ -145,6 +147,7 @@ export async function listOutgoing(
     select
       wallet.user_id, wallet.id as wallet_id, transfer.tx_hash, sum(transfer.amount_units) as units,
       count(*)::int as recipients,
+      case when count(*) = 1 then (array_agg(transfer.to_address))[1] end as recipient,
       bool_or(
         transfer.payment_id is not null
         or exists (

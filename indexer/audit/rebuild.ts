@@ -19,14 +19,15 @@ import {
 } from "../../db/ledger/rebuild.ts";
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
-import type { Tx } from "../../db/postgres/client.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { concludeDeepOperations } from "../settle/conclude-operations.ts";
+import { type OpenTransaction, writeIsolating } from "../settle/isolate-refused.ts";
 import { findPriorAttributions } from "../settle/keep-prior-attributions.ts";
 import { settleTransfers } from "../settle/settle.ts";
 import { settleUnheldLinks } from "../settle/settle-unheld-links.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readRange } from "../source/block-logs.ts";
-import { type BlockContent, isOurs } from "../source/decode-logs.ts";
+import { type BlockContent, isOurs, type SeenTransfer } from "../source/decode-logs.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
@@ -67,10 +68,10 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await matchPastClaims(tx);
     await refreshLinks(tx, { linkIds: touched, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
     await settleUnheldLinks(tx, term);
-    await concludeOperations(tx, {
-      network,
-      depthNumber: newestConfirmedBlock(cursor.number, term.confirmations),
-    });
+    const depth = { network, depthNumber: newestConfirmedBlock(cursor.number, term.confirmations) };
+    await writeIsolating(term, tx, (part, isolate) =>
+      isolate ? concludeDeepOperations(part, depth, isolate) : concludeOperations(part, depth),
+    );
     await dropOwnEvents(tx);
     const differences = await compareWithSnapshot(tx, network);
     return { fromBlock, toBlock: cursor.number, transfers, differences };
@@ -87,7 +88,11 @@ async function assertOnChain({ chain, network, sql }: Term): Promise<void> {
 }
 
 /** All blocks from `from` to the cursor, in order, through the same rules as at the head. */
-async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: string[]; transfers: number }> {
+async function replay(
+  tx: OpenTransaction,
+  term: Term,
+  from: number,
+): Promise<{ touched: string[]; transfers: number }> {
   const { network, cursor, watched, confirmations } = term;
   const touched = new Set<string>();
   let transfers = 0;
@@ -97,20 +102,24 @@ async function replay(tx: Tx, term: Term, from: number): Promise<{ touched: stri
       await withTags(term, read, (address) => watched.has(address)),
     );
     const times = await readTimes(term, blocks);
-    const { linkIds } = await settleTransfers(tx, {
+    const settling = {
       network,
       transfers: blocks.flatMap((block) => block.transfers),
       spent: blocks.flatMap((block) => block.spent),
       operations: blocks.flatMap((block) => block.operations),
-      isWatched: (address) => watched.has(address),
-      findPriorAttributions: (incoming) => findPriorAttributions(tx, network, incoming),
+      isWatched: (address: Hex) => watched.has(address),
+      findPriorAttributions: (incoming: readonly SeenTransfer[]) =>
+        findPriorAttributions(tx, network, incoming),
       // those of the rebuild are deleted: they were written when the transfers were first read
       bulk: { eventsFromS: Number.POSITIVE_INFINITY },
-      confirmedAtS(number) {
+      confirmedAtS(number: number) {
         const confirming = confirmingBlock(number, confirmations);
         return confirming <= cursor.number ? times.get(confirming) : undefined;
       },
-    });
+    };
+    const { linkIds } = await writeIsolating(term, tx, (part, isolate) =>
+      settleTransfers(part, { ...settling, isolate }),
+    );
     for (const id of linkIds) touched.add(id);
     transfers += blocks.reduce((sum, block) => sum + block.transfers.length, 0);
     term.log.info({ network, block: blocks.at(-1)?.block.number, transfers }, "rebuilding");

@@ -31,7 +31,7 @@ export type Isolate = <Result>(
 /** Undefined while commits are to be made whole. */
 export type IsolateIn = ((tx: OpenTransaction) => Isolate) | undefined;
 
-type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
+export type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
 
 /** By term, how often each commit was refused in a row. */
 const refusals = new WeakMap<Term, Map<string, number>>();
@@ -55,6 +55,20 @@ export async function commitIsolating<Result>(
       refusals.set(term, counts.set(commit, (counts.get(commit) ?? 0) + 1));
     }
     throw error;
+  }
+}
+
+/** For a part of a transaction that is not tried again: whole, and when the database refuses that, once more without the records that it refuses. */
+export async function writeIsolating<Result>(
+  term: Term,
+  tx: OpenTransaction,
+  write: (part: Tx, isolate?: Isolate) => Promise<Result>,
+): Promise<Result> {
+  try {
+    return (await tx.savepoint((part) => write(part))) as Awaited<Result>;
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    return write(tx, openIsolation(term, tx));
   }
 }
 

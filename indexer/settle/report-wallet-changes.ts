@@ -93,8 +93,8 @@ async function reportSent(
   transfers: readonly OutgoingTransfers[],
 ): Promise<void> {
   const reports = transfers.map((sent) => {
-    const { userId, walletId, txHash, units, recipients, isOurs } = sent;
-    const details = { network, txHash, amount: formatUnits(units), recipients, isOurs };
+    const { userId, walletId, txHash, units, recipients, recipient, isOurs } = sent;
+    const details = { network, txHash, amount: formatUnits(units), recipients, recipient, isOurs };
     return { userId, kind: "money_sent" as const, key: `sent:${walletId}:${txHash}`, details };
   });
   await addChainNotices(tx, reports);

@@ -8,7 +8,7 @@ import { callRpc } from "../../local/chain/rpc.ts";
 import tr from "../../web/messages/tr.json" with { type: "json" };
 import { waitFor } from "../links/payer-side.ts";
 import { newPayer, newProvingPayer, sendUsdc } from "../links/payers.ts";
-import { findBarriers, isBrowserThere } from "./browser.ts";
+import { findBarriers, isBrowserThere, visit } from "./browser.ts";
 import { type CheckoutWorld, startCheckoutWorld } from "./checkout-world.ts";
 import { payTogether } from "./two-payers-campaign.ts";
 
@@ -109,6 +109,26 @@ describe.if(isBrowserThere)("the payment page", () => {
     await page.getByText(/This wallet holds 1\.\d+ USDC/).waitFor();
     expect(wallet.calls).not.toContain("eth_signTypedData_v4");
     await close();
+  });
+
+  test("a script that does not arrive leaves the amount and the address to pay by hand", async () => {
+    const { id } = await world.makeLink();
+    const reader = await visit(world.browser, `${world.world.baseUrl}/pay/${id}`, {
+      allowedErrors: /net::ERR_FAILED/,
+      prepare: async (page) => {
+        await page.route("**/*.js", (route) => route.abort());
+      },
+    });
+    const inside = reader.page.locator("#by-hand .inside");
+    const heightOf = async () => (await inside.boundingBox())?.height ?? 0;
+    // nothing moves while the script may still come
+    expect([await inside.isVisible(), await heightOf()]).toEqual([false, 0]);
+    await inside.waitFor({ state: "visible" });
+    expect(await heightOf()).toBeGreaterThan(200);
+    expect(await inside.getByText(/^0x[0-9a-fA-F]{40}$/).isVisible()).toBe(true);
+    await reader.page.locator(".placeholder").waitFor({ state: "hidden" });
+    reader.expectClean();
+    await reader.close();
   });
 
   test("a second tab of the same browser does not pay while the first one does", async () => {

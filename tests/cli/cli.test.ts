@@ -239,6 +239,14 @@ describe("listen", () => {
     expect(err).toContain("FORBIDDEN: ");
     expect(err).toContain("webhooks");
   });
+
+  test("error: a service that does not answer ends it with what to look at", async () => {
+    const { code, err } = await runAlone(["listen", "--url", "http://127.0.0.1:1"]);
+    expect(code).toBe(1);
+    expect(err).toContain("UNREACHABLE: ");
+    expect(err).toContain("SERVICE_URL");
+    expect(err).not.toContain("Events of");
+  });
 });
 
 test("export writes text to standard output and files to --out, where the caller stands", async () => {

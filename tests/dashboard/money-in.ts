@@ -183,10 +183,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await go("Exports");
       await page.evaluate("globalThis.isSamePage = true");
       await page.getByRole("button", { name: "Make the file" }).click();
-      const row = page
-        .getByRole("region", { name: "Files of the last 7 days" })
-        .getByRole("listitem")
-        .first();
+      const row = page.getByRole("region", { name: "Files", exact: true }).getByRole("listitem").first();
       await row.getByText("Queued", { exact: true }).waitFor();
       const [{ id } = { id: "" }] = await sql<
         { id: string }[]
@@ -225,10 +222,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       // no rate of this day is known here
       await page.getByLabel("Values in").selectOption("EUR");
       await page.getByRole("button", { name: "Make the file" }).click();
-      const row = page
-        .getByRole("region", { name: "Files of the last 7 days" })
-        .getByRole("listitem")
-        .first();
+      const row = page.getByRole("region", { name: "Files", exact: true }).getByRole("listitem").first();
       await row.getByText("Failed", { exact: true }).waitFor();
       await row.getByText(/there is no EUR rate for \d{4}-\d\d-\d\d/).waitFor();
       expect(await row.getByRole("link", { name: "Download" }).count()).toBe(0);
@@ -350,7 +344,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await saved.getByText("CSV · 8 columns").waitFor();
       const zones = await dashboard.world.sql`select definition from export_profiles`;
       expect(zones.map(({ definition }) => definition.timeZone)).toEqual(["America/St_Johns"]);
-      const files = page.getByRole("region", { name: "Files of the last 7 days" }).getByRole("listitem");
+      const files = page.getByRole("region", { name: "Files", exact: true }).getByRole("listitem");
       const listed = await files.count();
       await saved.getByRole("button", { name: "Make the file of Cash book" }).click();
       await dialog.getByRole("button", { name: "Make the file" }).click();

@@ -109,6 +109,7 @@ describe("a confirmed payment and its refund", () => {
     for (const text of [
       `Quittung ${receipt.number}`,
       "2,50 USDC",
+      "Testnetz. Kein echtes Geld.",
       "Steuernummer DE123456789",
       "10115 Berlin",
     ])

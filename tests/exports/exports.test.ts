@@ -172,7 +172,7 @@ describe("the documented download", () => {
     const texts = pdfTexts(file.bytes);
     const after = (title: string) => texts.slice(texts.indexOf(title) + 1);
     // by type and status: count, in, out and net; then all of them, then the confirmed ones
-    const totals = after("Net (USDC)");
+    const totals = after("Net (USDC)").map((text) => text.replaceAll(",", ""));
     for (const [kind, rows] of KINDS)
       if (kind.endsWith(" CONFIRMED"))
         expect(totals.splice(0, 6)).toEqual([...kind.split(" "), ...sumsOf(rows)]);
@@ -181,14 +181,20 @@ describe("the documented download", () => {
       if (!kind.endsWith(" CONFIRMED"))
         expect(totals.splice(0, 3)).toEqual([...kind.split(" "), String(rows.length)]);
     // confirmed rows, their net, and the other rows without a sum
-    const amounts = after("Amount (USDC)").filter((text) => /^-?\d+\.\d{6}$/.test(text));
+    const amounts = after("Amount (USDC)").filter((text) => /^-?\d{1,3}(,\d{3})*\.\d{6}$/.test(text));
     expect(amounts.length).toBe(340 + 1);
     const [count, moneyIn, moneyOut, net] = sumsOf(CONFIRMED);
-    const confirmedUnits = sum(CONFIRMED.map((row) => row.amountUnits ?? 0n));
-    expect(sum(amounts.slice(0, CONFIRMED.length).map(unitsOf))).toBe(confirmedUnits);
-    expect(amounts[CONFIRMED.length]).toBe(net ?? "");
-    expect(sum(amounts.slice(CONFIRMED.length + 1).map(unitsOf))).toBe(TOTAL - confirmedUnits);
-    expect(texts).toContain(`in ${moneyIn}, out ${moneyOut}, net`);
+    const signedUnits = (text: string) => BigInt(text.replaceAll(/[,.]/g, ""));
+    const changes = (rows: readonly GivenRow[]) =>
+      sum(rows.map(({ type, amountUnits = 0n }) => (type === "SEND" ? -amountUnits : amountUnits)));
+    // the column adds up to the net that stands below it
+    const confirmedUnits = sum(amounts.slice(0, CONFIRMED.length).map(signedUnits));
+    expect(formatUnits(confirmedUnits)).toBe(net ?? "");
+    expect(signedUnits(amounts[CONFIRMED.length] ?? "")).toBe(confirmedUnits);
+    expect(sum(amounts.slice(CONFIRMED.length + 1).map(signedUnits))).toBe(changes(ROWS) - confirmedUnits);
+    expect(texts.map((text) => text.replaceAll(/(?<=\d),(?=\d)/g, ""))).toContain(
+      `in ${moneyIn}, out ${moneyOut}, net`,
+    );
     expect(texts).toContain(`${count} transactions`);
     const pages = pdfPageCount(file.bytes);
     for (let page = 1; page <= pages; page++) expect(texts).toContain(`Page ${page} of `);

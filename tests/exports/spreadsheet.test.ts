@@ -3,7 +3,7 @@ import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import fc from "fast-check";
 import type { TableCell, TableColumn, TableRow } from "../../core/domain/table.ts";
 import { renderTableXlsx } from "../../worker/exports/table-xlsx.ts";
-import { dayOfSerial, readXlsx } from "./read-xlsx.ts";
+import { dayOfSerial, readXlsx, readZip } from "./read-xlsx.ts";
 
 setDefaultTimeout(120_000);
 
@@ -13,10 +13,12 @@ async function* given(...batches: TableRow[][]) {
   yield* batches;
 }
 
+async function render(columns: readonly TableColumn[], rows: readonly TableRow[]): Promise<Uint8Array> {
+  return Buffer.concat(await Array.fromAsync(renderTableXlsx("Sheet", columns, given([...rows]))));
+}
+
 async function write(columns: readonly TableColumn[], rows: readonly TableRow[]) {
-  const pieces: Uint8Array[] = [];
-  for await (const piece of renderTableXlsx("Sheet", columns, given([...rows]))) pieces.push(piece);
-  return readXlsx(Buffer.concat(pieces)).slice(1);
+  return readXlsx(await render(columns, rows)).slice(1);
 }
 
 describe("a cell of a spreadsheet", () => {
@@ -97,6 +99,22 @@ describe("a cell of a spreadsheet", () => {
       -0.000001, -7, -0.5, 61,
     ]);
     expect(none).toEqual([]);
+  });
+
+  test("of a column of numbers stands on the right: its title, and a number that is text", async () => {
+    const columns: readonly TableColumn[] = [
+      { title: "Text", kind: "text" },
+      { title: "Net", kind: "amount" },
+    ];
+    const files = readZip(await render(columns, [["one", 1_000_000_000_000_000n]]));
+    const xml = (name: string) => new TextDecoder().decode(files.get(name));
+    const styles = /<cellXfs[^>]*>(.*?)<\/cellXfs>/s.exec(xml("xl/styles.xml"))?.[1] ?? "";
+    const each = styles.match(/<xf\b[^>]*?(?:\/>|>.*?<\/xf>)/g) ?? [];
+    const isRight = (place: string) => {
+      const style = new RegExp(`<c r="${place}" s="(\\d+)"`).exec(xml("xl/worksheets/sheet1.xml"))?.[1];
+      return each[Number(style)]?.includes('<alignment horizontal="right"/>');
+    };
+    expect(["A1", "B1", "A2", "B2"].map(isRight)).toEqual([false, true, false, true]);
   });
 
   test("stands in its column beyond Z, too", async () => {

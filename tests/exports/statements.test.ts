@@ -211,6 +211,7 @@ describe("a statement", () => {
     expect(pdfPageCount(file.bytes)).toBeGreaterThan(0);
     for (const text of [
       "Account statement",
+      "No real money.",
       "Müller & Söhne GmbH",
       "Hauptstraße 1",
       "10115 Berlin",

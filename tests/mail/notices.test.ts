@@ -29,8 +29,20 @@ describe("a mail about a wallet", () => {
     expect(mail.subject).toBe(`${subject} on Base Sepolia (pay.example.com)`);
     expect(mail.text).toContain(what);
     expect(mail.text).toContain("on Base Sepolia");
+    // a reader opens the service by themselves: a mail that asks for it could be anybody's
+    expect(mail.html).not.toContain("<a ");
     expect(mail.text).toContain(`Transaction: ${NETWORKS["base-sepolia"].explorerUrl}${txHash}\n`);
     expect(mail.text).not.toMatch(/\n{3}|undefined|did not come through/);
+  });
+
+  test.each([
+    [1, "0x2222222222222222222222222222222222222222", "to 0x2222222222222222222222222222222222222222."],
+    // of an indexer of an earlier version
+    [1, null, "to 1 recipient."],
+    [3, null, "to 3 recipients."],
+  ])("about money sent to %d (%s) names the recipient, or counts them", (recipients, recipient, end) => {
+    const { text } = render("money_sent", { amount: "2.5", recipients, recipient });
+    expect(text).toContain(`2.5 USDC left your wallet, ${end}\n`);
   });
 
   test("says so when it did not come through this service, and only then", () => {
@@ -59,11 +71,12 @@ describe("a mail about a file", () => {
   const period = "2026-10-01 to 2026-10-31";
 
   test("that is ready says where it is", () => {
-    const { subject, text } = render("export_ready", details);
+    const { subject, text, html } = render("export_ready", details);
     expect(subject).toBe(`Month: your scheduled export for ${period} (pay.example.com)`);
     expect(text).toBe(
-      `Your scheduled export Month for ${period} is ready.\n\nYou find it under Exports for 30 days: ${BASE_URL}/exports\n`,
+      `Your scheduled export Month for ${period} is ready.\n\nYou find it under Saved exports for 30 days: ${BASE_URL}/saved-exports\n`,
     );
+    expect(html).toContain(`30 days: <a href="${BASE_URL}/saved-exports">${BASE_URL}/saved-exports</a></p>`);
   });
 
   test("that could not be made says why", () => {
@@ -76,9 +89,11 @@ describe("a mail about a file", () => {
   });
 
   test("of a statement names its month and its wallet's network", () => {
-    const { subject, text } = render("statement_ready", { month: "2026-10", network: "base" });
+    const { subject, text, html } = render("statement_ready", { month: "2026-10", network: "base" });
     expect(subject).toBe("Your statement for 2026-10 on Base (pay.example.com)");
     expect(text).toStartWith("The statement of your wallet on Base for 2026-10 is ready");
+    expect(text).toEndWith(`You find both under Statements: ${BASE_URL}/statements\n`);
+    expect(html).toContain(`<a href="${BASE_URL}/statements">`);
   });
 
   test.each(OF_EXPORTS)("of the kind %s says nothing about owners of a wallet", (kind) => {

@@ -69,6 +69,7 @@ describe("the mail", () => {
     const { subject, text } = render("en");
     expect(subject).toBe("Receipt: 1,012.50 USDC to Café Aurora");
     expect(text).toBe(`Your payment of 1,012.50 USDC to Café Aurora has been confirmed.
+Test network. No real money.
 
 Receipt number: R-2026-00042
 Paid to: Café Aurora
@@ -101,6 +102,12 @@ You get this mail because Café Aurora gave your address with this order. Nobody
     const mail = render(language);
     expect(mail.subject).toBe(subject);
     expect(mail.text.split("\n")).toContain(line);
+  });
+
+  test("of real money says nothing of a test network", () => {
+    const { text, html } = render("en", { network: "base" });
+    for (const part of [text, html]) expect(part).not.toContain("Test network");
+    expect(render("en").html).toContain("Test network. No real money.");
   });
 
   test.each(LANGUAGE_TAGS)("in %s has every fact and no place that was left open", (language) => {

@@ -106,6 +106,9 @@ describe("the receipt of a paid link", () => {
     expect([page.status, page.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
     expect(page.headers.get("content-security-policy")).toContain("default-src 'none'");
     expect(page.text).toContain("Gezahlter Betrag");
+    const { documentNumber } = (await stranger().get(`${PUBLIC}/${paid.id}/receipt`)).body;
+    expect(documentNumber).toStartWith("TEST-R-");
+    expect(page.text).toContain(`<dt>Quittungsnummer</dt><dd><bdi>${documentNumber}</bdi></dd>`);
     expect(page.text).toContain("12,50 USDC");
     expect(page.text).toContain("Two coffees &amp; a &lt;book&gt;");
     expect(page.text).toContain(paid.hash);

@@ -202,6 +202,9 @@ describe("an ended session", () => {
       await open(user),
       await open(stranger, "passkey", foreign),
     ];
+    // one that was opened while they were ended is not renewed
+    const renewed = await Promise.all(sessions.map(({ id }) => renewSession(sql, id)));
+    expect(renewed.map((session) => session !== undefined)).toEqual([true, false, true, false]);
     await deleteSessionsOfRemovedPasskeys(sql, user);
     expect(await left(...sessions)).toEqual([true, false, true, true]);
   });

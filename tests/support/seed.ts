@@ -49,7 +49,10 @@ export async function seedLinks(
     isReusable?: boolean;
   } = {},
 ): Promise<string[]> {
-  const ids = Array.from({ length: options.count ?? 1 }, newLinkId);
+  const count = options.count ?? 1;
+  // a millisecond each, as links are made one by one: rows are found by that part of their ids
+  const firstMs = Date.now() - count;
+  const ids = Array.from({ length: count }, (_, index) => newLinkId(new Date(firstMs + index)));
   const isReusable = options.isReusable ?? false;
   await sql`
     insert into payment_links (

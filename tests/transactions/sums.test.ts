@@ -40,7 +40,7 @@ describe("sums of transactions", () => {
       { type: "SEND", status: "FAILED", count: 5, units: 10_000n },
     ];
     expect(sumConfirmed(totals)).toEqual({ count: 6, inUnits: 11n, outUnits: 100n });
-    expect(totals.map(presentTotal).map((cells) => cells.slice(2))).toEqual([
+    expect(totals.map((total) => presentTotal(total)).map((cells) => cells.slice(2))).toEqual([
       ["1", "0.000001", "0.000000", "0.000001"],
       ["2", "0.000010", "0.000000", "0.000010"],
       ["3", "0.000000", "0.000100", "-0.000100"],

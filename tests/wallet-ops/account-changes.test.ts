@@ -168,11 +168,19 @@ describe("money that left a wallet", () => {
     const elsewhere = await seedMerchant(sql, { network: OTHER_NETWORK });
     await send(elsewhere, { network: OTHER_NETWORK });
     expect(await outgoing(elsewhere)).toEqual([]);
-    expect(await outgoing(merchant)).toMatchObject([{ txHash, units: 3n, recipients: 2, isOurs: false }]);
+    expect(await outgoing(merchant)).toMatchObject([
+      { txHash, units: 3n, recipients: 2, recipient: null, isOurs: false },
+    ]);
     expect(await outgoing(merchant, { after: 99, to: 100 })).toEqual([]);
     expect(await outgoing(merchant, { after: 97, to: 98 })).toEqual([]);
     await sql`update transfers set block_time = now() - interval '25 hours' where tx_hash = ${txHash}`;
     expect(await outgoing(merchant)).toEqual([]);
+  });
+
+  test("to one address alone names it", async () => {
+    const [merchant, to] = [await seedMerchant(sql), randomAddress()];
+    await send(merchant, { to });
+    expect(await outgoing(merchant)).toMatchObject([{ recipients: 1, recipient: to }]);
   });
 
   test("is ours as a payment, or by an operation of this wallet that ran in its transaction", async () => {

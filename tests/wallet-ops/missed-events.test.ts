@@ -180,3 +180,29 @@ test("after all of it the books agree with the chain, and a rebuild changes noth
   await assertInvariants(sql, world.chain);
   expect((await rebuildNetwork(term)).differences).toEqual([]);
 });
+
+test("a rebuild leaves out the operation that the database refuses, and the next one brings it back", async () => {
+  const before = await historyOf(payer);
+  const readEvents = async () => {
+    const rows = await sql<
+      { hash: Hex }[]
+    >`select user_op_hash as hash from wallet_operation_events order by 1`;
+    return rows.map(({ hash }) => hash);
+  };
+  const [own] = await sql<{ hash: Hex }[]>`
+    select user_op_hash as hash from wallet_operations where id = ${sendIds.get(payer) ?? ""}`;
+  const all = await readEvents();
+  expect(all).toContain(own?.hash ?? "0x");
+  await sql.unsafe(
+    `alter table wallet_operation_events add constraint refused check (user_op_hash <> '${own?.hash}') not valid`,
+  );
+  await rebuildNetwork(term);
+  expect(await readEvents()).toEqual(all.filter((hash) => hash !== own?.hash));
+  expect(await showSend(payer)).not.toMatchObject({ status: "CONFIRMED" });
+  await sql`alter table wallet_operation_events drop constraint refused`;
+  await rebuildNetwork(term);
+  expect(await readEvents()).toEqual(all);
+  expect(await showSend(payer)).toMatchObject({ status: "CONFIRMED", reason: null });
+  expect(await historyOf(payer)).toEqual(before);
+  await assertInvariants(sql, world.chain);
+});

@@ -5,7 +5,7 @@ import { useAction } from "./frame/action.ts";
 import { useLiveEvents } from "./frame/event-stream.ts";
 import { Shortcuts } from "./frame/keyboard-shortcuts.tsx";
 import { actingMerchant, type Capability, can, chooseMerchant, forMerchant } from "./frame/merchant.ts";
-import { page } from "./frame/page-data.ts";
+import { isTestOnly, page } from "./frame/page-data.ts";
 import { Link, usePlace } from "./frame/router.tsx";
 import type { ScreenProps } from "./frame/screen-props.ts";
 import { type Me, PasskeyDialog } from "./frame/session.tsx";
@@ -136,7 +136,10 @@ export function App({ me, fault, onChange, onSignOut }: AppProps) {
             <span class="mark" aria-hidden="true">
               $
             </span>
-            <bdi title={me.displayName ?? undefined}>{me.displayName ?? page.serviceName}</bdi>
+            <span class="whose">
+              <bdi title={me.displayName ?? undefined}>{me.displayName ?? page.serviceName}</bdi>
+              {isTestOnly && <span class="status warn">{say("Test network")}</span>}
+            </span>
             <button
               type="button"
               class="menu"

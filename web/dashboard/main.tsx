@@ -94,4 +94,7 @@ function Unknown() {
 }
 
 const place = document.getElementById("app");
-if (place) render(<Root />, place);
+if (place) {
+  place.replaceChildren();
+  render(<Root />, place);
+}

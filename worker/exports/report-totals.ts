@@ -40,10 +40,13 @@ export function sumConfirmed(totals: readonly ExportTotal[]): Sums {
 }
 
 /** Confirmed types show sums; all others show only a row count. */
-export function presentTotal(total: ExportTotal): [string, string, string, string, string, string] {
+export function presentTotal(
+  total: ExportTotal,
+  format = formatUnits,
+): [string, string, string, string, string, string] {
   const { type, status, count } = total;
   if (!isMoneyMoved(status)) return [type, status, String(count), "", "", ""];
-  return [type, status, ...presentSums(sumConfirmed([total]))];
+  return [type, status, ...presentSums(sumConfirmed([total]), format)];
 }
 
 /** Confirmed types first: the total follows them, and rows excluded from it come after the total. */
@@ -58,8 +61,11 @@ export function splitTotals(totals: readonly ExportTotal[]): {
 }
 
 /** Count, in, out and net as text. */
-export function presentSums({ count, inUnits, outUnits }: Sums): [string, string, string, string] {
-  return [String(count), formatUnits(inUnits), formatUnits(outUnits), formatUnits(inUnits - outUnits)];
+export function presentSums(
+  { count, inUnits, outUnits }: Sums,
+  format = formatUnits,
+): [string, string, string, string] {
+  return [String(count), format(inUnits), format(outUnits), format(inUnits - outUnits)];
 }
 
 /** A heading of a report's rows: confirmed rows come first, and everything else stands apart. */

@@ -36,6 +36,8 @@ const CELL_CHARS_MAX = 32_767;
 const WIDTHS: Record<ColumnKind, number> = {
   ...{ text: 24, amount: 18, date: 12, time: 10, integer: 12, decimal: 14 },
 };
+/** Their cells stand on the right, and so do their titles. */
+const NUMBER_KINDS: ReadonlySet<ColumnKind> = new Set(["amount", "integer", "decimal"]);
 const DAY_MS = 86_400_000;
 const DAY_ZERO_MS = Date.UTC(1899, 11, 30);
 const DATE = /^\d{4}-\d\d-\d\d$/;
@@ -63,7 +65,9 @@ async function* writeSheet(
   batches: TableBatches,
 ): AsyncGenerator<Uint8Array> {
   const letters = columns.map((_, index) => lettersOf(index));
-  const titles = columns.map(({ title }, index) => textCell(`${letters[index]}1`, title, STYLE.title));
+  const titles = columns.map(({ title, kind }, index) =>
+    textCell(`${letters[index]}1`, title, NUMBER_KINDS.has(kind) ? STYLE.numberTitle : STYLE.title),
+  );
   yield utf8(`${sheetStart(columns)}<row r="1">${titles.join("")}</row>`);
   let row = 1;
   for await (const rows of batches) {
@@ -109,13 +113,13 @@ function writeCell(place: string, cell: NonNullable<TableCell>, kind: ColumnKind
   switch (kind) {
     case "amount": {
       const isExact = typeof cell === "bigint" && cell <= EXACT_UNITS_MAX && cell >= -EXACT_UNITS_MAX;
-      return isExact ? numberCell(place, text, STYLE.amount) : textCell(place, text);
+      return isExact ? numberCell(place, text, STYLE.amount) : textCell(place, text, STYLE.longNumber);
     }
     case "integer":
     case "decimal": {
       const isExact = NUMBER.test(text) && text.replace(/[-.]/g, "").length <= EXACT_DIGITS_MAX;
       const style = kind === "integer" ? STYLE.integer : STYLE.general;
-      return isExact ? numberCell(place, text, style) : textCell(place, text);
+      return isExact ? numberCell(place, text, style) : textCell(place, text, STYLE.longNumber);
     }
     case "date": {
       if (!DATE.test(text)) return textCell(place, text);

@@ -69,7 +69,7 @@ function totalLines({ totals }: ExportSummary): string[] {
 /** Below the confirmed rows: their sum. */
 function sumLine({ totals }: ExportSummary): string {
   const [count, moneyIn, moneyOut, net] = presentSums(sumConfirmed(totals));
-  return `${RULE}\nTotal of ${count} confirmed transactions: in ${moneyIn}, out ${moneyOut}, net ${net} USDC`;
+  return `${RULE}\nTotal of ${count} confirmed ${count === "1" ? "transaction" : "transactions"}: in ${moneyIn}, out ${moneyOut}, net ${net} USDC`;
 }
 
 function toLine(cells: readonly string[]): string {

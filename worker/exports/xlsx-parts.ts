@@ -1,7 +1,15 @@
 /** The parts of a workbook with one sheet that are the same for every table, and the numbers of its cells' styles. */
 
 /** Places in `cellXfs` of `STYLES`. */
-export const STYLE = { general: 0, title: 1, amount: 2, integer: 3, date: 4 } as const;
+export const STYLE = {
+  general: 0,
+  title: 1,
+  amount: 2,
+  integer: 3,
+  date: 4,
+  numberTitle: 5,
+  longNumber: 6,
+} as const;
 
 const DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n';
 const MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
@@ -43,12 +51,16 @@ export const STYLES = [
   '<fill><patternFill patternType="gray125"/></fill></fills>',
   '<borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders>',
   '<cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>',
-  '<cellXfs count="5">',
+  '<cellXfs count="7">',
   '<xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>',
   '<xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/>',
   '<xf numFmtId="164" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>',
   '<xf numFmtId="1" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>',
   '<xf numFmtId="165" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/>',
+  '<xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1" applyAlignment="1">',
+  '<alignment horizontal="right"/></xf>',
+  '<xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0" applyAlignment="1">',
+  '<alignment horizontal="right"/></xf>',
   "</cellXfs>",
   '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles>',
   "</styleSheet>",

@@ -200,7 +200,8 @@ function Invite({ onClose }: { onClose: () => void }) {
           label={say("Role")}
           value={role}
           onInput={(value) => setRole(value as Role)}
-          options={ROLES.map((one) => [one, `${nameOfRole(one)}: ${whatRoleMay(one)}`] as const)}
+          options={ROLES.map((one) => [one, nameOfRole(one)] as const)}
+          hint={whatRoleMay(role)}
         />
         <Submit action={action} text={say("Send the invitation")} onClose={onClose} />
       </Form>

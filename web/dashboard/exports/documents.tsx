@@ -71,7 +71,7 @@ export function Documents({ query }: ScreenProps) {
             ) : (
               <Table
                 label={say("Documents")}
-                columns={[say("Number"), say("Status"), say("What for"), say("When"), USDC]}
+                columns={[say("Number"), say("Kind"), say("What for"), say("When"), USDC]}
                 isOld={loaded.isOld}
               >
                 {documents.map((one) => (

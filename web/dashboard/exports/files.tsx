@@ -1,9 +1,9 @@
-/** The files of the last seven days, with the progress of those that are being made. */
+/** The files that are kept, with the progress of those that are being made. */
 import { useEffect } from "preact/hooks";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { forMerchant } from "../frame/merchant.ts";
 import type { Answer } from "../frame/service.ts";
-import { formatBytes, formatCount, say, sayCount } from "../frame/texts.ts";
+import { formatBytes, formatCount, formatDate, say, sayCount } from "../frame/texts.ts";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Empty, Status, Time } from "../parts/page-parts.tsx";
 
@@ -27,7 +27,7 @@ export function Files() {
     return () => clearInterval(timer);
   }, [isMaking]);
   return (
-    <Panel title={say("Files of the last 7 days")}>
+    <Panel title={say("Files")}>
       <Loading of={loaded} rows={3}>
         {({ data: { exports: files } }) =>
           files.length === 0 ? (
@@ -48,7 +48,7 @@ export function Files() {
 }
 
 function FileRow({ file }: { file: Export }) {
-  const { status, progress, format, byteSize, truncated, total, refusal } = file;
+  const { status, progress, format, byteSize, truncated, total, refusal, expiresAt } = file;
   return (
     <li>
       <Status of={status} />
@@ -62,6 +62,9 @@ function FileRow({ file }: { file: Export }) {
         </span>
         {status === "RUNNING" && progress.rowsTotal !== null && (
           <progress max={progress.rowsTotal} value={progress.rowsDone} aria-label={say("Progress")} />
+        )}
+        {status === "READY" && (
+          <span class="muted">{say("Kept until {date}", { date: formatDate(expiresAt.slice(0, 10)) })}</span>
         )}
         {refusal && <span class="muted">{refusal}</span>}
         {truncated && total !== null && (

@@ -31,4 +31,7 @@ export function networkOf(id: string): PageNetwork | undefined {
   return page.networks.find((network) => network.id === id);
 }
 
+/** Nothing here is real money. A service of both kinds of networks says of each wallet where it is. */
+export const isTestOnly = page.networks.every(({ isTestnet }) => isTestnet);
+
 export const nameOfNetwork = (id: string) => networkOf(id)?.name ?? id;

@@ -26,7 +26,7 @@ export const sayCount = (count: number, one: string, many: string) =>
   say(count === 1 ? one : many, { count: formatCount(count) });
 
 const DAY_MS = 86_400_000;
-const times = new Intl.DateTimeFormat(digits, { hour: "2-digit", minute: "2-digit" });
+const times = new Intl.DateTimeFormat(digits, { timeStyle: "short" });
 const days = new Intl.DateTimeFormat(digits, { day: "numeric", month: "short" });
 const dates = new Intl.DateTimeFormat(digits, { day: "numeric", month: "short", year: "numeric" });
 const full = new Intl.DateTimeFormat(digits, { dateStyle: "medium", timeStyle: "long" });

@@ -134,15 +134,23 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
           {!isReusable && <Timeline link={link} open={open} refunds={refunds} />}
           <Facts
             rows={[
-              open?.payer && [say("Payer"), <Address of={open.payer} />],
+              open?.payer && [
+                say("Payer"),
+                <>
+                  <Address of={open.payer} /> <Copy text={open.payer} label={say("Copy the address")} />
+                </>,
+              ],
               open?.transactionHash && [
                 say("Transaction"),
-                <Hash of={open.transactionHash} network={link.network} />,
+                <>
+                  <Hash of={open.transactionHash} network={link.network} />{" "}
+                  <Copy text={open.transactionHash} label={say("Copy the hash")} />
+                </>,
               ],
               [say("Network"), nameOfNetwork(link.network)],
               link.minAmount !== null && [say("At least"), <Amount of={link.minAmount} />],
               link.maxAmount !== null && [say("At most"), <Amount of={link.maxAmount} />],
-              [say("Open until"), <Time of={link.expiresAt} />],
+              [say("Open until"), <Time of={link.expiresAt} isWhole />],
               link.reference && [say("Reference"), <bdi>{link.reference}</bdi>],
               link.customerEmail && [say("Customer"), <bdi>{link.customerEmail}</bdi>],
               ...Object.entries(link.metadata).map(([name, value]) => [name, <bdi>{value}</bdi>] as const),

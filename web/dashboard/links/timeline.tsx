@@ -14,7 +14,7 @@ export function Timeline({ link, open, refunds }: Props) {
       {stepsOf(link, open, refunds).map(({ tone, text, at }, index) => (
         <li key={index} class={tone}>
           <span>{text}</span>
-          {at && <Time of={at} />}
+          {at && <Time of={at} isWhole />}
         </li>
       ))}
     </ol>

@@ -85,9 +85,7 @@ function Balance({ network }: { network: "base" | "base-sepolia" }) {
       value={error && !value ? "—" : value && <Amount of={value.balance.amount} />}
       unit
     >
-      {error && !value
-        ? say("The chain did not answer.")
-        : can("money:send") && <Link to="/send">{say("Send")}</Link>}
+      {error && !value ? error.message : can("money:send") && <Link to="/send">{say("Send")}</Link>}
     </Tile>
   );
 }

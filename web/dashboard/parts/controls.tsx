@@ -136,22 +136,33 @@ type ChoiceProps = {
   onInput: (value: string) => void;
   options: readonly (readonly [value: string, text: string])[];
   isHidden?: boolean;
+  hint?: string;
 };
 
-export function Choice({ label, value, onInput, options, isHidden }: ChoiceProps) {
+export function Choice({ label, value, onInput, options, isHidden, hint }: ChoiceProps) {
   const id = useId();
   return (
     <div class="field">
       <label for={id} class={isHidden ? "hidden" : undefined}>
         {label}
       </label>
-      <select id={id} value={value} onChange={(event) => onInput(event.currentTarget.value)}>
+      <select
+        id={id}
+        value={value}
+        aria-describedby={hint ? `${id}-hint` : undefined}
+        onChange={(event) => onInput(event.currentTarget.value)}
+      >
         {options.map(([option, text]) => (
           <option key={option} value={option}>
             {text}
           </option>
         ))}
       </select>
+      {hint && (
+        <p id={`${id}-hint`} class="hint">
+          {hint}
+        </p>
+      )}
     </div>
   );
 }

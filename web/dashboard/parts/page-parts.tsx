@@ -134,10 +134,11 @@ export function Name({ of }: { of: string }) {
   );
 }
 
-export function Time({ of }: { of: string }) {
+/** `isWhole`: with its day, second and zone, where it is one fact and not one of a list. */
+export function Time({ of, isWhole }: { of: string; isWhole?: boolean }) {
   return (
     <time dateTime={of} title={`${formatFull(of)} · ${toUtc(of)}`}>
-      {formatShort(of)}
+      {isWhole ? formatFull(of) : formatShort(of)}
     </time>
   );
 }

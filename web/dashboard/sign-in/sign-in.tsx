@@ -1,6 +1,6 @@
 /** Sign-up and sign-in in one sequence: an e-mail address, a code when it is new, then the passkey. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { page } from "../frame/page-data.ts";
+import { isTestOnly, page } from "../frame/page-data.ts";
 import { signInFromList, signInWithPasskey } from "../frame/passkey.ts";
 import { usePlace } from "../frame/router.tsx";
 import { call, messageOf, Refusal } from "../frame/service.ts";
@@ -58,9 +58,7 @@ export function SignIn({ begin, onDone, onLeave }: Props) {
           />
         )}
       </div>
-      {page.networks.some(({ isTestnet }) => isTestnet) && (
-        <p class="muted">{say("Test network: USDC here has no value.")}</p>
-      )}
+      {isTestOnly && <p class="muted">{say("Test network: USDC here has no value.")}</p>}
     </main>
   );
 }

@@ -25,10 +25,16 @@ export function TransactionSheet({ transaction, onClose }: Props) {
       <Facts
         rows={[
           transaction.description && [say("Description"), <bdi>{transaction.description}</bdi>],
-          [isOut ? say("Recipient") : say("Payer"), <Address of={transaction.clientWalletAddress} />],
+          [
+            isOut ? say("Recipient") : say("Payer"),
+            <>
+              <Address of={transaction.clientWalletAddress} />{" "}
+              <Copy text={transaction.clientWalletAddress} label={say("Copy the address")} />
+            </>,
+          ],
           [say("Network"), nameOfNetwork(network)],
-          [say("First seen"), <Time of={transaction.detectedAt} />],
-          transaction.confirmedAt && [say("Confirmed"), <Time of={transaction.confirmedAt} />],
+          [say("First seen"), <Time of={transaction.detectedAt} isWhole />],
+          transaction.confirmedAt && [say("Confirmed"), <Time of={transaction.confirmedAt} isWhole />],
           transactionHash && [
             say("Hash"),
             <>
@@ -44,7 +50,12 @@ export function TransactionSheet({ transaction, onClose }: Props) {
           ],
           transaction.settledBy && [say("Matched by"), say(SETTLED_BY[transaction.settledBy])],
           metadata.failureReason && [say("Why it failed"), metadata.failureReason],
-          ["ID", <bdi class="mono">{id}</bdi>],
+          [
+            "ID",
+            <>
+              <bdi class="mono">{id}</bdi> <Copy text={id} label={say("Copy the ID")} />
+            </>,
+          ],
         ]}
       />
       {candidates.length > 0 && can("transfers:assign") && (

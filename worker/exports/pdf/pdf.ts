@@ -1,7 +1,8 @@
 /** The report an accountant files: A4 landscape, header and totals first, then every row, page numbers on every page. */
 import { cellsOf, type ExportRow, type ExportSummary } from "../../../core/domain/export.ts";
 import { localTime } from "../../../core/domain/local-time.ts";
-import { formatUnits } from "../../../core/domain/money.ts";
+import { formatGrouped, formatUnits } from "../../../core/domain/money.ts";
+import { changeOf } from "../../../core/domain/statement.ts";
 import { isMoneyMoved } from "../../../core/domain/transaction.ts";
 import type { Batches } from "../renderer.ts";
 import {
@@ -70,7 +71,7 @@ export async function* renderPdf(summary: ExportSummary, batches: Batches): Asyn
 
 /** Ends the table of the confirmed rows. */
 function writeSum(page: PdfPage, { totals }: ExportSummary): void {
-  const [count, moneyIn, moneyOut, net] = presentSums(sumConfirmed(totals));
+  const [count, moneyIn, moneyOut, net] = presentSums(sumConfirmed(totals), formatGrouped);
   page.sumRows([
     [
       "Total",
@@ -94,19 +95,21 @@ function writeTotals(page: PdfPage, { totals }: ExportSummary): void {
   const { confirmed, others } = splitTotals(totals);
   page.heading("Totals");
   page.beginTable(TOTAL_COLUMNS);
-  for (const total of confirmed) page.row(presentTotal(total));
-  page.sumRows([["Total", "CONFIRMED", ...presentSums(sumConfirmed(totals))]]);
+  for (const total of confirmed) page.row(presentTotal(total, formatGrouped));
+  page.sumRows([["Total", "CONFIRMED", ...presentSums(sumConfirmed(totals), formatGrouped)]]);
   for (const total of others) page.row(presentTotal(total));
   page.endTable();
   page.note(STATUS_NOTE);
 }
 
 function toCells(row: ExportRow, summary: ExportSummary): string[] {
-  const [, type = "", amount = "", , status = "", network = "", description = "", hash = ""] = cellsOf(row, {
+  const [, type = "", , , status = "", network = "", description = "", hash = ""] = cellsOf(row, {
     ...summary,
     profile: "standard",
   });
   const date = localTime(row.detectedAt, summary.timeZone).replace("T", " ").slice(0, 19);
+  // signed, so that the confirmed rows add up to the net below them
+  const amount = formatGrouped(changeOf(row));
   return [date, type, status, network, description, hash, amount];
 }
 

@@ -1,6 +1,6 @@
 /** A statement as an accountant files it: A4 upright, issuer and balances first, every movement with its balance, the chain's word at the end. */
 import { localTime } from "../../../core/domain/local-time.ts";
-import { formatUnits } from "../../../core/domain/money.ts";
+import { formatGrouped } from "../../../core/domain/money.ts";
 import { NETWORKS } from "../../../core/domain/networks.ts";
 import {
   describeCheck,
@@ -47,7 +47,9 @@ export async function* renderStatementPdf(
   writeSums(page, head);
   page.heading("Movements");
   page.beginTable(LINE_COLUMNS);
-  page.sumRows([[dayOf(head.from, timeZone), "", "Opening balance", "", "", grouped(head.openingUnits)]]);
+  page.sumRows([
+    [dayOf(head.from, timeZone), "", "Opening balance", "", "", formatGrouped(head.openingUnits)],
+  ]);
   for await (const lines of batches) {
     await page.prepare(lines.flatMap(({ row }) => [row.description, row.reference ?? ""]));
     for (const line of lines) page.row(toCells(line, timeZone), noteOf(line, timeZone));
@@ -55,9 +57,9 @@ export async function* renderStatementPdf(
   }
   const end = dayOf(new Date(head.before.getTime() - 1), timeZone);
   const closing = head.isFinal ? "Closing balance" : "Balance so far";
-  page.sumRows([[end, "", closing, "", "", grouped(head.closingUnits)]]);
+  page.sumRows([[end, "", closing, "", "", formatGrouped(head.closingUnits)]]);
   page.endTable();
-  page.note(`The chain's balance: ${describeCheck(head.check, head.network)}.`);
+  page.note(`Chain check: ${describeCheck(head.check, head.network)}.`);
   page.note(
     "Amounts are USDC with six places. Each movement is a transfer of the USDC contract; the hash and log index name it on the chain.",
   );
@@ -66,15 +68,17 @@ export async function* renderStatementPdf(
 
 function writeHead(page: PdfPage, head: StatementHead): void {
   const { issuer, network, timeZone } = head;
+  const { displayName, chainId, isTestnet } = NETWORKS[network];
   const address = (issuer.postalAddress ?? "").split("\n").filter((line) => line.trim() !== "");
   const tax = issuer.taxId === null ? [] : [`Tax ID ${issuer.taxId}`];
   page.aside([issuer.name, ...address, ...tax, issuer.email]);
   page.title("Account statement");
   page.fact("Period", `${periodText(head)} (${timeZone})`);
-  page.fact("Network", `${NETWORKS[network].displayName} (chain ${NETWORKS[network].chainId})`);
+  page.fact("Network", `${displayName} (chain ${chainId})`);
   page.fact("Generated", readableTime(head.generatedAt, timeZone));
   page.belowAside();
   page.fact("Wallet", head.walletAddress);
+  if (isTestnet) page.fact("Test network", "No real money.");
   if (!head.isFinal)
     page.fact(
       "Not final",
@@ -85,24 +89,28 @@ function writeHead(page: PdfPage, head: StatementHead): void {
 function writeSums(page: PdfPage, head: StatementHead): void {
   page.heading("Balances");
   page.beginTable(SUM_COLUMNS);
-  page.row(["Opening balance", "", grouped(head.openingUnits)]);
+  page.row(["Opening balance", "", formatGrouped(head.openingUnits)]);
   for (const { kind, count, units } of head.totals)
-    page.row([KIND_NAMES[kind], String(count), grouped(isMoneyIn(kind) ? units : -units)]);
+    page.row([KIND_NAMES[kind], String(count), formatGrouped(isMoneyIn(kind) ? units : -units)]);
   page.sumRows([
-    [head.isFinal ? "Closing balance" : "Balance so far", String(head.movements), grouped(head.closingUnits)],
+    [
+      head.isFinal ? "Closing balance" : "Balance so far",
+      String(head.movements),
+      formatGrouped(head.closingUnits),
+    ],
   ]);
   page.endTable();
-  page.fact("Chain", describeCheck(head.check, head.network));
+  page.fact("Chain check", describeCheck(head.check, head.network));
 }
 
 function toCells({ row, changeUnits, balanceUnits }: StatementLine, timeZone: string): string[] {
-  const amounts = changeUnits < 0n ? ["", grouped(-changeUnits)] : [grouped(changeUnits), ""];
+  const amounts = changeUnits < 0n ? ["", formatGrouped(-changeUnits)] : [formatGrouped(changeUnits), ""];
   return [
     dayOf(row.detectedAt, timeZone),
     KIND_NAMES[row.kind],
     row.reference === null ? detailsOf(row) : `${detailsOf(row)} (${row.reference})`,
     ...amounts,
-    grouped(balanceUnits),
+    formatGrouped(balanceUnits),
   ];
 }
 
@@ -115,10 +123,4 @@ function noteOf({ row, changeUnits }: StatementLine, timeZone: string): string {
 
 function dayOf(instant: Date, timeZone: string): string {
   return localTime(instant, timeZone).slice(0, 10);
-}
-
-/** "1,234,567.890000": a column of sums is read by eye. */
-function grouped(units: bigint): string {
-  const [whole = "", places = ""] = formatUnits(units).split(".");
-  return `${whole.replace(/\B(?=(\d{3})+$)/g, ",")}.${places}`;
 }
