@@ -2,6 +2,7 @@
  * The command line of the service: `node cli/bin.mjs help`. Reads SERVICE_URL and API_KEY; prints tables, or JSON with --json. Exit 1 for a
  * refusal or a fault, 2 for a wrong call.
  */
+import packageJson from "../package.json" with { type: "json" };
 import { ConnectionError } from "../sdk/errors.ts";
 import { UnknownOutcomeError } from "../sdk/pay-link.ts";
 import { parseCommand, UsageError } from "./arguments.ts";
@@ -46,6 +47,10 @@ async function main(args: readonly string[]): Promise<number> {
   const output = openOutput({ isJson: args.includes("--json") });
   if (args.length === 0 || args.includes("--help") || args[0] === "help") {
     output.line(USAGE);
+    return 0;
+  }
+  if (args[0] === "--version") {
+    output.line(packageJson.version);
     return 0;
   }
   const two = args.slice(0, 2).join(" ");

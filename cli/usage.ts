@@ -21,6 +21,7 @@ export const USAGE = `Usage: usdc <command> [options]
   mcp                        the MCP server over stdin and stdout
 
 Everywhere: --json for programs, --url URL instead of SERVICE_URL.
+\`--version\` alone says which one this is.
 
 SERVICE_URL        the service; default http://localhost:3000
 API_KEY            a key of the page /developers/keys

@@ -7,6 +7,7 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { tableOf } from "../../cli/table.ts";
 import { testWalletAddress } from "../../local/chain/accounts.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
+import packageJson from "../../package.json" with { type: "json" };
 import { verifyWebhook } from "../../sdk/verify-webhook.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
@@ -326,6 +327,10 @@ test("send --prepare prints an address of the send page, and moves nothing", asy
   expect(url).toBe(`${world.baseUrl}/send?to=${to}&amount=2.50&note=Rent+%26+heat`);
   expect(await run(["send", "--to", to, "--amount", "2.50"])).toMatchObject({ code: 2 });
   expect(await run(["send", "--prepare", "--to", "0x12", "--amount", "2.50"])).toMatchObject({ code: 2 });
+});
+
+test("--version prints the version alone", async () => {
+  expect(await run(["--version"])).toMatchObject({ code: 0, out: `${packageJson.version}\n` });
 });
 
 test("error: a wrong call is exit 2 with the reason, and a program gets it as JSON", async () => {
