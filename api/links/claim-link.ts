@@ -37,6 +37,9 @@ export type ClaimAnswer = { status: LinkStatus; typedData?: ReturnType<typeof cl
 
 /** Maximum time the request waits for the chain. */
 const LOOK_TIMEOUT_MS = 3_000;
+/** A claimed transaction's receipt may have 27 MB. Claims beyond these are checked by the worker, some at a time. */
+const LOOKS_AT_ONCE = 12;
+let looks = 0;
 
 /**
  * The link's status after the claim. `takeTurn` counts a new claim against its rate limit and throws when that is exceeded.
@@ -173,7 +176,7 @@ function doesNotPay(): ServiceError {
   });
 }
 
-/** Undefined when no node answered in time: the chain is checked again later. */
+/** Undefined when no node answered in time, or too many are asked already: the chain is checked again later. */
 async function lookWithinBounds(
   { chains }: ClaimDeps,
   link: PublicLink,
@@ -181,15 +184,21 @@ async function lookWithinBounds(
   isProven: boolean,
 ): Promise<ClaimCheck | undefined> {
   const chain = chains.get(link.network);
-  if (!chain) return undefined;
+  if (!chain || looks >= LOOKS_AT_ONCE) return undefined;
+  looks += 1;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const timeout = new Promise<undefined>((resolve) => {
     timer = setTimeout(resolve, LOOK_TIMEOUT_MS, undefined);
   });
-  const learnt = inspectClaim(chain, { ...link, ...claimed, isProven }).catch((error: unknown) => {
-    if (error instanceof RpcTransportError) return undefined;
-    throw error;
-  });
+  const learnt = inspectClaim(chain, { ...link, ...claimed, isProven })
+    .catch((error: unknown) => {
+      if (error instanceof RpcTransportError) return undefined;
+      throw error;
+    })
+    // also after the timeout: until then its answer is in memory
+    .finally(() => {
+      looks -= 1;
+    });
   try {
     return await Promise.race([learnt, timeout]);
   } finally {

@@ -44,42 +44,45 @@ const AMOUNT_END_UNITS = 2n ** 63n;
 const RELAY_CALLS_MAX = 256;
 /** A relay has one in each `handleOps`; who sends a signature on by other means may have more. */
 const BUNDLE_OPERATIONS_MAX = 16;
+/** Of an operation without its bytes: eleven words, and a length of each of the four. */
+const OPERATION_DIGITS = (11 + 4) * 64;
 
 export type CarriedOperation = ReturnType<typeof operationsOf>[number];
 
 /**
- * The operations that a transaction runs. Whoever owns a wallet can send one, so what would be decoded into more than the transaction has is left
- * out: the encoding of a relay has each byte once.
+ * The operations that a transaction runs, by their hashes. Whoever owns a wallet can send one, so what would be decoded into more than the transaction
+ * has is left out: the encoding of a relay has each byte once. Each is hashed once, for a transaction may run thousands that it does not carry.
  */
-export function carriedOperations(transaction: VerifiedTransaction): CarriedOperation[] {
-  return bundlesOf(transaction).flatMap(operationsOf);
+export function carriedOperations(
+  transaction: VerifiedTransaction,
+  { chainId }: Pick<Network, "chainId">,
+): ReadonlyMap<Hex, CarriedOperation> {
+  const operations = bundlesOf(transaction).flatMap(operationsOf);
+  return new Map(operations.map((operation) => [userOperationHash(operation, chainId), operation]));
 }
 
 /** Undefined for operations that were not prepared here, and for those that carry no transfers. */
 export function findExecutedOperation(
-  carried: readonly CarriedOperation[],
+  carried: ReadonlyMap<Hex, CarriedOperation>,
   { userOpHash, network }: { userOpHash: Hex; network: Network },
 ): ExecutedOperation | undefined {
-  for (const operation of carried) {
-    if (userOperationHash(operation, network.chainId) !== userOpHash) continue;
-    // its event's gas would be whatever it claims
-    if (operation.preVerificationGas !== PRE_VERIFICATION_GAS) return undefined;
-    const { callData, callGasLimit: callGas, verificationGasLimit: verificationGas } = operation;
-    const calls = decodeAccountCalls(callData) ?? [];
-    const transfers = calls.map((call) => readTaggedTransfer(call, network.usdc.address));
-    const [first] = transfers;
-    const items = transfers.flatMap((transfer) =>
-      transfer && transfer.tail === first?.tail ? [transfer] : [],
-    );
-    if (!first || items.length < transfers.length) return undefined;
-    const [tag, linkTag] = [first.tail.slice(0, TAG_DIGITS), first.tail.slice(TAG_DIGITS)];
-    return {
-      ...{ callData, callGas, verificationGas, tag: `0x${tag}` },
-      linkTag: linkTag === "" ? undefined : `0x${linkTag}`,
-      items: items.map(({ to, amountUnits }) => ({ to, amountUnits })),
-    };
-  }
-  return undefined;
+  const operation = carried.get(userOpHash);
+  // its event's gas would be whatever it claims
+  if (operation?.preVerificationGas !== PRE_VERIFICATION_GAS) return undefined;
+  const { callData, callGasLimit: callGas, verificationGasLimit: verificationGas } = operation;
+  const calls = decodeAccountCalls(callData) ?? [];
+  const transfers = calls.map((call) => readTaggedTransfer(call, network.usdc.address));
+  const [first] = transfers;
+  const items = transfers.flatMap((transfer) =>
+    transfer && transfer.tail === first?.tail ? [transfer] : [],
+  );
+  if (!first || items.length < transfers.length) return undefined;
+  const [tag, linkTag] = [first.tail.slice(0, TAG_DIGITS), first.tail.slice(TAG_DIGITS)];
+  return {
+    ...{ callData, callGas, verificationGas, tag: `0x${tag}` },
+    linkTag: linkTag === "" ? undefined : `0x${linkTag}`,
+    items: items.map(({ to, amountUnits }) => ({ to, amountUnits })),
+  };
 }
 
 /** The `handleOps` calls of a relay: the call itself, or those that Multicall3 makes. */
@@ -105,16 +108,16 @@ function operationsOf(bundle: Hex) {
     const parts = args[0].flatMap(({ initCode, callData, paymasterAndData, signature }) => [
       ...[initCode, callData, paymasterAndData, signature],
     ]);
-    return isOverlapping(bundle, parts) ? [] : args[0];
+    return isOverlapping(bundle, parts, args[0].length * OPERATION_DIGITS) ? [] : args[0];
   } catch {
     // no call of the EntryPoint
     return [];
   }
 }
 
-/** More bytes were decoded than there are. */
-function isOverlapping(encoded: Hex, parts: readonly Hex[]): boolean {
-  return parts.reduce((digits, part) => digits + part.length, 0) > encoded.length;
+/** More bytes were decoded than there are. `others`: digits of what was decoded beside the parts. */
+function isOverlapping(encoded: Hex, parts: readonly Hex[], others = 0): boolean {
+  return parts.reduce((digits, part) => digits + part.length, others) > encoded.length;
 }
 
 function readTaggedTransfer(

@@ -14,6 +14,11 @@ const HASH_BYTES = 32;
 
 /** The root of these receipts (as JSON-RPC returns them, in block order). */
 export function receiptsRootOf(receipts: readonly unknown[]): Hex {
+  return rootOfEncoded(receipts.map(encodeReceipt));
+}
+
+/** The same of receipts that were encoded one by one, since all of a block may not fit into memory. */
+export function rootOfEncoded(receipts: readonly EncodedReceipt[]): Hex {
   const leaves = leavesOf(receipts);
   if (leaves.length === 0) return `0x${keccakText("80")}`;
   return `0x${keccakText(encodeNode(leaves, 0))}`;
@@ -21,7 +26,7 @@ export function receiptsRootOf(receipts: readonly unknown[]): Hex {
 
 /** The nodes of the trie from its root to the receipt of this index, which its last one holds: they can be checked against the root alone. */
 export function receiptNodes(receipts: readonly unknown[], index: number): Hex[] {
-  let leaves: readonly Leaf[] = leavesOf(receipts);
+  let leaves: readonly Leaf[] = leavesOf(receipts.map(encodeReceipt));
   const path = pathOf(index);
   const nodes: Hex[] = [];
   for (let depth = 0; ; ) {
@@ -41,11 +46,14 @@ export function pathOf(index: number): string {
   return rlpText(quantityText(`0x${index.toString(16)}`));
 }
 
-function leavesOf(receipts: readonly unknown[]): Leaf[] {
-  return receipts.map((receipt, index) => ({ path: pathOf(index), value: encodeReceipt(receipt) }));
+function leavesOf(receipts: readonly EncodedReceipt[]): Leaf[] {
+  return receipts.map((value, index) => ({ path: pathOf(index), value }));
 }
 
-function encodeReceipt(receipt: unknown): string {
+/** Bytes, since a text that was joined from many keeps all of them. */
+export type EncodedReceipt = Buffer;
+
+export function encodeReceipt(receipt: unknown): EncodedReceipt {
   const type = Number(fieldOf(receipt, "type") ?? 0);
   const fields = [
     rlpText(quantityText(textOf(receipt, "status"))),
@@ -60,7 +68,7 @@ function encodeReceipt(receipt: unknown): string {
     }
   }
   const body = rlpList(fields);
-  return type === 0 ? body : type.toString(16).padStart(2, "0") + body;
+  return Buffer.from(type === 0 ? body : type.toString(16).padStart(2, "0") + body, "hex");
 }
 
 function encodeLog(log: unknown): string {
@@ -72,14 +80,14 @@ function encodeLog(log: unknown): string {
   ]);
 }
 
-type Leaf = { path: string; value: string };
+type Leaf = { path: string; value: EncodedReceipt };
 
 /** A node of the Merkle Patricia trie (Yellow Paper appendix D) over leaves that share their first `depth` digits. */
 function encodeNode(leaves: readonly Leaf[], depth: number): string {
   const [first] = leaves;
   if (!first) return rlpText("");
   if (leaves.length === 1)
-    return rlpList([rlpText(compact(first.path.slice(depth), true)), rlpText(first.value)]);
+    return rlpList([rlpText(compact(first.path.slice(depth), true)), rlpText(first.value.toString("hex"))]);
   const shared = sharedDigits(leaves, depth);
   if (shared > 0) {
     const digits = first.path.slice(depth, depth + shared);

@@ -36,7 +36,12 @@ export type Chain = {
   readonly withNode: <T>(attempt: (node: ChainNode) => Promise<T>) => Promise<T>;
   /** The same from this node or not at all, without a second attempt: for second opinions. */
   readonly requestOn: (node: ChainNode, method: string, params: readonly unknown[]) => Promise<unknown>;
-  readonly batchOn: (node: ChainNode, calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
+  /** `inOrder`: one HTTP batch after the other, for large answers. */
+  readonly batchOn: (
+    node: ChainNode,
+    calls: readonly RpcCall[],
+    options?: { inOrder: boolean },
+  ) => Promise<RpcOutcome[]>;
   /** Every node, best first, as a call made now would try them. */
   readonly nodesByHealth: () => ChainNode[];
   /** Asks every node for its head, for the order above and for /health. Never throws. */
@@ -95,9 +100,7 @@ export function openChain({
     return exchangeAll(node, calls, { timeoutMs, inOrder });
   }
 
-  async function batchOn(node: ChainNode, calls: readonly RpcCall[]): Promise<RpcOutcome[]> {
-    return (await ask(node, calls)).flat();
-  }
+  const batchOn: Chain["batchOn"] = async (node, calls, options) => (await ask(node, calls, options)).flat();
 
   function withNode<T>(attempt: (node: ChainNode) => Promise<T>): Promise<T> {
     probeFailing(nodes, (node) => {
@@ -180,7 +183,8 @@ async function withFailover<T>(
     } catch (error) {
       if (!(error instanceof RpcTransportError)) throw error;
       lastError = error;
-      if (error.kind === "closed" || Date.now() >= deadlineMs) break;
+      // whoever gives it, an answer has the same size
+      if (error.kind === "closed" || error.kind === "too-large" || Date.now() >= deadlineMs) break;
     }
   }
   throw lastError;

@@ -11,6 +11,7 @@ export type TransportKind =
   | "rate-limit"
   | "not-ready"
   | "malformed"
+  | "too-large"
   | "wrong-chain"
   | "closed";
 

@@ -3,7 +3,12 @@ import type { Network } from "../domain/networks.ts";
 import { classifyRpcError, type RpcError, type RpcErrorBody, RpcTransportError } from "./errors.ts";
 import { type NodeHealth, newHealth } from "./node-health.ts";
 
-export type RpcCall = { readonly method: string; readonly params: readonly unknown[] };
+export type RpcCall = {
+  readonly method: string;
+  readonly params: readonly unknown[];
+  /** What is kept of the result, read as soon as its HTTP answer has come: of many large ones, one at a time is in memory. Does not throw. */
+  readonly read?: (result: unknown) => unknown;
+};
 export type RpcOutcome =
   | { readonly ok: true; readonly result: unknown }
   | { readonly ok: false; readonly error: RpcError };
@@ -17,7 +22,11 @@ export type ChainNode = {
   readonly health: NodeHealth;
 };
 
-const RESPONSE_MAX_BYTES = 256 * 1024 * 1024;
+/**
+ * Read, an answer takes five times that, and a process has less than a gigabyte. Whoever fills a block with logs chooses the size of its receipts,
+ * some 300 MB; those of one transaction have no more than 27 MB (EIP-7825: 16.8 million gas, a log costs 375).
+ */
+const RESPONSE_MAX_BYTES = 48 * 1024 * 1024;
 const RETRY_AFTER_MAX_MS = 60_000;
 /** Bad Request, Content Too Large, URI Too Long, Unprocessable Content: said about the request, not about the node's state. */
 const TOO_LARGE_STATUSES = [400, 413, 414, 422];
@@ -70,17 +79,29 @@ async function post(endpoint: Endpoint, calls: readonly RpcCall[], timeoutMs: nu
   try {
     const signal = AbortSignal.timeout(timeoutMs);
     response = await fetch(endpoint.href, { method: "POST", headers: endpoint.headers, body, signal });
-    if (Number(response.headers.get("content-length") ?? 0) > RESPONSE_MAX_BYTES) {
-      const message = `${where} answered more than ${RESPONSE_MAX_BYTES} bytes`;
-      throw new RpcTransportError("malformed", message, { isRefusal: true });
-    }
-    text = await response.text();
+    text = await readText(response, where);
   } catch (error) {
     throw toTransportError(error, where, timeoutMs);
   }
   const answer = parseJson(text);
   if (!response.ok) throw httpError(response, answer, where, endpoint.redact);
   return readAnswers(answer, calls, endpoint);
+}
+
+/** Counted as it comes: a compressed answer announces less than it has. */
+async function readText(response: Response, where: string): Promise<string> {
+  const decoder = new TextDecoder();
+  const pieces: string[] = [];
+  let bytes = 0;
+  for await (const piece of response.body ?? []) {
+    bytes += piece.byteLength;
+    if (bytes > RESPONSE_MAX_BYTES) {
+      const message = `${where} answered more than ${RESPONSE_MAX_BYTES} bytes`;
+      throw new RpcTransportError("too-large", message, { isRefusal: true });
+    }
+    pieces.push(decoder.decode(piece, { stream: true }));
+  }
+  return pieces.join("") + decoder.decode();
 }
 
 /** Foreign fetch errors carry the URL; only their name is kept, never the error itself as `cause`. */
@@ -139,7 +160,7 @@ function readAnswers(answer: unknown, calls: readonly RpcCall[], endpoint: Endpo
     const body = errorBodyOf(item, endpoint.redact);
     if (body) return { ok: false, error: classifyRpcError(body, `${call.method} on ${endpoint.label}`) };
     if (typeof item === "object" && item !== null && "result" in item)
-      return { ok: true, result: item.result };
+      return { ok: true, result: call.read ? call.read(item.result) : item.result };
     return { ok: false, error: malformed() };
   });
 }

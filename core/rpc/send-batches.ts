@@ -134,8 +134,10 @@ export async function exchange(
     for (const [index, call] of calls.entries()) observeHead(node, call, outcomes[index]);
     return outcomes;
   } catch (error) {
-    // a batch or a log query that is refused for its size says nothing against the node
-    const isOfSize = (calls.length > 1 || calls[0]?.method === "eth_getLogs") && isRefusal(error);
+    // a batch or a log query that is refused for its size says nothing against the node, nor does an answer that is too large
+    const isTooLarge = error instanceof RpcTransportError && error.kind === "too-large";
+    const isOfSize =
+      isTooLarge || ((calls.length > 1 || calls[0]?.method === "eth_getLogs") && isRefusal(error));
     if (error instanceof RpcTransportError && !isOfSize) noteFailure(node.health, error, Date.now());
     throw error;
   }

@@ -28,6 +28,21 @@ export async function recordSecurityEvent(tx: Tx, event: NewSecurityEvent): Prom
     )`;
 }
 
+export type ChainSecurityEvent = Pick<NewSecurityEvent, "userId" | "type" | "details">;
+
+/** Of what happened on the chain, in order, in one statement. */
+export async function recordChainSecurityEvents(
+  tx: Tx,
+  events: readonly ChainSecurityEvent[],
+): Promise<void> {
+  if (events.length === 0) return;
+  const rows = events.map(({ userId, type, details = {} }) => ({ user_id: userId, type, details }));
+  await tx`
+    insert into security_events (user_id, type, details)
+    select user_id, type, details
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (user_id text, type text, details jsonb)`;
+}
+
 export type ListedSecurityEvent = SecurityEvent & { actorEmail: string | null };
 
 /** A user's trail, newest first, below `beforeId`. */

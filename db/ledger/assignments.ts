@@ -124,7 +124,8 @@ export async function saveAssignment(
     )
     on conflict (network, tx_hash, log_index) do update
     set
-      link_id = excluded.link_id, accept = excluded.accept, orphaned_transfer_id = null, updated_at = now()`;
+      user_id = excluded.user_id, link_id = excluded.link_id, accept = excluded.accept, orphaned_transfer_id = null,
+      updated_at = now()`;
 }
 
 /** Matches the link's claims of this transaction; the transfer's history row replaces the rows that were opened for them. */

@@ -5,7 +5,7 @@
 import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import type { NewTransfer } from "./transfers.ts";
+import { type NewTransfer, STATEMENT_ROWS } from "./transfers.ts";
 
 export type Bulk = {
   /** Transfers of blocks before it (Unix seconds) get no event. */
@@ -36,9 +36,20 @@ export async function storePlainTransfers(
   tx: Tx,
   network: NetworkId,
   transfers: readonly NewTransfer[],
+  bulk: Bulk,
+): Promise<void> {
+  const hasEvents = transfers.some(({ blockTimeS }) => blockTimeS >= bulk.eventsFromS);
+  const rows = hasEvents ? STATEMENT_ROWS : transfers.length;
+  for (let start = 0; start < transfers.length; start += rows)
+    await storePart(tx, network, transfers.slice(start, start + rows), bulk);
+}
+
+async function storePart(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly NewTransfer[],
   { eventsFromS, areNew = false }: Bulk,
 ): Promise<void> {
-  if (transfers.length === 0) return;
   const blocks = new Map(transfers.map((transfer) => [transfer.blockHash, transfer]));
   const places = new Map(Array.from(blocks.keys(), (hash, index) => [hash, index + 1]));
   const ofBlocks = <Value>(of: (transfer: NewTransfer) => Value) => Array.from(blocks.values(), of);

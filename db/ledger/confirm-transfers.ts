@@ -1,6 +1,7 @@
 /** Transfers that are deep enough: N confirmations make them, their history and their payments CONFIRMED. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
+import { STATEMENT_ROWS } from "./transfers.ts";
 
 export type ConfirmedTransfers = { linkIds: string[]; paymentIds: string[] };
 
@@ -17,16 +18,42 @@ export async function findLinksToConfirm(
 }
 
 /** DETECTED -> CONFIRMED for everything at or below `depthNumber`, with its history rows, payments and events. */
-export async function confirmTransfers(
+export async function confirmTransfers(tx: Tx, deep: Deep): Promise<ConfirmedTransfers> {
+  const confirmed: ConfirmedTransfers = { linkIds: [], paymentIds: [] };
+  for (let count = STATEMENT_ROWS; count === STATEMENT_ROWS; ) {
+    const rows = await confirmPart(tx, deep);
+    for (const { linkId, paymentId } of rows) {
+      if (linkId) confirmed.linkIds.push(linkId);
+      if (paymentId) confirmed.paymentIds.push(paymentId);
+    }
+    count = rows.length;
+  }
+  return confirmed;
+}
+
+type Deep = { network: NetworkId; depthNumber: number; confirmations: number };
+
+/** At most STATEMENT_ROWS of them. */
+function confirmPart(
   tx: Tx,
-  { network, depthNumber, confirmations }: { network: NetworkId; depthNumber: number; confirmations: number },
-): Promise<ConfirmedTransfers> {
-  const rows = await tx<{ linkId: string | null; paymentId: string | null }[]>`
+  { network, depthNumber, confirmations }: Deep,
+): Promise<{ linkId: string | null; paymentId: string | null }[]> {
+  return tx<{ linkId: string | null; paymentId: string | null }[]>`
     with deep as (
       update transfers
       set status = 'CONFIRMED', confirmed_at = block.block_time
       from blocks block
-      where transfers.network = ${network}
+      where transfers.id = any(array(
+          select detected.id
+          from transfers detected
+          join blocks confirming on confirming.network = detected.network
+            and confirming.number = detected.block_number + ${confirmations - 1}
+          where detected.network = ${network}
+            and detected.status = 'DETECTED'
+            and detected.block_number <= ${depthNumber}
+          limit ${STATEMENT_ROWS}
+        ))
+        and transfers.network = ${network}
         and transfers.status = 'DETECTED'
         and transfers.block_number <= ${depthNumber}
         and block.network = transfers.network
@@ -57,8 +84,4 @@ export async function confirmTransfers(
     )
     select link_id, payment_id
     from deep`;
-  return {
-    linkIds: rows.flatMap((row) => row.linkId ?? []),
-    paymentIds: rows.flatMap((row) => row.paymentId ?? []),
-  };
 }

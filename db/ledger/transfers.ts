@@ -41,7 +41,17 @@ export async function storeTransfers(
   network: NetworkId,
   transfers: readonly NewTransfer[],
 ): Promise<void> {
-  if (transfers.length === 0) return;
+  for (let start = 0; start < transfers.length; start += STATEMENT_ROWS)
+    await storePart(tx, network, transfers.slice(start, start + STATEMENT_ROWS));
+}
+
+/**
+ * Of a statement: each has a delivery to every webhook endpoint of its merchant, 20 at most, and a statement is cancelled after 30 s. Somebody who
+ * sends a merchant 40,000 transfers in one block would stop the network with a single one.
+ */
+export const STATEMENT_ROWS = 2_000;
+
+async function storePart(tx: Tx, network: NetworkId, transfers: readonly NewTransfer[]): Promise<void> {
   await tx`
     with given as (
       select *

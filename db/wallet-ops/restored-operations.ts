@@ -54,7 +54,7 @@ export async function restoreOperation(
     from wallets
     where network = ${network} and address = ${lost.sender}`;
   if (!wallet) return;
-  const refunded = await findRefunded(tx, wallet.userId, attributed, lost);
+  const refunded = await findRefunded(tx, { userId: wallet.userId, network }, attributed, lost);
   const preparedAt = new Date(lost.blockTimeS * 1000);
   const kind = refunded ? "REFUND" : "SEND";
   const id = restoredOperationId(kind, preparedAt, lost.tag);
@@ -99,10 +99,10 @@ export async function restoreOperation(
   );
 }
 
-/** The link that a refund's tag names, and of its transfers the recipient's own, else the largest. */
+/** The link of this network that a refund's tag names, and of its transfers the recipient's own, else the largest. */
 async function findRefunded(
   tx: Tx,
-  userId: string,
+  { userId, network }: { userId: string; network: NetworkId },
   attributed: readonly AttributedTransfer[],
   { linkTag, items }: LostOperation,
 ) {
@@ -138,6 +138,6 @@ async function findRefunded(
       order by from_address = ${item.to} desc, amount_units desc
       limit 1
     ) paid
-    where link.tag = ${linkTag} and link.user_id = ${userId}`;
+    where link.tag = ${linkTag} and link.user_id = ${userId} and link.network = ${network}`;
   return row && { ...row, toAddress: item.to, amountUnits: item.amountUnits };
 }

@@ -18,7 +18,7 @@ import {
   storeAccountChanges,
 } from "../settle/report-wallet-changes.ts";
 import { headerCall, readHeader } from "../source/block-header.ts";
-import { type BlockContent, decodeBlock, selectFollowedLogs } from "../source/decode-logs.ts";
+import { type BlockContent, decodeBlock, isFollowedBy, selectFollowedLogs } from "../source/decode-logs.ts";
 import { TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 import { readRangeLogs } from "../source/range-logs.ts";
 import { readProvenLogs } from "../source/verified-block.ts";
@@ -87,6 +87,8 @@ async function findHits(term: Term, range: { from: number; to: number }): Promis
 async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
   const header = await readHeader(term.chain, number);
   if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
-  const logs = selectFollowedLogs(await readProvenLogs(term.chain, header), term.chain.network.usdc.address);
-  return decodeBlock(header, logs, (address) => term.watched.has(address));
+  const { address: usdc } = term.chain.network.usdc;
+  const isWatched = (address: Hex) => term.watched.has(address);
+  const proven = await readProvenLogs(term.chain, header, isFollowedBy(usdc, isWatched));
+  return decodeBlock(header, selectFollowedLogs(proven, usdc), isWatched);
 }

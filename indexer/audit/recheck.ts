@@ -19,6 +19,7 @@ import {
   type BlockContent,
   decodeBlock,
   followedLogs,
+  isFollowedBy,
   type PlacedLog,
   selectFollowedLogs,
 } from "../source/decode-logs.ts";
@@ -166,8 +167,10 @@ async function readProven(
 async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
   const header = await readHeader(term.chain, number);
   if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
-  const logs = selectFollowedLogs(await readProvenLogs(term.chain, header), term.chain.network.usdc.address);
-  return decodeBlock(header, logs, (address) => term.watched.has(address));
+  const { address: usdc } = term.chain.network.usdc;
+  const isWatched = (address: Hex) => term.watched.has(address);
+  const proven = await readProvenLogs(term.chain, header, isFollowedBy(usdc, isWatched));
+  return decodeBlock(header, selectFollowedLogs(proven, usdc), isWatched);
 }
 
 function logsOf({ transfers, operations }: BlockContent): SeenLog[] {
@@ -216,11 +219,13 @@ async function book(term: Term, missing: readonly SeenLog[]): Promise<number> {
 /** Booked places that their own block's proven logs do not hold. */
 async function notOnChain(term: Term, places: readonly string[]): Promise<string[]> {
   const hashes = new Set(places.map((place) => place.slice(0, place.indexOf(":"))));
+  const wanted = new Set(places);
   const proven = new Set<string>();
   for (const hash of hashes) {
     const header = parseHeader(await term.chain.request("eth_getBlockByHash", [hash, false]));
     if (!header) throw new RpcTransportError("not-ready", `the node does not know block ${hash}`);
-    for (const log of await readProvenLogs(term.chain, header)) proven.add(placeOf(log));
+    const isKept = (log: PlacedLog) => wanted.has(placeOf(log));
+    for (const log of await readProvenLogs(term.chain, header, isKept)) proven.add(placeOf(log));
   }
   return places.filter((place) => !proven.has(place));
 }

@@ -17,7 +17,7 @@ const REFUSAL_CODES = /^(22|23|54)/;
 
 export type RefusedRecord = {
   kind: RefusableRecord;
-  txHash?: Hex;
+  txHash?: Hex | undefined;
   userOpHash?: Hex;
   operationId?: string;
 };

@@ -9,10 +9,10 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { type NoticeKind, nameOfOwner } from "../../core/domain/notice-mail.ts";
 import { addressOfOwner, ownerIdOf } from "../../core/domain/owner.ts";
 import type { SecurityEventType } from "../../core/domain/security-event.ts";
-import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { recordChainSecurityEvents } from "../../db/accounts/security-events.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
-import { addNotice } from "../../db/notices/notices.ts";
+import { addChainNotices } from "../../db/notices/notices.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { deleteSessionsOfRemovedPasskeys } from "../../db/sessions/sessions.ts";
 import {
@@ -35,6 +35,9 @@ const WORDS: Record<AccountChangeType, Words> = {
   UPGRADED: { notice: "wallet_upgraded", event: "wallet.upgraded", trail: "wallet_upgraded" },
 };
 
+/** Written by one statement. */
+const PART_ROWS = 1_000;
+
 /** One by one where records are isolated. */
 export async function storeAccountChanges(
   tx: Tx,
@@ -42,51 +45,94 @@ export async function storeAccountChanges(
   changes: readonly NewAccountChange[],
   isolate?: Isolate,
 ): Promise<void> {
-  if (!isolate) return recordAccountChanges(tx, network, changes);
+  if (!isolate) {
+    for (const part of inParts(changes, PART_ROWS)) await recordAccountChanges(tx, network, part);
+    return;
+  }
   for (const change of changes)
     await isolate({ kind: "account_change", txHash: change.txHash }, (part) =>
       recordAccountChanges(part, network, [change]),
     );
 }
 
-/** Blocks up to `depthNumber` are deep enough; `after` is how deep they were before. One by one where records are isolated. */
+/**
+ * Blocks up to `depthNumber` are deep enough; `after` is how deep they were before. All at once, since an owner can write thousands of changes into
+ * a block; one by one where records are isolated.
+ */
 export async function reportWalletChanges(
   tx: Tx,
   { network, after, depthNumber }: { network: NetworkId; after: number; depthNumber: number },
-  isolate: Isolate = (_record, write) => write(tx),
+  isolate?: Isolate,
 ): Promise<void> {
-  const changes = await isolate({ kind: "report" }, (part) =>
+  const size = isolate ? 1 : PART_ROWS;
+  const write: Isolate = isolate ?? ((_record, written) => written(tx));
+  const confirmed = await write({ kind: "report" }, (part) =>
     confirmAccountChanges(part, { network, depthNumber }),
   );
-  for (const change of changes ?? []) {
-    if (change.isFirst) continue;
-    const { txHash } = change;
-    await isolate({ kind: "report", txHash }, (part) => reportChange(part, network, change));
-  }
-  const transfers = await isolate({ kind: "report" }, (part) =>
-    listOutgoing(part, { network, after, to: depthNumber }),
+  const changes = (confirmed ?? []).filter(({ isFirst }) => !isFirst);
+  for (const part of inParts(changes, size))
+    await write({ kind: "report", txHash: part[0]?.txHash }, (within) =>
+      reportChanges(within, network, part),
+    );
+  const transfers =
+    (await write({ kind: "report" }, (part) => listOutgoing(part, { network, after, to: depthNumber }))) ??
+    [];
+  for (const part of inParts(transfers, size))
+    await write({ kind: "report", txHash: part[0]?.txHash }, (within) => reportSent(within, network, part));
+}
+
+function inParts<Row>(rows: readonly Row[], size: number): Row[][] {
+  return Array.from({ length: Math.ceil(rows.length / size) }, (_, index) =>
+    rows.slice(index * size, (index + 1) * size),
   );
-  for (const sent of transfers ?? [])
-    await isolate({ kind: "report", txHash: sent.txHash }, (part) => reportSent(part, network, sent));
 }
 
-async function reportSent(tx: Tx, network: NetworkId, sent: OutgoingTransfers): Promise<void> {
-  const { userId, walletId, txHash, units, recipients, recipient, isOurs } = sent;
-  const details = { network, txHash, amount: formatUnits(units), recipients, recipient, isOurs };
-  await addNotice(tx, { userId, kind: "money_sent", key: `sent:${walletId}:${txHash}`, details });
-  if (isOurs) return;
-  await recordSecurityEvent(tx, {
-    userId,
-    type: "money_sent_elsewhere",
-    clientAddress: null,
-    requestId: null,
-    details: { network, txHash, amount: details.amount },
+async function reportSent(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly OutgoingTransfers[],
+): Promise<void> {
+  const reports = transfers.map((sent) => {
+    const { userId, walletId, txHash, units, recipients, recipient, isOurs } = sent;
+    const details = { network, txHash, amount: formatUnits(units), recipients, recipient, isOurs };
+    return { userId, kind: "money_sent" as const, key: `sent:${walletId}:${txHash}`, details };
   });
+  await addChainNotices(tx, reports);
+  const elsewhere = reports.filter(({ details }) => !details.isOurs);
+  await recordChainSecurityEvents(
+    tx,
+    elsewhere.map(({ userId, details: { txHash, amount } }) => ({
+      userId,
+      type: "money_sent_elsewhere",
+      details: { network, txHash, amount },
+    })),
+  );
 }
 
-async function reportChange(tx: Tx, network: NetworkId, change: ConfirmedChange): Promise<void> {
+async function reportChanges(tx: Tx, network: NetworkId, changes: readonly ConfirmedChange[]): Promise<void> {
+  const reports = changes.map((change) => reportOf(network, change));
+  await recordEvents(
+    tx,
+    reports.map(({ event }) => event),
+  );
+  await recordChainSecurityEvents(
+    tx,
+    reports.map(({ trail }) => trail),
+  );
+  await addChainNotices(
+    tx,
+    reports.map(({ notice }) => notice),
+  );
+  const removedFrom = changes.flatMap(({ type, userId }) => (type === "OWNER_REMOVED" ? [userId] : []));
+  for (const userId of new Set(removedFrom)) await deleteSessionsOfRemovedPasskeys(tx, userId);
+  // it names the owners
+  for (const userId of new Set(changes.map((change) => change.userId)))
+    await enqueue(tx, "send_wallet_file", { userId });
+}
+
+function reportOf(network: NetworkId, change: ConfirmedChange) {
   const { userId, walletId, type, subject, txHash, logIndex, ownerChangeId } = change;
-  const { notice, event, trail } = WORDS[type];
+  const words = WORDS[type];
   const address = type === "UPGRADED" ? subject : addressOfOwner(subject);
   const isOurs = ownerChangeId !== null;
   const details = {
@@ -97,15 +143,15 @@ async function reportChange(tx: Tx, network: NetworkId, change: ConfirmedChange)
     ...(type === "UPGRADED" ? { implementation: subject } : { ownerId: ownerIdOf(subject) }),
     ...(type !== "UPGRADED" && address ? { address } : {}),
   };
-  await recordEvents(tx, [{ userId, type: event, subjectId: walletId, data: details }]);
-  await recordSecurityEvent(tx, { userId, type: trail, clientAddress: null, requestId: null, details });
-  await addNotice(tx, {
-    ...{ userId, kind: notice, key: `account:${network}:${txHash}:${logIndex}` },
-    details: { network, txHash, isOurs, owner: type === "UPGRADED" ? subject : nameOfOwner(address) },
-  });
-  if (type === "OWNER_REMOVED") await deleteSessionsOfRemovedPasskeys(tx, userId);
-  // it names the owners
-  await enqueue(tx, "send_wallet_file", { userId });
+  const owner = type === "UPGRADED" ? subject : nameOfOwner(address);
+  return {
+    event: { userId, type: words.event, subjectId: walletId, data: details },
+    trail: { userId, type: words.trail, details },
+    notice: {
+      ...{ userId, kind: words.notice, key: `account:${network}:${txHash}:${logIndex}` },
+      details: { network, txHash, isOurs, owner },
+    },
+  };
 }
 
 /** As rows of what the accounts in these blocks wrote themselves. */

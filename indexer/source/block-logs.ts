@@ -23,6 +23,7 @@ import {
   decodeBlock,
   followedLogs,
   hasLoneAuthorization,
+  isFollowedBy,
   isOurs,
   type PlacedLog,
   parseLogs,
@@ -30,7 +31,7 @@ import {
   USDC_TOPICS,
 } from "./decode-logs.ts";
 import { readRangeLogs } from "./range-logs.ts";
-import { provenLogsOrUndefined, readProvenLogs, receiptsCall } from "./verified-block.ts";
+import { askForReceipts, provenLogsOrRead, readProvenLogs, receiptsCall } from "./verified-block.ts";
 
 /** With more wallets, or a fuller bloom, "may contain" is mostly chance and not asked about wallets. */
 const BLOOM_WALLETS_MAX = 5_000;
@@ -59,10 +60,12 @@ export async function readBlocks(
   const { address } = chain.network.usdc;
   const plans = headers.map((header) => {
     const hint = hintOf(header, address, watch);
-    return { header, hint, calls: callsFor(header, hint, address) };
+    return { header, hint, calls: callsFor(header, hint, { address, watch }) };
   });
-  const calls = plans.flatMap((plan) => plan.calls);
-  const outcomes = calls.length > 0 ? await chain.batch(calls) : [];
+  const outcomes = await askForReceipts(
+    chain,
+    plans.flatMap((plan) => plan.calls),
+  );
   let at = 0;
   return Promise.all(
     plans.map(({ header, hint, calls: own }) => {
@@ -73,12 +76,16 @@ export async function readBlocks(
   );
 }
 
-function callsFor(header: BlockHeader, hint: Hint, address: Hex): RpcCall[] {
+function callsFor(
+  header: BlockHeader,
+  hint: Hint,
+  { address, watch }: { address: Hex; watch: Watch },
+): RpcCall[] {
   switch (hint) {
     case "NOTHING":
       return [];
     case "OURS":
-      return [receiptsCall(header)];
+      return [receiptsCall(header, isFollowedBy(address, watch.isWatched))];
     case "LOGS":
       return [{ method: "eth_getLogs", params: [{ blockHash: header.hash, ...followedLogs(address) }] }];
   }
@@ -92,19 +99,19 @@ async function readNearBlock(
 ): Promise<BlockContent> {
   const { address } = chain.network.usdc;
   const [answer] = answers;
+  const isKept = isFollowedBy(address, watch.isWatched);
   const decode = (logs: readonly PlacedLog[]) =>
     decodeBlock(header, selectFollowedLogs(logs, address), watch.isWatched);
   if (hint === "NOTHING") return decode([]);
-  if (hint === "OURS")
-    return decode(provenLogsOrUndefined(header, answer) ?? (await readProvenLogs(chain, header)));
+  if (hint === "OURS") return decode(await provenLogsOrRead(chain, header, answer, isKept));
   // refused for its size, or for any other reason: the block's receipts say the same
-  if (!answer?.ok) return decode(await readProvenLogs(chain, header));
+  if (!answer?.ok) return decode(await readProvenLogs(chain, header, isKept));
   // a node that does not have the block may answer with no logs, which are proven below
   const logs = selectFollowedLogs(parseLogs(answer.result), address);
   assertOfBlock(logs, header);
   const content = decodeBlock(header, logs, watch.isWatched);
   const needsProof = logs.length === 0 || hasLoneAuthorization(logs) || isOurs(content);
-  return needsProof ? decode(await readProvenLogs(chain, header)) : content;
+  return needsProof ? decode(await readProvenLogs(chain, header, isKept)) : content;
 }
 
 /**
@@ -147,16 +154,18 @@ async function readByReceipts(
   numbers: readonly number[],
   watch: Watch,
 ): Promise<BlockContent[]> {
+  const { address } = chain.network.usdc;
+  const isKept = isFollowedBy(address, watch.isWatched);
   const { headers, receipts } = await chain.withNode(async (node) => {
-    const calls = [...numbers.map(headerCall), ...numbers.map(receiptsCall)];
+    const calls = [...numbers.map(headerCall), ...numbers.map((number) => receiptsCall(number, isKept))];
     const outcomes = await chain.batchOn(node, calls);
     const headers = parseHeaders(numbers, outcomes.slice(0, numbers.length));
     return { headers, receipts: outcomes.slice(numbers.length) };
   });
   return Promise.all(
     headers.map(async (header, index) => {
-      const logs = provenLogsOrUndefined(header, receipts[index]) ?? (await readProvenLogs(chain, header));
-      return decodeBlock(header, selectFollowedLogs(logs, chain.network.usdc.address), watch.isWatched);
+      const logs = await provenLogsOrRead(chain, header, receipts[index], isKept);
+      return decodeBlock(header, selectFollowedLogs(logs, address), watch.isWatched);
     }),
   );
 }
@@ -179,11 +188,16 @@ async function proveFew(
 ): Promise<BlockContent[]> {
   const ours = contents.filter(isOurs).map(({ block }) => block);
   if (ours.length === 0 || ours.length > PROVEN_FAR_MAX) return [...contents];
-  const outcomes = await chain.batch(ours.map(receiptsCall));
+  const { address } = chain.network.usdc;
+  const isKept = isFollowedBy(address, watch.isWatched);
+  const outcomes = await askForReceipts(
+    chain,
+    ours.map((header) => receiptsCall(header, isKept)),
+  );
   const proven = await Promise.all(
     ours.map(async (header, index) => {
-      const logs = provenLogsOrUndefined(header, outcomes[index]) ?? (await readProvenLogs(chain, header));
-      return decodeBlock(header, selectFollowedLogs(logs, chain.network.usdc.address), watch.isWatched);
+      const logs = await provenLogsOrRead(chain, header, outcomes[index], isKept);
+      return decodeBlock(header, selectFollowedLogs(logs, address), watch.isWatched);
     }),
   );
   const byNumber = new Map(proven.map((content) => [content.block.number, content]));
@@ -208,7 +222,7 @@ async function readFarBlock(
   if (!isContradicted) return content;
   return decodeBlock(
     header,
-    selectFollowedLogs(await readProvenLogs(chain, header), address),
+    selectFollowedLogs(await readProvenLogs(chain, header, isFollowedBy(address, watch.isWatched)), address),
     watch.isWatched,
   );
 }

@@ -141,6 +141,14 @@ export function selectFollowedLogs(logs: readonly PlacedLog[], usdc: Hex): Place
     .sort((a, b) => a.logIndex - b.logIndex);
 }
 
+/** Whether it is worth keeping until its block is decoded: of accounts that are not ours anybody can write any number. */
+export function isFollowedBy(usdc: Hex, isWatched: (address: Hex) => boolean): (log: PlacedLog) => boolean {
+  return (log) =>
+    isLogOf(log, usdc, USDC_TOPICS) ||
+    isOperationLog(log) ||
+    (isAccountLog(log) && isWatched(log.address.toLowerCase() as Hex));
+}
+
 function isOperationLog(log: PlacedLog): boolean {
   return isLogOf(log, CONTRACTS.entryPointV06, OPERATION_TOPICS);
 }

@@ -8,7 +8,7 @@ import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
 import { headerCall, need, parseHeader } from "./block-header.ts";
-import { type BlockContent, decodeBlock, selectFollowedLogs } from "./decode-logs.ts";
+import { type BlockContent, decodeBlock, isFollowedBy, selectFollowedLogs } from "./decode-logs.ts";
 import { type LogFilter, readRangeLogs } from "./range-logs.ts";
 import { readProvenLogs } from "./verified-block.ts";
 
@@ -83,7 +83,9 @@ async function readHits(
   for (const [index, outcome] of outcomes.entries()) {
     const header = parseHeader(need(outcome));
     if (!header) throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
-    const logs = selectFollowedLogs(await readProvenLogs(chain, header), chain.network.usdc.address);
+    const { address } = chain.network.usdc;
+    const proven = await readProvenLogs(chain, header, isFollowedBy(address, isWatched));
+    const logs = selectFollowedLogs(proven, address);
     blocks.push(decodeBlock(header, logs, isWatched));
   }
   return blocks;

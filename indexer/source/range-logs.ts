@@ -114,8 +114,7 @@ async function readOneBlock(
     if (!isRefusal(error)) throw error;
   }
   try {
-    const logs = await readProvenLogsOn(chain, node, header);
-    return logs.filter((log) => isWanted(log, filter));
+    return await readProvenLogsOn(chain, node, header, (log) => isWanted(log, filter));
   } catch (error) {
     if (!isRefusal(error)) throw error;
     throw new RpcTransportError("node-error", refusal.message);

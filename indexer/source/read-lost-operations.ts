@@ -24,7 +24,7 @@ export async function withLostOperations(
   const places = Array.from(blockHashes, ([hash, blockHash]) => ({ hash, blockHash }));
   const transactions = await readTransactions(term, places);
   const carried = new Map(
-    Array.from(transactions, ([hash, transaction]) => [hash, carriedOperations(transaction)]),
+    Array.from(transactions, ([hash, transaction]) => [hash, carriedOperations(transaction, chain.network)]),
   );
   return blocks.map((content) => ({
     ...content,

@@ -187,3 +187,13 @@ test("a decision is moved while another transaction holds its link, and waits fo
     select log_index, link_id from assignments where tx_hash = ${transfer.txHash}`;
   expect([...rows]).toEqual([{ logIndex: 7, linkId: chosen }]);
 });
+
+test("a decision about what stands at the place of another's belongs to whoever makes it", async () => {
+  const transfer = makeTransfer(lab, 101);
+  await assign(transfer, await seedLink(lab.sql, lab.merchant));
+  lab.merchant = await seedMerchant(lab.sql);
+  await assign(transfer, await seedLink(lab.sql, lab.merchant));
+  const rows = await lab.sql<{ userId: string }[]>`
+    select user_id from assignments where tx_hash = ${transfer.txHash}`;
+  expect(rows.map(({ userId }) => userId)).toEqual([lab.merchant.userId]);
+});

@@ -76,6 +76,7 @@ export function blockOf(number: number, given: readonly GivenLog[]) {
     ...{ number: quantity(number), hash: hashOf(number), parentHash: hashOf(number - 1), timestamp: "0x64" },
     ...{
       logsBloom,
+      gasUsed: "0x5208",
       receiptsRoot: receiptsRootOf(receipts),
       transactions: receipts.map(() => transactionHash),
     },

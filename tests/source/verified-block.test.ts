@@ -3,9 +3,13 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
 import {
+  askForReceipts,
+  provenLogsOrRead,
   provenLogsOrUndefined,
   readProvenLogs,
   readProvenLogsOn,
+  readReceipts,
+  receiptsCall,
 } from "../../indexer/source/verified-block.ts";
 import { randomAddress } from "../support/seed.ts";
 import {
@@ -98,6 +102,38 @@ describe("a node's logs are proven", () => {
 
 const nodeAt = (place: number) => chain?.nodes[place - 1] as ChainNode;
 
+/** Whoever fills a block with logs chooses the size of its receipts. */
+describe("of a block whose receipts are too large for one answer", () => {
+  const large = { [RECEIPTS]: { result: [{ ...receipts[0], filler: "f".repeat(48 * 1024 * 1024) }] } };
+
+  test("the logs are proven by each transaction's receipt, from whichever node, which stays as healthy", async () => {
+    expect(await read(large, large, large)).toEqual([0, 1, 2]);
+    const all = nodes.flatMap(({ calls }) => calls.map(({ method }) => method));
+    expect(all).toEqual([RECEIPTS, "eth_getBlockByHash", ONE_RECEIPT]);
+    expect(chain?.nodes.map(({ health }) => health.errorsInARow)).toEqual([0, 0, 0]);
+  });
+
+  test("the answer is no verdict, and not asked for again by itself or of another node", async () => {
+    const all = open(large, large);
+    const [outcome] = await askForReceipts(all, [receiptsCall(header)]);
+    expect(outcome).toMatchObject({ ok: false, error: { kind: "too-large" } });
+    expect(nodes.flatMap(({ calls }) => calls)).toHaveLength(1);
+    const logs = await provenLogsOrRead(all, header, outcome, () => true);
+    expect(indicesOf(logs)).toEqual([0, 1, 2]);
+    expect(nodes.map((node) => node.count(RECEIPTS))).toEqual([1, 0]);
+  });
+});
+
+test.each([
+  ["by its receipts", {}],
+  ["by two answers", { [RECEIPTS]: UNKNOWN }],
+  ["by each receipt", { [RECEIPTS]: UNKNOWN, eth_getLogs: { result: [] } }],
+])("of logs that are proven %s only those are kept that are wanted", async (_how, answer: Answers) => {
+  expect(indicesOf(await readProvenLogs(open(answer), header, ({ logIndex }) => logIndex === 1))).toEqual([
+    1,
+  ]);
+});
+
 describe("error: logs are not taken", () => {
   test("that no way proves, after six attempts in turn", async () => {
     const none = { [RECEIPTS]: UNKNOWN, eth_getLogs: UNKNOWN, eth_getBlockByHash: UNKNOWN };
@@ -125,7 +161,9 @@ describe("error: logs are not taken", () => {
     const error = new Error("refused") as never;
     expect(provenLogsOrUndefined(header, undefined)).toBeUndefined();
     expect(provenLogsOrUndefined(header, { ok: false, error })).toBeUndefined();
-    expect(provenLogsOrUndefined(header, { ok: true, ...LYING_RECEIPTS })).toBeUndefined();
-    expect(provenLogsOrUndefined(header, { ok: true, result: receipts })?.length).toBe(3);
+    const provenBy = (answer: unknown) =>
+      provenLogsOrUndefined(header, { ok: true, result: readReceipts(answer) });
+    expect(provenBy(LYING_RECEIPTS.result)).toBeUndefined();
+    expect(provenBy(receipts)?.length).toBe(3);
   });
 });

@@ -186,6 +186,25 @@ describe("a lost operation", () => {
     expect(await historyOf({ id })).toHaveLength(1);
   });
 
+  test("with the tag of a link on another network is a send: its amount is not the link's", async () => {
+    const merchant = await seedMerchant(sql);
+    const link = await seedLink(sql, merchant);
+    await bookTransfer({ sql, merchant }, { link, pays: true });
+    await sql`
+      insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
+      select id || 'other', user_id, ${OTHER_NETWORK}, address, passkey_id, factory, owners
+      from wallets
+      where id = ${merchant.walletId}`;
+    const [row] = await sql<{ tag: Hex }[]>`select hex_of(tag) as tag from payment_links where id = ${link}`;
+    const restoredOn = async (network: typeof NETWORK | typeof OTHER_NETWORK) => {
+      const lost = lostOf(merchant.address, { linkTag: row?.tag ?? "0x" });
+      await restoreOperation(sql, network, [], lost);
+      return (await found(lost))?.kind;
+    };
+    expect(await restoredOn(OTHER_NETWORK)).toBe("SEND");
+    expect(await restoredOn(NETWORK)).toBe("REFUND");
+  });
+
   test("is not restored under the id of a refund that was only asked for", async () => {
     const merchant = await seedMerchant(sql);
     const link = await seedLink(sql, merchant);
