@@ -1,6 +1,12 @@
 /** One JSON-RPC endpoint: how it is called, what its answers say, and how well it does. Its URL's credentials never leave this file. */
 import type { Network } from "../domain/networks.ts";
-import { classifyRpcError, type RpcError, type RpcErrorBody, RpcTransportError } from "./errors.ts";
+import {
+  classifyRpcError,
+  type RpcError,
+  type RpcErrorBody,
+  RpcTransportError,
+  type TransportKind,
+} from "./errors.ts";
 import { type NodeHealth, newHealth } from "./node-health.ts";
 
 export type RpcCall = {
@@ -27,6 +33,10 @@ export type ChainNode = {
  * some 300 MB; those of one transaction have no more than 27 MB (EIP-7825: 16.8 million gas, a log costs 375).
  */
 const RESPONSE_MAX_BYTES = 48 * 1024 * 1024;
+/** Any node's answer is as large; of another method it is the node's fault. */
+const OF_BLOCK_SIZE: ReadonlySet<string> = new Set([
+  ...["eth_getBlockReceipts", "eth_getTransactionReceipt", "eth_getLogs"],
+]);
 const RETRY_AFTER_MAX_MS = 60_000;
 /** Bad Request, Content Too Large, URI Too Long, Unprocessable Content: said about the request, not about the node's state. */
 const TOO_LARGE_STATUSES = [400, 413, 414, 422];
@@ -79,7 +89,8 @@ async function post(endpoint: Endpoint, calls: readonly RpcCall[], timeoutMs: nu
   try {
     const signal = AbortSignal.timeout(timeoutMs);
     response = await fetch(endpoint.href, { method: "POST", headers: endpoint.headers, body, signal });
-    text = await readText(response, where);
+    const isOfBlock = calls.some(({ method }) => OF_BLOCK_SIZE.has(method));
+    text = await readText(response, { where, tooLarge: isOfBlock ? "too-large" : "malformed" });
   } catch (error) {
     throw toTransportError(error, where, timeoutMs);
   }
@@ -89,7 +100,10 @@ async function post(endpoint: Endpoint, calls: readonly RpcCall[], timeoutMs: nu
 }
 
 /** Counted as it comes: a compressed answer announces less than it has. */
-async function readText(response: Response, where: string): Promise<string> {
+async function readText(
+  response: Response,
+  { where, tooLarge }: { where: string; tooLarge: TransportKind },
+): Promise<string> {
   const decoder = new TextDecoder();
   const pieces: string[] = [];
   let bytes = 0;
@@ -97,7 +111,7 @@ async function readText(response: Response, where: string): Promise<string> {
     bytes += piece.byteLength;
     if (bytes > RESPONSE_MAX_BYTES) {
       const message = `${where} answered more than ${RESPONSE_MAX_BYTES} bytes`;
-      throw new RpcTransportError("too-large", message, { isRefusal: true });
+      throw new RpcTransportError(tooLarge, message, { isRefusal: true });
     }
     pieces.push(decoder.decode(piece, { stream: true }));
   }

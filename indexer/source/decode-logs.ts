@@ -115,7 +115,8 @@ function parseLog(item: Record<string, unknown> | undefined): PlacedLog {
     typeof transactionHash === "string" &&
     typeof logIndex === "string" &&
     typeof data === "string" &&
-    Array.isArray(topics);
+    Array.isArray(topics) &&
+    topics.every((topic) => typeof topic === "string");
   if (!isWhole) throw malformed("a log lacks a field");
   if (removed === true) throw malformed(`log ${logIndex} of block ${blockHash} is marked removed`);
   return {

@@ -46,10 +46,11 @@ export function receiptsCall(block: Pick<BlockHeader, "hash"> | number, isKept =
 export function readReceipts(answer: unknown, isKept = keepAll): ReadReceipts {
   if (!Array.isArray(answer) || !answer.every(hasLogs))
     return { error: malformed("no receipts were answered") };
-  return orError(() => ({
-    root: receiptsRootOf(answer),
-    logs: parseLogs(answer.flatMap((receipt) => fieldOf(receipt, "logs") as unknown[])).filter(isKept),
-  }));
+  return orError(() => {
+    // first: what is no log is refused by it
+    const logs = parseLogs(answer.flatMap((receipt) => fieldOf(receipt, "logs") as unknown[])).filter(isKept);
+    return { root: receiptsRootOf(answer), logs };
+  });
 }
 
 function hasLogs(receipt: unknown): boolean {
@@ -191,8 +192,10 @@ async function byTransactionReceipts(
   const atOnce = Math.min(Math.max(inOne, 1), RECEIPTS_AT_ONCE);
   const read = (receipt: unknown): ReadReceipt => {
     if (!hasLogs(receipt)) return { error: malformed("no receipts were answered") };
-    const encoded = encodeReceipt(receipt);
-    return orError(() => ({ encoded, logs: parseLogs(fieldOf(receipt, "logs")).filter(isKept) }));
+    return orError(() => {
+      const logs = parseLogs(fieldOf(receipt, "logs")).filter(isKept);
+      return { encoded: encodeReceipt(receipt), logs };
+    });
   };
   const encoded: EncodedReceipt[] = [];
   const logs: PlacedLog[] = [];

@@ -124,6 +124,25 @@ describe("of a block whose receipts are too large for one answer", () => {
   });
 });
 
+test("error: an answer as large to any other question is the node's fault: the next one is asked", async () => {
+  const all = open({ eth_getBlockByNumber: { result: "f".repeat(48 * 1024 * 1024) } }, {});
+  expect(await all.request("eth_getBlockByNumber", ["0x3", false])).toMatchObject({ number: "0x3" });
+  expect(chain?.nodes.map(({ health }) => health.errorsInARow)).toEqual([1, 0]);
+});
+
+test.each([
+  ["without topics", undefined],
+  ["whose topic is a number", [5]],
+])("error: a log %s proves nothing, and is no fault of ours", async (_which, topics) => {
+  const broken = {
+    result: receipts.map((one) => ({ ...one, logs: wire.map((log) => ({ ...log, topics })) })),
+  };
+  expect(readReceipts(broken.result)).toMatchObject({ error: { kind: "malformed" } });
+  expect(await read({ [RECEIPTS]: broken, eth_getLogs: { result: [] }, [ONE_RECEIPT]: broken }, {})).toEqual([
+    0, 1, 2,
+  ]);
+});
+
 test.each([
   ["by its receipts", {}],
   ["by two answers", { [RECEIPTS]: UNKNOWN }],
