@@ -10,6 +10,7 @@ import { noteOrphanedRefunds } from "../wallet-ops/moved-refunds.ts";
 import { reopenOperationHistory, reopenOperations } from "../wallet-ops/reorganised-operations.ts";
 import { noteOrphanedAssignments } from "./moved-assignments.ts";
 import { discardSumsAbove } from "./running-sums.ts";
+import { STATEMENT_ROWS } from "./transfers.ts";
 
 export type Undone = {
   transfers: number;
@@ -45,7 +46,8 @@ export async function orphanAbove(
   if (ids.length > 0) await Promise.all([noteOrphanedRefunds(tx, ids), noteOrphanedAssignments(tx, ids)]);
   const claimIds = ids.length > 0 ? await reopenClaims(tx, ids, claimLeaseS) : [];
   const operationIds = await reopenOperations(tx, { network, ancestor });
-  if (ids.length > 0) await orphanHistory(tx, network, ids);
+  for (let start = 0; start < ids.length; start += STATEMENT_ROWS)
+    await orphanHistory(tx, network, ids.slice(start, start + STATEMENT_ROWS));
   await reopenOperationHistory(tx, operationIds);
   const paymentIds = payments.map((row) => row.id);
   return { transfers: ids.length, linkIds, paymentIds, claimIds, operationIds };
