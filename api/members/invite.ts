@@ -26,7 +26,10 @@ import type { ApiDeps } from "../http/deps.ts";
 type Deps = Pick<ApiDeps, "sql">;
 type By = { trace: Trace; caller: Caller };
 
-/** An open invitation to the same address is replaced. Throws CONFLICT for the merchant's own address, a member's, or too many open ones, FORBIDDEN or UNAUTHORIZED when the caller's access has ended. */
+/**
+ * An open invitation to the same address is replaced. Throws CONFLICT for the merchant's own address, a member's, or too many open ones,
+ * FORBIDDEN or UNAUTHORIZED when the caller's access has ended.
+ */
 export async function inviteMember(
   { sql }: Deps,
   { email, role, trace, caller }: { email: string; role: MemberRole } & By,

@@ -54,8 +54,8 @@ export async function simulateAtHead(
   const simulation = prepareSimulation(chain.network, relayer, items);
   const keyed = items.flatMap(({ isContract, authorization }) => (isContract ? [] : [authorization.from]));
   // the head comes first: what the others see is as new or newer. Only in one request is it the same node's state for certain: behind a
-  // balancer another one may lack the logs of blocks up to that head, so they count for nothing when the node takes no batch of this size. They follow a block that must be the ledger's own: heights agree
-  // across a reorganisation that the ledger has not read.
+  // balancer another one may lack the logs of blocks up to that head, so they count for nothing when the node takes no batch of this size.
+  // They follow a block that must be the ledger's own: heights agree across a reorganisation that the ledger has not read.
   // Which payers have code may be said by another state: it comes last, and some providers take three calls at a time
   const ofOneState = [
     blockCall("latest"),
