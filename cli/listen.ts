@@ -30,7 +30,7 @@ export const listen: Command = async (given, { service, url }, output) => {
   const secretGiven = given.text("secret");
   const secret = secretGiven === undefined ? newSecret() : parseSecret(secretGiven);
   let left = count === undefined ? Number.POSITIVE_INFINITY : parseCount(count, "count");
-  // the stream reconnects without a word: a wrong address or key is told at once
+  // the stream reconnects silently: a wrong address or key is reported at the start
   await service.events.page({ limit: 1 });
   const stop = new AbortController();
   const end = () => stop.abort();

@@ -6,7 +6,6 @@ import { LIVE_KEYS_MAX } from "../../core/domain/api-key-scopes.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newApiKeyId } from "../../core/domain/ids.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
-import { lockUser } from "../../db/accounts/users.ts";
 import { countLiveApiKeys, insertApiKey, revokeApiKey } from "../../db/api-keys/api-keys.ts";
 import type { ApiKey } from "../../db/schema.ts";
 import { holdAccess } from "../http/act-for-merchant.ts";
@@ -27,7 +26,6 @@ export async function createApiKey(
   const key = `sk_${randomBytes(KEY_BYTES).toString("base64url")}`;
   return sql.begin(async (tx) => {
     await holdAccess(tx, caller, "keys:manage");
-    await lockUser(tx, userId);
     if ((await countLiveApiKeys(tx, userId)) >= LIVE_KEYS_MAX)
       throw conflict(`At most ${LIVE_KEYS_MAX} API keys can be live; revoke one first`);
     const apiKey = await insertApiKey(tx, {

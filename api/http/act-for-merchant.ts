@@ -6,6 +6,7 @@
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { USER_ID } from "../../core/domain/ids.ts";
 import { effectiveRole, type MemberRole, mayRole, type Need } from "../../core/domain/member.ts";
+import { holdUsers } from "../../db/accounts/users.ts";
 import { findMembership, holdMember } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { holdSession, noteActedFor } from "../../db/sessions/sessions.ts";
@@ -32,7 +33,8 @@ export async function actForMerchant(
 
 /**
  * In the transaction that makes what outlasts the session, such as an API key, and before its other locks: membership and session do not end
- * until it does, so whatever ends them finds what was made. Throws FORBIDDEN or UNAUTHORIZED when they have ended since the request was admitted.
+ * until it does, so whatever ends them finds what was made. Users are locked before sessions, as by a recovery or a verified address, which end all
+ * sessions. Throws FORBIDDEN or UNAUTHORIZED when they have ended since the request was admitted.
  */
 export async function holdAccess(tx: Tx, caller: Caller, need: Need): Promise<void> {
   if (caller.kind === "apiKey") throw new Error("an API key makes nothing that outlasts a session");
@@ -45,6 +47,7 @@ export async function holdAccess(tx: Tx, caller: Caller, need: Need): Promise<vo
     const role = effectiveRole(membership.role, membership);
     if (!mayRole(role, need)) throw roleRefused(role);
   }
+  await holdUsers(tx, [person.id, user.id]);
   if (!(await holdSession(tx, session.id))) throw unauthorized();
 }
 

@@ -37,7 +37,6 @@ export async function inviteMember(
   const merchant = caller.user;
   return sql.begin(async (tx) => {
     await holdAccess(tx, caller, "members:manage");
-    await lockUser(tx, merchant.id);
     if (email === merchant.email)
       throw conflict("This is the address of the account itself", { field: "email", issue: "own_address" });
     if ((await listMembers(tx, merchant.id)).some((member) => member.email === email))

@@ -19,6 +19,11 @@ export async function lockUser(tx: Tx, id: string): Promise<User | undefined> {
   return user;
 }
 
+/** Locks the rows, in one order. Rows that refer to them can still be written, so whoever holds one of those and records an event of the user does not wait. */
+export async function holdUsers(tx: Tx, ids: readonly string[]): Promise<void> {
+  await tx`select from users where id = any(${[...ids]}::text[]) order by id for no key update`;
+}
+
 /** Locks the row until the transaction ends. */
 export async function lockUserByEmail(tx: Tx, email: string): Promise<User | undefined> {
   const [user] = await tx<

@@ -1,4 +1,4 @@
-/** Ends operations that are deep enough, one by one where records are isolated: nobody's waits for another one that the database refuses. */
+/** Ends operations that are deep enough, each in a savepoint of its own, so that one that the database refuses does not block the others. */
 
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/postgres/client.ts";

@@ -106,7 +106,7 @@ type Way = (chain: Chain, node: ChainNode, proof: Proof) => Promise<PlacedLog[]>
 /** In the order in which a node is asked: the next way when it has answered the one before, and not with what proves the block. */
 const WAYS: readonly [Way, ...Way[]] = [byReceipts, byBloom, byTransactionReceipts];
 /** The last one asks for little at a time. */
-const WAY_OF_LITTLE = WAYS.length - 1;
+const SMALLEST_ANSWERS = WAYS.length - 1;
 
 /** Asks one node after another until the logs are proven. Throws when none proves them: the block is not trusted then. */
 export async function readProvenLogs(
@@ -116,21 +116,21 @@ export async function readProvenLogs(
   firstWay = 0,
 ): Promise<PlacedLog[]> {
   let lastError: unknown;
-  let lowestWay = firstWay;
+  let minWay = firstWay;
   // some nodes have no receipts by block, some chains another receipt format: those are asked another way
   const ways = new Map<ChainNode, number>();
   for (let attempts = 0; attempts < ATTEMPTS; attempts++) {
     const nodes = chain.nodesByHealth();
     const node = nodes[attempts % nodes.length];
     if (!node) break;
-    const way = Math.max(ways.get(node) ?? 0, lowestWay);
+    const way = Math.max(ways.get(node) ?? 0, minWay);
     try {
       return await (WAYS[way] ?? WAYS[0])(chain, node, { header, isKept });
     } catch (error) {
       if (!(error instanceof RpcTransportError || error instanceof RpcResponseError)) throw error;
       lastError = error;
       // it is the block that is large, whatever node answers
-      if (isTooMuch(error)) lowestWay = WAY_OF_LITTLE;
+      if (isTooMuch(error)) minWay = SMALLEST_ANSWERS;
       else if (!(await waitForRateLimit(chain, error)))
         ways.set(node, hasAnswered(error) ? (way + 1) % WAYS.length : 0);
     }
@@ -148,7 +148,7 @@ export async function provenLogsOrRead(
   const isLarge = outcome?.ok === false && isTooMuch(outcome.error);
   return (
     provenLogsOrUndefined(header, outcome) ??
-    readProvenLogs(chain, header, isKept, isLarge ? WAY_OF_LITTLE : 0)
+    readProvenLogs(chain, header, isKept, isLarge ? SMALLEST_ANSWERS : 0)
   );
 }
 
@@ -188,8 +188,8 @@ async function byTransactionReceipts(
   const hashes = fieldOf(block, "transactions");
   if (!Array.isArray(hashes)) throw unproven(header, "its transactions were not answered");
   const gasUsed = Number(parseQuantity(fieldOf(block, "gasUsed"), "block gasUsed"));
-  const inOne = Math.floor((GAS_A_REQUEST * hashes.length) / Math.max(gasUsed, 1));
-  const atOnce = Math.min(Math.max(inOne, 1), RECEIPTS_AT_ONCE);
+  const perRequest = Math.floor((GAS_A_REQUEST * hashes.length) / Math.max(gasUsed, 1));
+  const atOnce = Math.min(Math.max(perRequest, 1), RECEIPTS_AT_ONCE);
   const read = (receipt: unknown): ReadReceipt => {
     if (!hasLogs(receipt)) return { error: malformed("no receipts were answered") };
     return orError(() => {

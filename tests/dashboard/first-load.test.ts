@@ -39,7 +39,7 @@ describe.if(isBrowserThere)("the first page of the dashboard", () => {
     await reader.close();
   });
 
-  test("a script that does not arrive is told, with a way to try again; one that arrives leaves no word of it", async () => {
+  test("a script that fails to load is reported, with a retry link; after one that loads the message is gone", async () => {
     let isBroken = true;
     const reader = await visit(browser, `${world.baseUrl}/sign-in`, {
       allowedErrors: /net::ERR_FAILED|status of 401/,
@@ -47,14 +47,14 @@ describe.if(isBrowserThere)("the first page of the dashboard", () => {
         await opened.route("**/dashboard*.js", (route) => (isBroken ? route.abort() : route.continue()));
       },
     });
-    const told = reader.page.getByRole("heading", { name: "The dashboard did not load" });
-    expect(await told.isVisible()).toBe(false);
-    await told.waitFor();
+    const message = reader.page.getByRole("heading", { name: "The dashboard did not load" });
+    expect(await message.isVisible()).toBe(false);
+    await message.waitFor();
     expect(await findBarriers(reader.page)).toEqual([]);
     isBroken = false;
     await reader.page.getByRole("link", { name: "try again" }).click();
     await reader.page.getByLabel("E-mail address").waitFor();
-    expect(await told.count()).toBe(0);
+    expect(await message.count()).toBe(0);
     reader.expectClean();
     await reader.close();
   });

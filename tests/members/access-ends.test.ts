@@ -12,7 +12,7 @@ let world: ApiWorld;
 let merchant: Merchant;
 
 beforeAll(async () => {
-  // nobody renders exports: each is waited for as long as this
+  // no worker renders exports: each request waits until this timeout
   world = await startApiWorld({ env: { EXPORT_WAIT_MS: "2000" } });
   merchant = await signUp(world.baseUrl);
 }, 120_000);
@@ -121,6 +121,21 @@ describe("what outlasts a request that was admitted before the access ended", ()
     }
   });
 
+  test("error: 401 for a key while all sessions are ended, as by a recovery, which locks the user before them", async () => {
+    const person = await signUp(world.baseUrl);
+    const locked = Promise.withResolvers<void>();
+    const ending = world.sql.begin(async (tx) => {
+      await tx`select from users where id = ${person.userId} for update`;
+      locked.resolve();
+      await untilBlocked(world.sql);
+      await tx`delete from sessions where user_id = ${person.userId}`;
+    });
+    await locked.promise;
+    const asked = await person.client.post("/v1/api-keys", keyBody);
+    await ending;
+    expect(asked.status).toBe(401);
+  });
+
   test("error: 401 for a key when the session was ended first", async () => {
     const person = await signUp(world.baseUrl);
     const locked = Promise.withResolvers<void>();
@@ -140,7 +155,7 @@ describe("what outlasts a request that was admitted before the access ended", ()
 const DEADLINE_MS = 45_000;
 
 describe("a request that waits while the access ends", () => {
-  /** Asks for an export, which nobody makes, and ends the access during the wait. */
+  /** Requests an export, which no worker renders, and ends the access during the wait. */
   async function askDuring(ask: () => Promise<Answer>, end: () => Promise<unknown>): Promise<Answer> {
     const count = async () =>
       (await world.sql`select from exports where user_id = ${merchant.userId} and status = 'QUEUED'`).length;
