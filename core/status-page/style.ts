@@ -33,7 +33,7 @@ thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%
 table,tbody,tr{display:block}
 tr{border-top:1px solid var(--line);padding:.5rem 0}
 tr:first-child{border-top:0;padding-top:0}
-td,td.number{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.125rem 0;text-align:end;white-space:normal}
+td,td.number,.number+td:not(.number){display:flex;justify-content:space-between;gap:1rem;border:0;padding:.125rem 0;text-align:end;white-space:normal}
 td::before{content:attr(data-label);color:var(--muted);font-weight:400;text-align:start;flex:none}
 td:first-child{font-weight:600}
 meter{width:4rem}
