@@ -99,10 +99,11 @@ test("calls are read as they were encoded, and of mutated ones what viem reads, 
 test("operations are found by their hash in bundles and relays, and mutated ones never throw", () => {
   for (let round = 0; round < ROUNDS / 4; round++) {
     const operation = {
-      ...{ sender: bytes(20), nonce: BigInt(below(99)), initCode: "0x", callData: encodeCalls(someCalls()) },
+      ...{ sender: bytes(20), nonce: BigInt(below(99)), callData: encodeCalls(someCalls()) },
+      ...{ initCode: "0x" as Hex, paymasterAndData: "0x" as Hex, signature: bytes(below(200)) },
       ...{ callGasLimit: 1n, verificationGasLimit: 2n, preVerificationGas: 0n },
-      ...{ maxFeePerGas: 0n, maxPriorityFeePerGas: 0n, paymasterAndData: "0x", signature: bytes(below(200)) },
-    } as const;
+      ...{ maxFeePerGas: 0n, maxPriorityFeePerGas: 0n },
+    };
     const bundle = encodeFunctionData({
       ...{ abi: entryPoint06Abi, functionName: "handleOps", args: [[operation], operation.sender] },
     });
