@@ -348,6 +348,7 @@ describe("a merchant's assignment", () => {
 });
 
 describe("a transfer that is back from a reorganisation", () => {
+  const UNLINKED = { linkId: undefined, settledBy: undefined };
   const again = (change: Partial<FirstVerdict>, snapshot: Partial<LedgerSnapshot> = {}) =>
     outcomes({ links: [LINK, other()], firstVerdicts: [{ ...FIRST_VERDICT, ...change }], ...snapshot });
 
@@ -362,42 +363,26 @@ describe("a transfer that is back from a reorganisation", () => {
   });
 
   test("pays nothing by its amount when its link is paid, cancelled, another wallet's or for another amount", () => {
-    for (const change of [
-      { isTaken: true },
-      { cancelledAtMs: TIME_MS },
-      { recipient: address("2") },
-      { amountUnits: 1n },
-    ])
+    const changes = [{ isTaken: true }, { cancelledAtMs: TIME_MS }, { recipient: address("2") }];
+    for (const change of [...changes, { amountUnits: 1n }])
       expect(again({}, { links: [link(change), other()] })).toEqual(["link_2"]);
   });
 
   test("pays nothing by its amount when it was received without a link, or paid one by evidence", () => {
-    expect(again({ linkId: undefined, settledBy: undefined }, { links: [LINK] })).toEqual(["link_1"]);
+    expect(again(UNLINKED, { links: [LINK] })).toEqual(["link_1"]);
     const unique = link({ payAmountUnits: UNITS, amountUnits: 1n });
-    expect(again({ linkId: undefined, settledBy: undefined }, { links: [unique] })).toEqual(["link_1"]);
+    expect(again(UNLINKED, { links: [unique] })).toEqual(["link_1"]);
     for (const settledBy of ["tag", "merchant"] as const)
       expect(again({ settledBy }, { links: [LINK] })).toEqual(["link_1"]);
   });
 
   test("evidence and the merchant's decisions come first", () => {
-    const tagged = other({ tag: TAG });
-    expect(
-      attributeTransfers([{ ...TRANSFER, tag: TAG }], {
-        ...{
-          links: [LINK, tagged],
-          payments: [],
-          claims: [],
-          assignments: [],
-          firstVerdicts: [FIRST_VERDICT],
-        },
-      })[0]?.attribution,
-    ).toMatchObject({ linkId: "link_2", settledBy: "tag" });
+    const snapshot = { links: [LINK, other({ tag: TAG })], firstVerdicts: [FIRST_VERDICT] };
+    expect(outcomes(snapshot, { tag: TAG })).toEqual(["link_2 by tag"]);
     const freed = [{ ...ASSIGNMENT, linkId: undefined }];
     expect(again({}, { assignments: freed })).toEqual(["link_1|link_2"]);
     const early = [{ ...CLAIM, linkId: "link_2" }];
-    expect(again({ linkId: undefined, settledBy: undefined }, { claims: early })).toEqual([
-      "link_2 by early_claim",
-    ]);
+    expect(again(UNLINKED, { claims: early })).toEqual(["link_2 by early_claim"]);
   });
 
   test("another log of its transaction is judged for the first time", () => {

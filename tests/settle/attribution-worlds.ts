@@ -228,7 +228,12 @@ function toFirstVerdicts(
     if (!transfer) continue;
     const { txHash, logIndex } = transfer;
     const linkId = link === undefined ? undefined : links[link % links.length]?.id;
-    verdicts.set(transfer, { txHash, logIndex, linkId, settledBy: linkId && settledBy });
+    verdicts.set(transfer, {
+      txHash,
+      logIndex,
+      linkId,
+      settledBy: linkId === undefined ? undefined : settledBy,
+    });
   }
   return [...verdicts.values()];
 }
