@@ -238,9 +238,9 @@ describe("the error envelope", () => {
     const names = Array.from({ length: 2_700 }, (_, at) => nameOf(at));
     const url = `${world.baseUrl}/health/live?${names.join("&")}`;
     const startedMs = performance.now();
-    // one after the other: ten requests of 2,700 parameters each read 27,000, or 73 million
-    for (let round = 0; round < 10; round++) expect((await fetch(url)).status).toBe(200);
-    expect(performance.now() - startedMs).toBeLessThan(1_000);
+    // one after the other: thirty requests of 2,700 parameters each read 81,000, or 219 million
+    for (let round = 0; round < 30; round++) expect((await fetch(url)).status).toBe(200);
+    expect(performance.now() - startedMs).toBeLessThan(800);
   });
 
   test("a multi-byte body counts by its bytes", async () => {
