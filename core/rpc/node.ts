@@ -37,6 +37,8 @@ const RESPONSE_MAX_BYTES = 48 * 1024 * 1024;
 const OF_BLOCK_SIZE: ReadonlySet<string> = new Set([
   ...["eth_getBlockReceipts", "eth_getTransactionReceipt", "eth_getLogs"],
 ]);
+/** What still comes at this pace is no node that hangs: the receipt of one transaction may be larger than a slow line carries within a timeout. */
+const BYTES_A_MS = 1_000;
 const RETRY_AFTER_MAX_MS = 60_000;
 /** Bad Request, Content Too Large, URI Too Long, Unprocessable Content: said about the request, not about the node's state. */
 const TOO_LARGE_STATUSES = [400, 413, 414, 422];
@@ -86,29 +88,56 @@ async function post(endpoint: Endpoint, calls: readonly RpcCall[], timeoutMs: nu
   const body = JSON.stringify(messages.length === 1 ? messages[0] : messages);
   let response: Response;
   let text: string;
+  const deadline = openDeadline(timeoutMs);
   try {
-    const signal = AbortSignal.timeout(timeoutMs);
-    response = await fetch(endpoint.href, { method: "POST", headers: endpoint.headers, body, signal });
+    const { headers } = endpoint;
+    response = await fetch(endpoint.href, { method: "POST", headers, body, signal: deadline.signal });
     const isOfBlock = calls.some(({ method }) => OF_BLOCK_SIZE.has(method));
-    text = await readText(response, { where, tooLarge: isOfBlock ? "too-large" : "malformed" });
+    text = await readText(response, {
+      ...{ where, tooLarge: isOfBlock ? "too-large" : "malformed" },
+      onBytes: deadline.noteBytes,
+    });
   } catch (error) {
     throw toTransportError(error, where, timeoutMs);
+  } finally {
+    deadline.clear();
   }
   const answer = parseJson(text);
   if (!response.ok) throw httpError(response, answer, where, endpoint.redact);
   return readAnswers(answer, calls, endpoint);
 }
 
+/** After `timeoutMs`, and later by a millisecond for each BYTES_A_MS that have come. */
+function openDeadline(timeoutMs: number) {
+  const abort = new AbortController();
+  const startedMs = performance.now();
+  let bytes = 0;
+  const check = () => {
+    const leftMs = startedMs + timeoutMs + bytes / BYTES_A_MS - performance.now();
+    if (leftMs > 0) timer = setTimeout(check, leftMs);
+    else abort.abort(new DOMException("too slow", "TimeoutError"));
+  };
+  let timer = setTimeout(check, timeoutMs);
+  return {
+    signal: abort.signal,
+    noteBytes: (count: number) => {
+      bytes += count;
+    },
+    clear: () => clearTimeout(timer),
+  };
+}
+
 /** Counted as it comes: a compressed answer announces less than it has. */
 async function readText(
   response: Response,
-  { where, tooLarge }: { where: string; tooLarge: TransportKind },
+  { where, tooLarge, onBytes }: { where: string; tooLarge: TransportKind; onBytes: (count: number) => void },
 ): Promise<string> {
   const decoder = new TextDecoder();
   const pieces: string[] = [];
   let bytes = 0;
   for await (const piece of response.body ?? []) {
     bytes += piece.byteLength;
+    onBytes(piece.byteLength);
     if (bytes > RESPONSE_MAX_BYTES) {
       const message = `${where} answered more than ${RESPONSE_MAX_BYTES} bytes`;
       throw new RpcTransportError(tooLarge, message, { isRefusal: true });

@@ -1,0 +1,69 @@
+/** Large answers over a slow line: what keeps coming has more time than what hangs. */
+import { afterEach, expect, test } from "bun:test";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+
+const TIMEOUT_MS = 600;
+const PIECE = "f".repeat(250_000);
+
+let chain: Chain | undefined;
+let server: ReturnType<typeof Bun.serve> | undefined;
+afterEach(async () => {
+  chain?.close();
+  await server?.stop(true);
+});
+
+/** The result of a call to a node that sends a piece of a quarter of a megabyte each `everyMs`, and stops after `sent` of `pieces`. */
+async function ask({ pieces, sent = pieces, everyMs }: { pieces: number; sent?: number; everyMs: number }) {
+  server = Bun.serve({
+    ...{ port: 0, hostname: "127.0.0.1", idleTimeout: 60 },
+    async fetch(request) {
+      const { id, method } = (await request.json()) as { id: number; method: string };
+      if (method === "eth_chainId") return Response.json({ jsonrpc: "2.0", id, result: "0x14a34" });
+      const body = new ReadableStream({
+        async start(controller) {
+          controller.enqueue(`{"jsonrpc":"2.0","id":${id},"result":"`);
+          for (let count = 0; count < sent; count++) {
+            controller.enqueue(PIECE);
+            await Bun.sleep(everyMs);
+          }
+          if (sent < pieces) return;
+          controller.enqueue('"}');
+          controller.close();
+        },
+      });
+      return new Response(body.pipeThrough(new TextEncoderStream()));
+    },
+  });
+  const urls = [`http://127.0.0.1:${server.port}`];
+  chain = openChain({ network: "base-sepolia", urls, timeoutMs: TIMEOUT_MS });
+  const [node] = chain.nodes;
+  if (!node) throw new Error("there is no node");
+  const startedMs = performance.now();
+  const call = {
+    method: "eth_getTransactionReceipt",
+    params: [],
+    read: (text: unknown) => String(text).length,
+  };
+  try {
+    const [outcome] = await chain.batchOn(node, [call]);
+    return { outcome, tookMs: performance.now() - startedMs };
+  } catch (error) {
+    return { outcome: error, tookMs: performance.now() - startedMs };
+  }
+}
+
+test("an answer that keeps coming is read, although it takes longer than the timeout", async () => {
+  // two megabytes a second
+  const { outcome, tookMs } = await ask({ pieces: 12, everyMs: 125 });
+  expect(outcome).toEqual({ ok: true, result: 12 * PIECE.length });
+  expect(tookMs).toBeGreaterThan(TIMEOUT_MS * 2);
+});
+
+test.each([
+  ["stops coming", { pieces: 12, sent: 2, everyMs: 1 }],
+  ["comes too slowly", { pieces: 40, everyMs: 400 }],
+])("error: timeout for an answer that %s", async (_how, answer) => {
+  const { outcome, tookMs } = await ask(answer);
+  expect(outcome).toMatchObject({ kind: "timeout" });
+  expect(tookMs).toBeLessThan(TIMEOUT_MS * 8);
+});
