@@ -1190,6 +1190,7 @@ CREATE INDEX transfers_hash ON public.transfers USING hash (tx_hash);
 CREATE INDEX transfers_height ON public.transfers USING btree (block_number, network) WHERE (status <> 'ORPHANED'::text);
 CREATE UNIQUE INDEX transfers_log_key ON public.transfers USING btree (log_digest(network, block_hash, log_index));
 CREATE INDEX transfers_misfit_link ON public.transfers USING btree (link_id) WHERE ((link_id IS NOT NULL) AND (NOT pays));
+CREATE INDEX transfers_orphaned_link ON public.transfers USING btree (link_id) WHERE (pays AND (status = 'ORPHANED'::text));
 CREATE UNIQUE INDEX transfers_payment_key ON public.transfers USING btree (payment_id) WHERE ((payment_id IS NOT NULL) AND (status <> 'ORPHANED'::text));
 CREATE UNIQUE INDEX transfers_pays_link_key ON public.transfers USING btree (link_id) WHERE (pays AND (status <> 'ORPHANED'::text));
 CREATE INDEX transfers_to ON public.transfers USING btree (address_key(to_address), block_number);

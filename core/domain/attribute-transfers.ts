@@ -17,6 +17,9 @@
  * of ours that names no link of this database, nor to a log that the merchant has unassigned. A use of a reusable link is no candidate by
  * its plain amount.
  *
+ * A transfer that a reorganisation brings back pays by its amount the link that it paid by it before, or none: links that were created, paid or freed
+ * in between are not considered.
+ *
  * Of several authorizations for one link, db/payments/accept-payments.ts accepts one. What a wrong amount makes of the link (UNDERPAID,
  * OVERPAID): db/links/compute-link-status.ts.
  */
@@ -25,6 +28,7 @@ import type {
   AssignmentFacts,
   AttributableTransfer,
   ClaimFacts,
+  FirstVerdict,
   LedgerSnapshot,
   LinkFacts,
   LogPlace,
@@ -34,7 +38,7 @@ import { isExactAmount } from "./link.ts";
 import { isLateFor, isOpenAt } from "./link-expiry.ts";
 import { tagOfNonce } from "./link-tag.ts";
 import type { Hex } from "./networks.ts";
-import type { SettledBy } from "./settled-by.ts";
+import { isInferred, type SettledBy } from "./settled-by.ts";
 
 /** Candidates stored with a transfer; a shop with one price may have thousands of open links. */
 export const CANDIDATES_MAX = 20;
@@ -60,6 +64,7 @@ type Index = {
   payments: Map<string, PaymentFacts>;
   claims: Map<string, ClaimFacts[]>;
   assignments: Map<string, AssignmentFacts>;
+  firstVerdicts: Map<string, FirstVerdict>;
   taken: Set<string>;
   usedClaims: Set<string>;
 };
@@ -192,28 +197,60 @@ function withoutEvidence(transfer: AttributableTransfer, index: Index): Verdict 
 
 function byInference(transfer: AttributableTransfer, index: Index): Verdict {
   const candidates = findCandidates(transfer, index);
-  if (candidates.length === 0) return NO_LINK;
+  const first = index.firstVerdicts.get(placeKey(transfer));
+  const known = first && findPaidBefore(transfer, first, index);
+  if (candidates.length === 0 && !known) return NO_LINK;
   const ids = candidates.slice(0, CANDIDATES_MAX).map(({ id }) => id);
   const isFreed = index.assignments.has(placeKey(transfer));
   if (isFreed) return { candidates: ids };
-  const payable = candidates.filter(
-    ({ id, cancelledAtMs }) => !index.taken.has(id) && cancelledAtMs === undefined,
-  );
   const claims = claimsOf(transfer, index);
+  const inferred = known ?? inferLink(transfer, { candidates, claims, wasSeen: first !== undefined }, index);
+  if (!inferred) return { candidates: ids };
+  const { link, settledBy, early } = inferred;
+  index.taken.add(link.id);
+  const claim = early ?? claims.find((one) => one.link === link)?.claim;
+  if (claim) index.usedClaims.add(claim.id);
+  const attribution = { linkId: link.id, pays: true, settledBy } as const;
+  return { attribution: { ...attribution, ...(claim ? { claimId: claim.id } : {}) }, candidates: [] };
+}
+
+type Inferred = { link: LinkFacts; settledBy: SettledBy; early?: ClaimFacts };
+
+/** The link that it paid without evidence before a reorganisation, whatever else fits. */
+function findPaidBefore(
+  transfer: AttributableTransfer,
+  { linkId, settledBy }: FirstVerdict,
+  index: Index,
+): Inferred | undefined {
+  const link = linkId === undefined ? undefined : index.links.get(linkId);
+  if (!link || !settledBy || !isInferred(settledBy)) return undefined;
+  return link.recipient === transfer.to && isPayable(link, index) && isExactAmount(link, transfer.amountUnits)
+    ? { link, settledBy }
+    : undefined;
+}
+
+function inferLink(
+  transfer: AttributableTransfer,
+  {
+    candidates,
+    claims,
+    wasSeen,
+  }: { candidates: readonly LinkFacts[]; claims: ReturnType<typeof claimsOf>; wasSeen: boolean },
+  index: Index,
+): Inferred | undefined {
+  const payable = candidates.filter((link) => isPayable(link, index));
   const early = claims.find(
     ({ claim, link }) => claim.isEarly && link.trustsEarlyClaims && payable.includes(link),
   );
+  if (early) return { link: early.link, settledBy: "early_claim", early: early.claim };
   const [only] = candidates;
-  const isAlone = candidates.length === 1 && payable.length === 1;
-  const isUnique = only?.payAmountUnits === transfer.amountUnits;
-  const link = early?.link ?? (isAlone && (isUnique || only?.matchByAmount) ? only : undefined);
-  if (!link) return { candidates: ids };
-  index.taken.add(link.id);
-  const claim = early?.claim ?? claims.find((one) => one.link === link)?.claim;
-  if (claim) index.usedClaims.add(claim.id);
-  const settledBy = early ? "early_claim" : isUnique ? "pay_amount" : "amount";
-  const attribution = { linkId: link.id, pays: true, settledBy } as const;
-  return { attribution: { ...attribution, ...(claim ? { claimId: claim.id } : {}) }, candidates: [] };
+  if (!only || wasSeen || candidates.length > 1 || payable.length !== 1) return undefined;
+  if (only.payAmountUnits === transfer.amountUnits) return { link: only, settledBy: "pay_amount" };
+  return only.matchByAmount ? { link: only, settledBy: "amount" } : undefined;
+}
+
+function isPayable({ id, cancelledAtMs }: LinkFacts, index: Index): boolean {
+  return !index.taken.has(id) && cancelledAtMs === undefined;
 }
 
 /**
@@ -301,7 +338,7 @@ function hasBegun(link: LinkFacts, { blockNumber, blockTimeMs }: AttributableTra
   return startOfSecond(link.createdAtMs) <= blockTimeMs;
 }
 
-function indexSnapshot({ links, payments, claims, assignments }: LedgerSnapshot): Index {
+function indexSnapshot({ links, payments, claims, assignments, firstVerdicts }: LedgerSnapshot): Index {
   const fitting = new Map<string, LinkFacts[]>();
   const claimsByHash = new Map<string, ClaimFacts[]>();
   for (const link of links) {
@@ -316,6 +353,7 @@ function indexSnapshot({ links, payments, claims, assignments }: LedgerSnapshot)
     payments: new Map(payments.map((payment) => [authorizationKey(payment.payer, payment.nonce), payment])),
     claims: claimsByHash,
     assignments: new Map(assignments.map((assignment) => [placeKey(assignment), assignment])),
+    firstVerdicts: new Map(firstVerdicts.map((verdict) => [placeKey(verdict), verdict])),
     taken: new Set(links.filter((link) => link.isTaken).map((link) => link.id)),
     usedClaims: new Set(),
   };

@@ -1,5 +1,6 @@
 /** The part of the ledger that attribution needs: transfers, and the links, payments, claims and assignments they could settle. */
 import type { Hex } from "./networks.ts";
+import type { SettledBy } from "./settled-by.ts";
 
 export type AttributableTransfer = {
   txHash: Hex;
@@ -77,10 +78,21 @@ export type AssignmentFacts = {
   accept: boolean;
 };
 
+/** What was decided about a transfer when it was first seen, in a block that a reorganisation has taken away since. */
+export type FirstVerdict = {
+  /** Its place now. */
+  txHash: Hex;
+  logIndex: number;
+  /** Undefined: received without a link. */
+  linkId: string | undefined;
+  settledBy: SettledBy | undefined;
+};
+
 /** Everything in the database that the given transfers could settle. Claims are in order of creation. */
 export type LedgerSnapshot = {
   links: readonly LinkFacts[];
   payments: readonly PaymentFacts[];
   claims: readonly ClaimFacts[];
   assignments: readonly AssignmentFacts[];
+  firstVerdicts: readonly FirstVerdict[];
 };

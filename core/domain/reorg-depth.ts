@@ -8,3 +8,9 @@
 export const KEPT_BLOCKS = 4_096;
 /** Limit where no node reports finality, or finality stalls for days: four days at two seconds per block. */
 export const KEPT_BLOCKS_MAX = 200_000;
+
+/**
+ * So many blocks above its own, a transfer that a reorganisation has taken away counts as lost. Its signed bytes are public, and nodes put them
+ * into one of the next blocks: what has missed half a minute of two-second blocks was replaced or dropped.
+ */
+export const RETURN_BLOCKS = 15;

@@ -15,6 +15,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
+import { findFirstVerdicts } from "./first-verdicts.ts";
 import type { TakenLink } from "./prior-attributions.ts";
 
 /** Links' payments of these authorizations, locked in a fixed order. Payments are locked before links everywhere. */
@@ -104,14 +105,15 @@ export async function loadSnapshot(
       !known.has(settlingKey({ payer: from, nonce, recipient: to, amountUnits })) ||
       !payments.some((payment) => payment.nonce === nonce && payment.relayHashes.includes(txHash)),
   );
-  const [claims, evidence] =
+  const [claims, evidence, firstVerdicts] =
     open.length === 0
-      ? [[], { linkIds: [], assignments: [] }]
+      ? [[], { linkIds: [], assignments: [] }, []]
       : await Promise.all([
           loadClaims(tx, network, open),
           findEvidence(tx, network, open, { all: transfers, takenLinkIds: [...taken.keys()] }),
+          findFirstVerdicts(tx, network, transfers),
         ]);
-  const linkIds = [...payments, ...claims].map((row) => row.linkId);
+  const linkIds = [...payments, ...claims, ...firstVerdicts].flatMap((row) => row.linkId ?? []);
   const facts = await lockLinkFacts(
     tx,
     [...new Set([...linkIds, ...evidence.linkIds, ...taken.keys()])],
@@ -122,7 +124,7 @@ export async function loadSnapshot(
     isTaken: link.isTaken || taken.has(link.id),
     paidAt: link.paidAt ?? taken.get(link.id),
   }));
-  return { links, payments, claims, assignments: evidence.assignments };
+  return { links, payments, claims, assignments: evidence.assignments, firstVerdicts };
 }
 
 function settlingKey(one: Pick<PaymentFacts, "payer" | "nonce" | "recipient" | "amountUnits">): string {

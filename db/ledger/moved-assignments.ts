@@ -49,7 +49,7 @@ type PlacedTransfer = {
   authorizationNonce?: Hex | undefined;
 };
 
-type Orphaned = {
+export type OrphanedTransfer = {
   txHash: Hex;
   logIndex: number;
   from: Hex;
@@ -69,7 +69,7 @@ export async function moveAssignments(
   network: NetworkId,
   transfers: readonly PlacedTransfer[],
 ): Promise<void> {
-  const orphaned = await tx<Orphaned[]>`
+  const orphaned = await tx<OrphanedTransfer[]>`
     select
       assignments.tx_hash, assignments.log_index, gone.from_address as from, gone.to_address as to, gone.amount_units,
       gone.authorization_nonce,
@@ -80,17 +80,26 @@ export async function moveAssignments(
   const inOrder =
     orphaned.length === 0 ? [] : transfers.toSorted((one, other) => one.logIndex - other.logIndex);
   const moves = orphaned.flatMap((one) => {
-    const found = inOrder.filter((transfer) => isAlike(one, transfer))[one.alikeBefore];
-    const { txHash, logIndex, amountUnits } = one;
-    return found?.amountUnits === amountUnits
+    const found = findReturned(one, inOrder);
+    const { txHash, logIndex } = one;
+    return found
       ? [{ tx_hash: txHash, log_index: logIndex, to_hash: found.txHash, to_index: found.logIndex }]
       : [];
   });
   if (moves.length > 0) await move(tx, network, moves);
 }
 
+/** The transfer of `inOrder` (by log index) that is the orphaned one at its new place. */
+export function findReturned<Transfer extends PlacedTransfer>(
+  gone: OrphanedTransfer,
+  inOrder: readonly Transfer[],
+): Transfer | undefined {
+  const found = inOrder.filter((transfer) => isAlike(gone, transfer))[gone.alikeBefore];
+  return found?.amountUnits === gone.amountUnits ? found : undefined;
+}
+
 function isAlike(
-  { txHash, authorizationNonce: nonce, ...gone }: Orphaned,
+  { txHash, authorizationNonce: nonce, ...gone }: OrphanedTransfer,
   transfer: PlacedTransfer,
 ): boolean {
   if (transfer.from !== gone.from || transfer.to !== gone.to) return false;

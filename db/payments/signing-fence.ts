@@ -1,9 +1,10 @@
 /**
  * The fence before a payment is signed: the ledger has read every block that the payment was simulated on, of the same branch, and nothing
- * in it pays the payment's link, nor will by a claim that the indexer has yet to look at. Checked under the locks of payments and links, so
- * the result holds until the signing transaction ends.
+ * in it pays the payment's link, nor will by a claim that the indexer has yet to look at, or by a transfer that a reorganisation has taken
+ * away and may bring back. Checked under the locks of payments and links, so the result holds until the signing transaction ends.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { RETURN_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type Payment, payments } from "../schema.ts";
@@ -93,6 +94,7 @@ export async function judgeForSigning(
             and (transfers.from_address, transfers.authorization_nonce) is distinct from (payment.payer, payment.nonce)
         ) then 'early'
         when ${hasClaimedTransfer(tx)} then 'early'
+        when ${mayBePaidAgain(tx)} then 'early'
         when not exists (
           select from (${reach}) reach
           join cursors on cursors.network = payment.network and cursors.number >= reach.number
@@ -155,6 +157,32 @@ function hasClaimedTransfer(tx: Tx) {
         and named.to_address = payment.recipient
         and hex_of(named.from_address) = claim.client_address
         and named.amount_units in (payment.amount_units, link.pay_amount_units)
+    )`;
+}
+
+/**
+ * SQL: whether what paid the link before a reorganisation may still come back. It has come back when the ledger holds its transaction or its
+ * authorization again, whatever it pays there.
+ */
+function mayBePaidAgain(tx: Tx) {
+  return tx`
+    exists (
+      select from transfers gone
+      join cursors on cursors.network = gone.network
+      where gone.link_id = payment.link_id
+        and gone.pays
+        and gone.status = 'ORPHANED'
+        and cursors.number < gone.block_number + ${RETURN_BLOCKS}::int
+        and (gone.from_address, gone.authorization_nonce) is distinct from (payment.payer, payment.nonce)
+        and not exists (
+          select from transfers back
+          where (back.tx_hash = gone.tx_hash or back.authorization_nonce = gone.authorization_nonce)
+            and back.network = gone.network
+            and back.from_address = gone.from_address
+            and back.to_address = gone.to_address
+            and back.amount_units = gone.amount_units
+            and back.status <> 'ORPHANED'
+        )
     )`;
 }
 

@@ -23,6 +23,7 @@ import {
   NETWORK,
   openBooks,
   randomHash,
+  readUpTo,
   UNITS,
 } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
@@ -42,6 +43,7 @@ afterAll(() => lab?.stop());
 
 beforeEach(async () => {
   await lab.sql`update wallets set backfilled_at = now()`;
+  await readUpTo(lab, Number(READ));
   linkId = await seedLink(lab.sql, lab.merchant);
   payment = await accepted(linkId);
 });
@@ -71,12 +73,40 @@ describe("transfers of the link", () => {
     expect(await judge()).toBe("free");
   });
 
-  test("a transfer that pays it: paid; one that pays another link, or whose block is gone: free", async () => {
+  test("a transfer that pays it: paid; one that pays another link: free", async () => {
     await book({ pays: true, link: await seedLink(lab.sql, lab.merchant) });
-    await book({ pays: true, status: "ORPHANED" });
     expect(await judge()).toBe("free");
     await book({ pays: true });
     expect(await judge()).toBe("paid");
+  });
+
+  test("a transfer that paid it before a reorganisation: early, until the ledger is 15 blocks above it", async () => {
+    await book({ pays: true, status: "ORPHANED" });
+    expect(await judge()).toBe("early");
+    await readUpTo(lab, 99 + 14);
+    expect(await judge()).toBe("early");
+    await readUpTo(lab, 99 + 15);
+    expect(await judge()).toBe("free");
+  });
+
+  test("one that is back and pays another link, or paid another link before a reorganisation: free", async () => {
+    const elsewhere = await seedLink(lab.sql, lab.merchant);
+    await book({ pays: true, status: "ORPHANED", link: elsewhere });
+    expect(await judge()).toBe("free");
+    const [from, txHash, nonce] = [randomAddress(), randomHash(), randomHash()];
+    for (const same of [{ txHash }, { nonce }]) {
+      await book({ pays: true, status: "ORPHANED", from, ...same });
+      expect(await judge()).toBe("early");
+      await book({ from, ...same, link: null, units: UNITS + 1n });
+      expect(await judge()).toBe("early");
+      await book({ from, ...same, link: null });
+      expect(await judge()).toBe("free");
+    }
+  });
+
+  test("what its own authorization paid before a reorganisation: free", async () => {
+    await book({ pays: true, status: "ORPHANED", from: payment.payer, nonce: payment.nonce });
+    expect(await judge()).toBe("free");
   });
 
   test("a transfer of another amount that pays it all the same: paid", async () => {

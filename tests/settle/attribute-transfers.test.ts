@@ -5,6 +5,7 @@ import type {
   AssignmentFacts,
   AttributableTransfer,
   ClaimFacts,
+  FirstVerdict,
   LedgerSnapshot,
   LinkFacts,
   PaymentFacts,
@@ -46,6 +47,9 @@ const CLAIM: ClaimFacts = {
 const ASSIGNMENT: AssignmentFacts = {
   ...{ txHash: TRANSFER.txHash, logIndex: TRANSFER.logIndex, linkId: LINK.id, accept: false },
 };
+const FIRST_VERDICT: FirstVerdict = {
+  ...{ txHash: TRANSFER.txHash, logIndex: TRANSFER.logIndex, linkId: LINK.id, settledBy: "amount" },
+};
 const link = (change: Partial<LinkFacts> = {}): LinkFacts => ({ ...LINK, ...change });
 const other = (change: Partial<LinkFacts> = {}): LinkFacts => link({ id: "link_2", ...change });
 
@@ -56,6 +60,7 @@ function decide(snapshot: Partial<LedgerSnapshot>, ...changes: Partial<Attributa
     payments: [],
     claims: [],
     assignments: [],
+    firstVerdicts: [],
     ...snapshot,
   });
 }
@@ -339,5 +344,49 @@ describe("a merchant's assignment", () => {
 
   test("a transfer that was unassigned is not attributed by its amount again", () => {
     expect(outcomes({ assignments: [{ ...ASSIGNMENT, linkId: undefined }] })).toEqual(["link_1"]);
+  });
+});
+
+describe("a transfer that is back from a reorganisation", () => {
+  const UNLINKED = { linkId: undefined, settledBy: undefined };
+  const again = (change: Partial<FirstVerdict>, snapshot: Partial<LedgerSnapshot> = {}) =>
+    outcomes({ links: [LINK, other()], firstVerdicts: [{ ...FIRST_VERDICT, ...change }], ...snapshot });
+
+  test("pays the link that it paid without evidence, whatever fits as well since", () => {
+    expect(again({})).toEqual(["link_1 by amount"]);
+    expect(again({ settledBy: "pay_amount" })).toEqual(["link_1 by pay_amount"]);
+    expect(again({ settledBy: "early_claim" }, { claims: [CLAIM] })).toEqual(["link_1 by early_claim"]);
+    const expired = link({ expiresAtMs: TIME_MS - 1 });
+    expect(again({}, { links: [expired, other()] })).toEqual(["link_1 by amount"]);
+    const claims = [{ ...CLAIM, linkId: "link_2" }];
+    expect(again({}, { claims })).toEqual(["link_1 by amount"]);
+  });
+
+  test("pays nothing by its amount when its link is paid, cancelled, another wallet's or for another amount", () => {
+    const changes = [{ isTaken: true }, { cancelledAtMs: TIME_MS }, { recipient: address("2") }];
+    for (const change of [...changes, { amountUnits: 1n }])
+      expect(again({}, { links: [link(change), other()] })).toEqual(["link_2"]);
+  });
+
+  test("pays nothing by its amount when it was received without a link, or paid one by evidence", () => {
+    expect(again(UNLINKED, { links: [LINK] })).toEqual(["link_1"]);
+    const unique = link({ payAmountUnits: UNITS, amountUnits: 1n });
+    expect(again(UNLINKED, { links: [unique] })).toEqual(["link_1"]);
+    for (const settledBy of ["tag", "merchant"] as const)
+      expect(again({ settledBy }, { links: [LINK] })).toEqual(["link_1"]);
+  });
+
+  test("evidence and the merchant's decisions come first", () => {
+    const snapshot = { links: [LINK, other({ tag: TAG })], firstVerdicts: [FIRST_VERDICT] };
+    expect(outcomes(snapshot, { tag: TAG })).toEqual(["link_2 by tag"]);
+    const freed = [{ ...ASSIGNMENT, linkId: undefined }];
+    expect(again({}, { assignments: freed })).toEqual(["link_1|link_2"]);
+    const early = [{ ...CLAIM, linkId: "link_2" }];
+    expect(again(UNLINKED, { claims: early })).toEqual(["link_2 by early_claim"]);
+  });
+
+  test("another log of its transaction is judged for the first time", () => {
+    expect(again({ logIndex: 4 }, { links: [LINK] })).toEqual(["link_1 by amount"]);
+    expect(again({ logIndex: 4 })).toEqual(["link_1|link_2"]);
   });
 });

@@ -4,6 +4,7 @@ import type {
   AssignmentFacts,
   AttributableTransfer,
   ClaimFacts,
+  FirstVerdict,
   LedgerSnapshot,
   LinkFacts,
   PaymentFacts,
@@ -73,6 +74,11 @@ const assignmentArbitrary = fc.record({
   link: oneIn(2, linkIndex),
   accept: fc.boolean(),
 });
+const firstVerdictArbitrary = fc.record({
+  transfer: fc.nat(TRANSFERS_MAX - 1),
+  link: oneIn(2, linkIndex),
+  settledBy: pickOf(["amount", "pay_amount", "early_claim", "tag"] as const),
+});
 const settingsArbitrary = fc.record({ matchByAmount: fc.boolean(), trustsEarlyClaims: fc.boolean() });
 
 type Values<Type> = Type extends fc.Arbitrary<infer Value> ? Value : never;
@@ -84,6 +90,7 @@ export const attributionWorlds: fc.Arbitrary<AttributionWorld> = fc
     payments: fc.array(paymentArbitrary, { maxLength: 4 }),
     claims: fc.array(claimArbitrary, { maxLength: 5 }),
     assignments: fc.array(assignmentArbitrary, { maxLength: 2 }),
+    firstVerdicts: fc.array(firstVerdictArbitrary, { maxLength: 2 }),
     settings: fc.tuple(settingsArbitrary, settingsArbitrary),
   })
   .map((given) => {
@@ -96,6 +103,7 @@ export const attributionWorlds: fc.Arbitrary<AttributionWorld> = fc
       ledger: {
         ...{ links, payments, claims: toClaims(given.claims, placed) },
         assignments: toAssignments(given.assignments, placed),
+        firstVerdicts: toFirstVerdicts(given.firstVerdicts, placed),
       },
     };
   });
@@ -207,4 +215,25 @@ function toAssignments(
     const linkId = link === undefined ? undefined : links[link % links.length]?.id;
     return [{ txHash: transfer.txHash, logIndex: transfer.logIndex, linkId, accept }];
   });
+}
+
+/** As in the database: one of a transfer. */
+function toFirstVerdicts(
+  given: readonly Values<typeof firstVerdictArbitrary>[],
+  { transfers, links }: Placed,
+): FirstVerdict[] {
+  const verdicts = new Map<AttributableTransfer, FirstVerdict>();
+  for (const { transfer: place, link, settledBy } of given) {
+    const transfer = transfers[place % transfers.length];
+    if (!transfer) continue;
+    const { txHash, logIndex } = transfer;
+    const linkId = link === undefined ? undefined : links[link % links.length]?.id;
+    verdicts.set(transfer, {
+      txHash,
+      logIndex,
+      linkId,
+      settledBy: linkId === undefined ? undefined : settledBy,
+    });
+  }
+  return [...verdicts.values()];
 }

@@ -223,7 +223,7 @@ describe("attribution of random transfers to random links", () => {
     expect(revived).toBeGreaterThan(0);
   });
 
-  test("inference pays the one link that fits at the transfer's block, unless a relay of ours made it; several are candidates", () => {
+  test("inference pays the one link that fits at the transfer's block, or that it paid before a reorganisation; several are candidates", () => {
     holds(({ ledger }, judged) => {
       const taken = new Set<string>();
       const hashes = new Set(judged.map(({ transfer }) => transfer.txHash));
@@ -267,11 +267,28 @@ describe("attribution of random transfers to random links", () => {
     );
     const [only] = candidates;
     const { attribution } = verdict;
+    const first = ledger.firstVerdicts.find(
+      ({ txHash, logIndex }) => txHash === transfer.txHash && logIndex === transfer.logIndex,
+    );
+    const paidBefore = ledger.links.find(
+      (link) =>
+        link.id === first?.linkId &&
+        first.settledBy !== "tag" &&
+        link.recipient === transfer.to &&
+        isExact(link, transfer) &&
+        !taken.has(link.id) &&
+        link.cancelledAtMs === undefined,
+    );
+    if (first && paidBefore && !isFreed) {
+      const { settledBy } = first;
+      return void expect(attribution).toMatchObject({ linkId: paidBefore.id, pays: true, settledBy });
+    }
+    if (first && attribution) expect(attribution.settledBy).toBe("early_claim");
     if (!attribution) {
       expect(verdict.candidates).toEqual(candidates.map(({ id }) => id));
       const isPayable = candidates.length === 1 && only?.cancelledAtMs === undefined && !isFreed;
       const isMatched = only?.matchByAmount === true || only?.payAmountUnits === transfer.amountUnits;
-      expect(isPayable && isMatched).toBe(false);
+      expect(isPayable && isMatched && !first).toBe(false);
       return;
     }
     expect(isFreed).toBe(false);
@@ -305,7 +322,7 @@ describe("the address of a claim", () => {
   });
   const judgeClaim = (clientAddress: typeof sender, isProven: boolean) =>
     attributeTransfers([transfer], {
-      ...{ links: [link("first"), link("second")], payments: [], assignments: [] },
+      ...{ links: [link("first"), link("second")], payments: [], assignments: [], firstVerdicts: [] },
       claims: [
         { id: "claim", linkId: "second", txHash: transfer.txHash, clientAddress, isProven, isEarly: true },
       ],
