@@ -86,6 +86,12 @@ function keepPassword(dataDir: string): string {
   return readFileSync(file, "utf8");
 }
 
+/**
+ * Locales that know letters of every script, for which the search's index (pg_trgm) asks the machine; the first that it has. With "C" a search
+ * for letters beyond ASCII reads all rows.
+ */
+const CHARACTERS = ["C.UTF-8", "en_US.UTF-8", "C"] as const;
+
 /** initdb into a temporary folder, then one rename: an interrupted first start leaves nothing that looks complete. */
 function createCluster(account: PostgresAccount, password: string): void {
   const { clusterRoot } = account;
@@ -107,17 +113,23 @@ function createCluster(account: PostgresAccount, password: string): void {
     // the password is random: hashing it thousands of times at each connection would add nothing
     ...["--set", "scram_iterations=1"],
   ];
-  const [command = "", ...args] = [
-    ...account.prefix,
-    join(account.nativeDir, "bin", "initdb"),
-    ...["-D", fresh, "--no-sync", ...settings],
-  ];
-  const { status, stderr, error } = spawnSync(command, args, {
-    input: `${password}\n`,
-    encoding: "utf8",
-    cwd: "/",
-    ...userOf(account),
-  });
+  const runInitdb = (characters: string) => {
+    const [command = "", ...args] = [
+      ...account.prefix,
+      join(account.nativeDir, "bin", "initdb"),
+      ...["-D", fresh, "--no-sync", ...settings, `--lc-ctype=${characters}`],
+    ];
+    return spawnSync(command, args, {
+      input: `${password}\n`,
+      encoding: "utf8",
+      cwd: "/",
+      ...userOf(account),
+    });
+  };
+  let ended = runInitdb(CHARACTERS[0]);
+  for (const characters of CHARACTERS.slice(1))
+    if (ended.status !== 0 && /locale/.test(ended.stderr ?? "")) ended = runInitdb(characters);
+  const { status, stderr, error } = ended;
   if (status !== 0) throw new Error(`initdb failed: ${stderr || error?.message}`, { cause: error });
   renameSync(fresh, data);
 }

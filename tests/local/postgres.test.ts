@@ -48,6 +48,16 @@ test("keeps data, password and port between starts", async () => {
   await second.stop();
 });
 
+test("knows letters of every script, as the index of searches needs them", async () => {
+  const server = await startPostgres({ dataDir, database: "kept" });
+  await query(server.url, "create extension if not exists pg_trgm");
+  for (const word of ["Привет", "café", "東京都"]) {
+    const [row] = await query<{ parts: string[] }>(server.url, `select show_trgm('${word}') as parts`);
+    expect(row?.parts).toHaveLength(word.length + 1);
+  }
+  await server.stop();
+});
+
 test("refuses a folder held by a live process, and names the process", async () => {
   const { holder, url } = await startHolder();
   await query(url, "insert into notes values ('written by another process')");
