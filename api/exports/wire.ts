@@ -1,6 +1,10 @@
 /** Exports on the wire, and the answers to requests for one: the file itself, or where it will be. */
 import { z } from "zod";
-import { contentTypeOf, EXPORT_FORMATS } from "../../core/domain/export.ts";
+import { contentTypeOf, EXPORT_FORMATS, EXPORT_PROFILES } from "../../core/domain/export.ts";
+import { formatUnits } from "../../core/domain/money.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
+import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
+import { type ExportRequest, parseExportRequest } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
@@ -8,11 +12,27 @@ import type { ResponseSet } from "../http/session-cookie.ts";
 import { serveExport } from "./download.ts";
 import { type Asked, requestExport } from "./request-export.ts";
 
+const contentsSchema = z
+  .object({
+    kind: z.enum(["transactions", "statement", "documents"]),
+    profile: z.enum(EXPORT_PROFILES),
+    types: z.array(z.enum(TRANSACTION_TYPES)).describe("Empty: all"),
+    statuses: z.array(z.enum(TRANSACTION_STATUSES)).describe("Empty: all"),
+    networks: z.array(z.enum(NETWORK_IDS)).describe("Empty: all"),
+    from: isoTime.nullable(),
+    before: isoTime.nullable().describe("Exclusive"),
+    timeZone: z.string().describe("In which `from` and `before` are days"),
+    amountMin: z.string().nullable().describe("USDC"),
+    amountMax: z.string().nullable().describe("USDC"),
+    search: z.string().nullable(),
+  })
+  .meta({ id: "ExportContents", description: "What the file holds: what was asked for" });
 const exportSchema = z
   .object({
     id: z.string(),
     status: z.enum(["QUEUED", "RUNNING", "READY", "FAILED"]),
     format: z.enum(EXPORT_FORMATS),
+    contents: contentsSchema,
     createdAt: isoTime,
     downloadUrl: z.string(),
     readyAt: isoTime.nullable(),
@@ -73,6 +93,7 @@ export function presentExport({ config }: ApiDeps, file: ExportFile): z.infer<ty
     id: file.id,
     status: file.status,
     format: file.format,
+    contents: presentContents(parseExportRequest(file.request)),
     createdAt: file.createdAt.toISOString(),
     downloadUrl: `${config.baseUrl}/v1/transactions/exports/${file.id}/download`,
     readyAt: file.readyAt?.toISOString() ?? null,
@@ -83,4 +104,33 @@ export function presentExport({ config }: ApiDeps, file: ExportFile): z.infer<ty
     byteSize: file.byteSize === null ? null : Number(file.byteSize),
     refusal: file.refusal,
   };
+}
+
+/** A statement or an archive has a period of its own; its filter chooses nothing. */
+function presentContents({
+  filter,
+  profile,
+  timeZone,
+  statement,
+  archive,
+}: ExportRequest): z.infer<typeof contentsSchema> {
+  const { from, before } = statement ?? archive ?? filter;
+  return {
+    kind: statement ? "statement" : archive ? "documents" : "transactions",
+    profile,
+    types: [...filter.types],
+    statuses: [...filter.statuses],
+    networks: statement ? [statement.network] : [...filter.networks],
+    from: from?.toISOString() ?? null,
+    before: before?.toISOString() ?? null,
+    timeZone: isUtcDay(from) && isUtcDay(before) ? "UTC" : timeZone,
+    amountMin: filter.minUnits === undefined ? null : formatUnits(filter.minUnits),
+    amountMax: filter.maxUnits === undefined ? null : formatUnits(filter.maxUnits),
+    search: filter.search ?? null,
+  };
+}
+
+/** Days of a filter are days of UTC, those of statements and scheduled files of their own time zone. */
+function isUtcDay(instant: Date | undefined): boolean {
+  return instant === undefined || instant.getTime() % 86_400_000 === 0;
 }

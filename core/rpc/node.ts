@@ -37,6 +37,10 @@ const RESPONSE_MAX_BYTES = 48 * 1024 * 1024;
 const OF_BLOCK_SIZE: ReadonlySet<string> = new Set([
   ...["eth_getBlockReceipts", "eth_getTransactionReceipt", "eth_getLogs"],
 ]);
+/** What still comes at this pace is no node that hangs: the receipt of one transaction may be larger than a slow line carries within a timeout. */
+const BYTES_A_MS = 1_000;
+/** What is larger is read to its end one at a time in a process: side by side, ten would take all of its memory. */
+const LARGE_BYTES = 4 * 1024 * 1024;
 const RETRY_AFTER_MAX_MS = 60_000;
 /** Bad Request, Content Too Large, URI Too Long, Unprocessable Content: said about the request, not about the node's state. */
 const TOO_LARGE_STATUSES = [400, 413, 414, 422];
@@ -84,31 +88,91 @@ async function post(endpoint: Endpoint, calls: readonly RpcCall[], timeoutMs: nu
     params: call.params,
   }));
   const body = JSON.stringify(messages.length === 1 ? messages[0] : messages);
-  let response: Response;
-  let text: string;
+  const deadline = openDeadline(timeoutMs);
+  const turn = openTurn();
+  const onBytes = async (bytes: number) => {
+    deadline.noteBytes(bytes);
+    if (bytes > LARGE_BYTES) await deadline.pauseFor(turn.take());
+  };
   try {
-    const signal = AbortSignal.timeout(timeoutMs);
-    response = await fetch(endpoint.href, { method: "POST", headers: endpoint.headers, body, signal });
+    const { headers, href } = endpoint;
     const isOfBlock = calls.some(({ method }) => OF_BLOCK_SIZE.has(method));
-    text = await readText(response, { where, tooLarge: isOfBlock ? "too-large" : "malformed" });
-  } catch (error) {
-    throw toTransportError(error, where, timeoutMs);
+    const tooLarge = isOfBlock ? "too-large" : "malformed";
+    const { response, text } = await fetch(href, { method: "POST", headers, body, signal: deadline.signal })
+      .then(async (response) => ({ response, text: await readText(response, { where, tooLarge, onBytes }) }))
+      .catch((error) => {
+        throw toTransportError(error, where, timeoutMs);
+      });
+    const answer = parseJson(text);
+    if (!response.ok) throw httpError(response, answer, where, endpoint.redact);
+    return readAnswers(answer, calls, endpoint);
+  } finally {
+    deadline.clear();
+    turn.end();
   }
-  const answer = parseJson(text);
-  if (!response.ok) throw httpError(response, answer, where, endpoint.redact);
-  return readAnswers(answer, calls, endpoint);
+}
+
+/** After `timeoutMs`, and later by a millisecond for each BYTES_A_MS that have come. */
+function openDeadline(timeoutMs: number) {
+  const abort = new AbortController();
+  let endMs = performance.now() + timeoutMs;
+  let extraMs = 0;
+  const check = () => {
+    const leftMs = endMs + extraMs - performance.now();
+    if (leftMs > 0) timer = setTimeout(check, leftMs);
+    else abort.abort(new DOMException("too slow", "TimeoutError"));
+  };
+  let timer = setTimeout(check, timeoutMs);
+  return {
+    signal: abort.signal,
+    noteBytes(bytes: number) {
+      extraMs = bytes / BYTES_A_MS;
+    },
+    async pauseFor(wait: Promise<void>) {
+      const pausedMs = performance.now();
+      clearTimeout(timer);
+      await wait;
+      endMs += performance.now() - pausedMs;
+      check();
+    },
+    clear: () => clearTimeout(timer),
+  };
+}
+
+/** Ends when the large answer that was let in last has been read, and all before it. */
+let lastTurn: Promise<void> = Promise.resolve();
+
+/** Of the large answers of this process. It is as short as the deadlines of those before it. */
+function openTurn() {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  let before: Promise<void> | undefined;
+  return {
+    take() {
+      if (!before) {
+        before = lastTurn;
+        lastTurn = promise;
+      }
+      return before;
+    },
+    end: resolve,
+  };
 }
 
 /** Counted as it comes: a compressed answer announces less than it has. */
 async function readText(
   response: Response,
-  { where, tooLarge }: { where: string; tooLarge: TransportKind },
+  {
+    where,
+    tooLarge,
+    onBytes,
+  }: { where: string; tooLarge: TransportKind; onBytes: (bytes: number) => Promise<void> },
 ): Promise<string> {
   const decoder = new TextDecoder();
   const pieces: string[] = [];
   let bytes = 0;
   for await (const piece of response.body ?? []) {
     bytes += piece.byteLength;
+    await onBytes(bytes);
     if (bytes > RESPONSE_MAX_BYTES) {
       const message = `${where} answered more than ${RESPONSE_MAX_BYTES} bytes`;
       throw new RpcTransportError(tooLarge, message, { isRefusal: true });

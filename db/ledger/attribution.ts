@@ -15,8 +15,8 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
-import { findFirstVerdicts } from "./first-verdicts.ts";
-import type { TakenLink } from "./prior-attributions.ts";
+import type { TakenLink } from "./rebuild-attributions.ts";
+import { findFirstVerdicts } from "./returned-transfers.ts";
 
 /** Links' payments of these authorizations, locked in a fixed order. Payments are locked before links everywhere. */
 export async function loadPayments(

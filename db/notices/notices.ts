@@ -30,7 +30,10 @@ export async function addNotice(tx: Tx, notice: NewNotice): Promise<void> {
 /** Of what happens to wallets: an owner can write thousands into a block, and each would be a mail before those of other users. */
 export const CHAIN_MAILS_AN_HOUR = 60;
 
-/** Of what happened on the chain, in one statement. Of a user's within an hour the first are mailed; the security trail has all. */
+/**
+ * Of what happened on the chain, in one statement. Of a user's within an hour the first of each kind are mailed: no number of sends hides that an
+ * owner was added. The security trail has all.
+ */
 export async function addChainNotices(tx: Tx, notices: readonly NewNotice[]): Promise<void> {
   if (notices.length === 0) return;
   const rows = notices.map(({ userId, kind, key, details }) => ({ user_id: userId, kind, key, details }));
@@ -41,24 +44,26 @@ export async function addChainNotices(tx: Tx, notices: readonly NewNotice[]): Pr
       from json_to_recordset(${JSON.stringify(rows)}::text::json)
         as given (user_id text, kind text, key text, details jsonb)
       on conflict (user_id, key) do nothing
-      returning id, user_id
+      returning id, user_id, kind
     ),
     earlier as (
-      select added.user_id, (
+      select added.user_id, added.kind, (
           select count(*)
           from notices
-          where notices.user_id = added.user_id and notices.created_at > now() - interval '1 hour'
+          where notices.user_id = added.user_id
+            and notices.kind = added.kind
+            and notices.created_at > now() - interval '1 hour'
         ) as count
       from added
-      group by added.user_id
+      group by added.user_id, added.kind
     ),
     placed as (
-      select id, user_id, row_number() over (partition by user_id order by id) as place
+      select id, user_id, kind, row_number() over (partition by user_id, kind order by id) as place
       from added
     )
     select placed.id
     from placed
-    join earlier using (user_id)
+    join earlier using (user_id, kind)
     where earlier.count + placed.place <= ${CHAIN_MAILS_AN_HOUR}
     order by placed.id`;
   for (const { id } of mailed) await enqueue(tx, "send_notice", { noticeId: id.toString() });

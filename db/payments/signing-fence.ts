@@ -98,12 +98,11 @@ export async function judgeForSigning(
         when not exists (
           select from (${reach}) reach
           join cursors on cursors.network = payment.network and cursors.number >= reach.number
-          where reach.hash = coalesce(
-            case when cursors.number = reach.number then cursors.hash end,
-            (select hash from blocks where blocks.network = cursors.network and blocks.number = reach.number),
-            -- a block that was read in a range with nothing of ours is not stored
-            reach.hash
-          )
+          -- of a quiet range only the end is stored: a head within it cannot be compared, and the next one is above it
+          where reach.hash = case
+              when cursors.number = reach.number then cursors.hash
+              else (select hash from blocks where blocks.network = cursors.network and blocks.number = reach.number)
+            end
         ) then 'early'
         when not exists (
           select from wallets

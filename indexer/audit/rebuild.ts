@@ -9,7 +9,6 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openEventEpoch } from "../../db/events/event-log.ts";
 import { findCursor, holdEpoch } from "../../db/ledger/cursors.ts";
-import { keepDecisions, matchPastClaims, nameOldDecisions } from "../../db/ledger/prior-attributions.ts";
 import {
   compareWithSnapshot,
   dropChainRows,
@@ -17,12 +16,13 @@ import {
   type RebuildDifference,
   takeSnapshot,
 } from "../../db/ledger/rebuild.ts";
+import { keepDecisions, matchPastClaims, nameOldDecisions } from "../../db/ledger/rebuild-attributions.ts";
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
 import { refreshLinks } from "../../db/links/compute-link-status.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { concludeDeepOperations } from "../settle/conclude-operations.ts";
 import { type OpenTransaction, writeIsolating } from "../settle/isolate-refused.ts";
-import { findPriorAttributions } from "../settle/keep-prior-attributions.ts";
+import { findPriorAttributions } from "../settle/keep-rebuild-attributions.ts";
 import { settleTransfers } from "../settle/settle.ts";
 import { settleUnheldLinks } from "../settle/settle-unheld-links.ts";
 import { readHeader } from "../source/block-header.ts";

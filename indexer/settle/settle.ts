@@ -16,7 +16,7 @@ import type { Tx } from "../../db/postgres/client.ts";
 import { moveRefunds } from "../../db/wallet-ops/moved-refunds.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
 import type { Isolate } from "./isolate-refused.ts";
-import { NO_PRIOR_ATTRIBUTIONS, type PriorAttributions } from "./keep-prior-attributions.ts";
+import { NO_PRIOR_ATTRIBUTIONS, type PriorAttributions } from "./keep-rebuild-attributions.ts";
 import { settleFacilitated } from "./settle-facilitated.ts";
 import { settleSeenOperations } from "./settle-operations.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";

@@ -99,11 +99,15 @@ export function parseLogs(answer: unknown): PlacedLog[] {
     const log = parseLog(item);
     const place = `${log.blockHash}:${log.logIndex}`;
     const twin = byPlace.get(place);
-    if (twin && (twin.txHash !== log.txHash || twin.data !== log.data))
+    if (twin && contentOf(twin) !== contentOf(log))
       throw malformed(`log ${log.logIndex} of block ${log.blockHash} was answered in two ways`);
     byPlace.set(place, log);
   }
   return [...byPlace.values()];
+}
+
+function contentOf({ txHash, address, topics, data }: PlacedLog): string {
+  return [txHash, address, ...topics, data].join().toLowerCase();
 }
 
 function parseLog(item: Record<string, unknown> | undefined): PlacedLog {

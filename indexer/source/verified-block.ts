@@ -48,9 +48,16 @@ export function readReceipts(answer: unknown, isKept = keepAll): ReadReceipts {
     return { error: malformed("no receipts were answered") };
   return orError(() => {
     // first: what is no log is refused by it
-    const logs = parseLogs(answer.flatMap((receipt) => fieldOf(receipt, "logs") as unknown[])).filter(isKept);
-    return { root: receiptsRootOf(answer), logs };
+    const logs = parseLogs(answer.flatMap((receipt) => fieldOf(receipt, "logs") as unknown[]));
+    assertNumbered(logs, 0);
+    return { root: receiptsRootOf(answer), logs: logs.filter(isKept) };
   });
+}
+
+/** A root proves contents and order of logs, not the numbers that a node gives them, by which they are booked. */
+function assertNumbered(logs: readonly PlacedLog[], first: number): void {
+  if (!logs.every(({ logIndex }, index) => logIndex === first + index))
+    throw malformed("the logs are not numbered through their block");
 }
 
 function hasLogs(receipt: unknown): boolean {
@@ -100,7 +107,15 @@ export async function askForReceipts(chain: Chain, calls: readonly RpcCall[]): P
   }
 }
 
-type Proof = { header: BlockHeader; isKept: IsKept };
+/** `each`: of the receipts that are asked for one by one, the first ones. Whichever node gave them, together they make the root or not. */
+type Proof = { header: BlockHeader; isKept: IsKept; each: EachReceipt };
+type EachReceipt = {
+  plan: { hashes: readonly unknown[]; atOnce: number } | undefined;
+  encoded: EncodedReceipt[];
+  logs: PlacedLog[];
+  logCount: number;
+};
+const noneYet = (): EachReceipt => ({ plan: undefined, encoded: [], logs: [], logCount: 0 });
 type Way = (chain: Chain, node: ChainNode, proof: Proof) => Promise<PlacedLog[]>;
 
 /** In the order in which a node is asked: the next way when it has answered the one before, and not with what proves the block. */
@@ -119,16 +134,23 @@ export async function readProvenLogs(
   let minWay = firstWay;
   // some nodes have no receipts by block, some chains another receipt format: those are asked another way
   const ways = new Map<ChainNode, number>();
+  const each = noneYet();
+  let receipts = 0;
   for (let attempts = 0; attempts < ATTEMPTS; attempts++) {
     const nodes = chain.nodesByHealth();
     const node = nodes[attempts % nodes.length];
     if (!node) break;
     const way = Math.max(ways.get(node) ?? 0, minWay);
     try {
-      return await (WAYS[way] ?? WAYS[0])(chain, node, { header, isKept });
+      return await (WAYS[way] ?? WAYS[0])(chain, node, { header, isKept, each });
     } catch (error) {
       if (!(error instanceof RpcTransportError || error instanceof RpcResponseError)) throw error;
       lastError = error;
+      // a full block takes more requests than a provider allows at a time: only attempts that bring no receipt count
+      if (each.encoded.length > receipts) {
+        receipts = each.encoded.length;
+        attempts = -1;
+      }
       // it is the block that is large, whatever node answers
       if (isTooMuch(error)) minWay = SMALLEST_ANSWERS;
       else if (!(await waitForRateLimit(chain, error)))
@@ -160,9 +182,10 @@ export async function readProvenLogsOn(
   isKept = keepAll,
 ): Promise<PlacedLog[]> {
   let lastError: unknown;
+  const each = noneYet();
   for (const way of WAYS) {
     try {
-      return await way(chain, node, { header, isKept });
+      return await way(chain, node, { header, isKept, each });
     } catch (error) {
       if (!hasAnswered(error)) throw error;
       lastError = error;
@@ -176,42 +199,72 @@ async function byReceipts(chain: Chain, node: ChainNode, { header, isKept }: Pro
   return provenLogs(header, need(outcome) as ReadReceipts);
 }
 
-type ReadReceipt = { encoded: EncodedReceipt; logs: PlacedLog[] } | { error: RpcTransportError };
+type ReadReceipt =
+  | { encoded: EncodedReceipt; logs: PlacedLog[]; firstIndex: number | undefined; logCount: number }
+  | { error: RpcTransportError };
 
-/** Many calls for a full block, and none of them large. */
+/** Many calls for a full block, and none of them large. What came before a failure is kept. */
 async function byTransactionReceipts(
   chain: Chain,
   node: ChainNode,
-  { header, isKept }: Proof,
+  { header, isKept, each }: Proof,
 ): Promise<PlacedLog[]> {
+  each.plan ??= await planReceipts(chain, node, header);
+  const { hashes, atOnce } = each.plan;
+  while (each.encoded.length < hashes.length) {
+    const next = hashes.slice(each.encoded.length, each.encoded.length + atOnce);
+    const calls = next.map((hash) => receiptCall(hash, isKept));
+    const outcomes = await chain.batchOn(node, calls, { inOrder: true });
+    need(outcomes[0]);
+    // some nodes answer a batch until they have said so many bytes, and refuse the rest of it
+    const failed = outcomes.findIndex(({ ok }) => !ok);
+    for (const outcome of failed < 0 ? outcomes : outcomes.slice(0, failed))
+      addReceipt(each, need(outcome) as ReadReceipt, header);
+  }
+  const { encoded, logs } = each;
+  Object.assign(each, noneYet());
+  return provenLogs(header, { root: rootOfEncoded(encoded), logs });
+}
+
+async function planReceipts(chain: Chain, node: ChainNode, header: BlockHeader) {
   const block = await chain.requestOn(node, "eth_getBlockByHash", [header.hash, false]);
   const hashes = fieldOf(block, "transactions");
   if (!Array.isArray(hashes)) throw unproven(header, "its transactions were not answered");
   const gasUsed = Number(parseQuantity(fieldOf(block, "gasUsed"), "block gasUsed"));
   const perRequest = Math.floor((GAS_A_REQUEST * hashes.length) / Math.max(gasUsed, 1));
-  const atOnce = Math.min(Math.max(perRequest, 1), RECEIPTS_AT_ONCE);
+  return { hashes, atOnce: Math.min(Math.max(perRequest, 1), RECEIPTS_AT_ONCE) };
+}
+
+function receiptCall(hash: unknown, isKept: IsKept): RpcCall {
   const read = (receipt: unknown): ReadReceipt => {
     if (!hasLogs(receipt)) return { error: malformed("no receipts were answered") };
     return orError(() => {
-      const logs = parseLogs(fieldOf(receipt, "logs")).filter(isKept);
-      return { encoded: encodeReceipt(receipt), logs };
+      const logs = parseLogs(fieldOf(receipt, "logs"));
+      const firstIndex = logs[0]?.logIndex;
+      assertNumbered(logs, firstIndex ?? 0);
+      if (logs.some(({ txHash }) => txHash !== hash))
+        throw malformed("another transaction's logs were answered");
+      const kept = logs.filter(isKept);
+      return { encoded: encodeReceipt(receipt), logs: kept, firstIndex, logCount: logs.length };
     });
   };
-  const encoded: EncodedReceipt[] = [];
-  const logs: PlacedLog[] = [];
-  for (let start = 0; start < hashes.length; start += atOnce) {
-    const calls = hashes
-      .slice(start, start + atOnce)
-      .map((hash) => ({ method: "eth_getTransactionReceipt", params: [hash], read }));
-    for (const outcome of await chain.batchOn(node, calls, { inOrder: true })) {
-      const receipt = need(outcome) as ReadReceipt;
-      if ("error" in receipt) throw unproven(header, receipt.error.message);
-      encoded.push(receipt.encoded);
-      for (const log of receipt.logs) logs.push(log);
-      collect(receipt.encoded.length);
-    }
+  return { method: "eth_getTransactionReceipt", params: [hash], read };
+}
+
+/** What is not a part of the block makes the others worthless, since nobody knows which of them is wrong. */
+function addReceipt(each: EachReceipt, receipt: ReadReceipt, header: BlockHeader): void {
+  const isMisplaced = !("error" in receipt) && (receipt.firstIndex ?? each.logCount) !== each.logCount;
+  if ("error" in receipt || isMisplaced) {
+    Object.assign(each, noneYet());
+    throw unproven(
+      header,
+      "error" in receipt ? receipt.error.message : "a receipt's logs are numbered otherwise",
+    );
   }
-  return provenLogs(header, { root: rootOfEncoded(encoded), logs });
+  each.encoded.push(receipt.encoded);
+  for (const log of receipt.logs) each.logs.push(log);
+  each.logCount += receipt.logCount;
+  collect(receipt.encoded.length);
 }
 
 type ReadLogs =

@@ -185,6 +185,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await page.getByRole("button", { name: "Make the file" }).click();
       const row = page.getByRole("region", { name: "Files", exact: true }).getByRole("listitem").first();
       await row.getByText("Queued", { exact: true }).waitFor();
+      await row.getByText("Transactions · all days", { exact: true }).waitFor();
       const [{ id } = { id: "" }] = await sql<
         { id: string }[]
       >`select id from exports where status = 'QUEUED'`;

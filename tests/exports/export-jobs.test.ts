@@ -70,6 +70,28 @@ describe("an asynchronous export", () => {
     expect(all.data.exports[0].id).toBe(data.export.id);
   }, 120_000);
 
+  test("says what it holds: the period and filters that were asked for, and which are documents or a statement", async () => {
+    const body = {
+      ...{ format: "csv", profile: "accounting", timeZone: "America/New_York", types: ["SEND"] },
+      ...{ networks: ["base-sepolia"], dateFrom: "2026-10-01", dateTo: "2026-10-31" },
+      ...{ amountMin: 0.5, search: "a café" },
+    };
+    const { text } = await exportAs(body, { prefer: "respond-async" });
+    const contents = {
+      ...{ kind: "transactions", profile: "accounting", types: ["SEND"], statuses: [] },
+      ...{ networks: ["base-sepolia"], timeZone: "UTC" },
+      ...{ from: "2026-10-01T00:00:00.000Z", before: "2026-11-01T00:00:00.000Z" },
+      ...{ amountMin: "0.500000", amountMax: null, search: "a café" },
+    };
+    expect(JSON.parse(text).data.export.contents).toEqual(contents);
+    const statement = { network: "base-sepolia", format: "pdf", month: "2026-10", timeZone: "Europe/Berlin" };
+    const asked = await ann.client.post("/v1/statements", statement, { prefer: "respond-async" });
+    expect(asked.body.data.export.contents).toMatchObject({
+      ...{ kind: "statement", networks: ["base-sepolia"], timeZone: "Europe/Berlin" },
+      ...{ from: "2026-09-30T22:00:00.000Z", before: "2026-10-31T23:00:00.000Z" },
+    });
+  });
+
   test("has as readyAt the time its file was complete", async () => {
     const asked = await exportAs({ format: "csv" }, { prefer: "respond-async" });
     const { id } = JSON.parse(asked.text).data.export;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { CANDIDATES_MAX } from "../../core/domain/attribute-transfers.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { loadSnapshot } from "../../db/ledger/attribution.ts";
-import type { TakenLink } from "../../db/ledger/prior-attributions.ts";
+import type { TakenLink } from "../../db/ledger/rebuild-attributions.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   type BooksLab,

@@ -121,6 +121,12 @@ test("a replacement leaves out what failed or was queued again since its transac
     update payments set signature = decode(repeat('1b', 65), 'hex')
     where id = any(${[kept.payment.id, other.payment.id]}::text[])`;
   await lab.sql`update payments set relay_id = ${relayId} where id = ${other.payment.id}`;
+  const readCursor = async () => {
+    const [cursor] = await lab.sql<{ headNumber: bigint; headHash: Hex }[]>`
+      select number as head_number, hash as head_hash from cursors where network = ${NETWORK}`;
+    if (!cursor) throw new Error("there is no cursor");
+    return cursor;
+  };
   const revise = () =>
     lab.sql.begin(async (tx) => {
       const [relay] = (await findInFlight(tx, NETWORK, { after: undefined, limit: 100 })).filter(
@@ -128,8 +134,7 @@ test("a replacement leaves out what failed or was queued again since its transac
       );
       if (!relay || !kind.revise) throw new Error("the relay is not pending");
       return kind.revise(tx, NETWORKS[NETWORK], relay, {
-        headNumber: 0n,
-        headHash: randomHash(),
+        ...(await readCursor()),
         askedAtMs: performance.now(),
         isStalled: false,
       });

@@ -1,12 +1,12 @@
 /** What the indexer's settlement refuses: a former leader, a block that is not there, a transfer that is not the payment's. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newSendId } from "../../core/domain/ids.ts";
-import { keepDecisions } from "../../db/ledger/prior-attributions.ts";
+import { keepDecisions } from "../../db/ledger/rebuild-attributions.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { insertOperation } from "../../db/wallet-ops/operations.ts";
 import { applyMissedBlocks, OtherBranchError } from "../../indexer/settle/apply-missed-blocks.ts";
 import { toSpan } from "../../indexer/settle/apply-span.ts";
-import { findPriorAttributions } from "../../indexer/settle/keep-prior-attributions.ts";
+import { findPriorAttributions } from "../../indexer/settle/keep-rebuild-attributions.ts";
 import { settleBackdated } from "../../indexer/settle/settle-backdated.ts";
 import { settleSeenOperations } from "../../indexer/settle/settle-operations.ts";
 import type { BlockContent, SeenOperation, SeenTransfer } from "../../indexer/source/decode-logs.ts";

@@ -74,3 +74,13 @@ test("changes of later blocks count with those of the hour before, and not with 
   await changes();
   expect((await told(merchant))?.mails).toBe(CHAIN_MAILS_AN_HOUR + half);
 });
+
+test("that an owner was added is mailed after any number of sends within the hour", async () => {
+  const merchant = await seedMerchant(lab.sql);
+  await lab.sql`
+    insert into notices (user_id, kind, key, details)
+    select ${merchant.userId}, 'money_sent', 'sent:' || number, '{}'
+    from generate_series(1, ${CHAIN_MAILS_AN_HOUR}) as number`;
+  await report({ 0: merchant });
+  expect(await told(merchant)).toMatchObject({ trail: 1, mails: 1 });
+});

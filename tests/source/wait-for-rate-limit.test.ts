@@ -7,11 +7,16 @@ import { waitForRateLimit } from "../../indexer/source/wait-for-rate-limit.ts";
 let chain: Chain | undefined;
 afterEach(() => chain?.close());
 
-function waits(error: unknown, nodes = 1): Promise<boolean> {
+/** `restsMs`: for how long each of them is to be left alone. */
+function waits(error: unknown, nodes = 1, restsMs: readonly number[] = []): Promise<boolean> {
   chain?.close();
   // nothing is asked of them
   const urls = Array.from({ length: nodes }, (_, index) => `http://127.0.0.1:1/${index}`);
   chain = openChain({ network: "base-sepolia", urls, timeoutMs: 1_000 });
+  for (const [index, restMs] of restsMs.entries()) {
+    const node = chain.nodes[index];
+    if (node) node.health.restUntilMs = Date.now() + restMs;
+  }
   return waitForRateLimit(chain, error);
 }
 const asksForRest = (retryAfterMs: number | undefined, kind: "rate-limit" | "timeout" = "rate-limit") =>
@@ -38,4 +43,12 @@ test.each([
 
 test("a rest is not waited out where there is another node", async () => {
   expect(await waits(asksForRest(5), 2)).toBe(false);
+});
+
+test("of nodes that all rest the shortest rest is waited out, and none of more than two seconds", async () => {
+  const startedMs = performance.now();
+  expect(await waits(asksForRest(5), 2, [5_000, 200])).toBe(true);
+  expect(performance.now() - startedMs).toBeGreaterThanOrEqual(150);
+  expect(await waits(asksForRest(5), 2, [5_000, 4_000])).toBe(false);
+  expect(await waits(asksForRest(5), 2, [5_000, 0])).toBe(false);
 });

@@ -12,21 +12,13 @@ import { Screen } from "../parts/page-parts.tsx";
 import { ownZone } from "../parts/time-zone-choice.tsx";
 import { Filters, readFilters } from "../transactions/filters.tsx";
 import { Files } from "./files.tsx";
-import { FORMATS, type Format, IMPORTED } from "./formats.ts";
-
-type Profile = "standard" | "accounting" | "books";
+import { FORMATS, type Format, IMPORTED, PROFILE_NAMES, type Profile } from "./formats.ts";
 
 /** Spreadsheets hold bookkeeping rows alone, and these are no document. */
 function profilesOf(format: Format): readonly Profile[] {
   if (format === "xlsx" || format === "excel_csv" || IMPORTED.includes(format)) return ["books"];
   return format === "pdf" ? ["standard", "accounting"] : ["standard", "accounting", "books"];
 }
-
-const PROFILE_NAMES: Record<Profile, string> = {
-  standard: "Short",
-  accounting: "For accounting",
-  books: "For bookkeeping: gross, fee, net",
-};
 
 export function ExportList({ query }: ScreenProps) {
   const [format, setFormat] = useState<Format>("csv");

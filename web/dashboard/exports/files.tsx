@@ -2,20 +2,33 @@
 import { useEffect } from "preact/hooks";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { forMerchant } from "../frame/merchant.ts";
+import { nameOfNetwork } from "../frame/page-data.ts";
 import type { Answer } from "../frame/service.ts";
-import { formatBytes, formatCount, formatDate, say, sayCount } from "../frame/texts.ts";
+import {
+  formatAmount,
+  formatBytes,
+  formatCount,
+  formatDate,
+  formatDateIn,
+  say,
+  sayCount,
+} from "../frame/texts.ts";
 import { Loading, Panel } from "../parts/forms.tsx";
-import { Empty, Status, Time } from "../parts/page-parts.tsx";
+import { Empty, nameOfStatus, Status, Time } from "../parts/page-parts.tsx";
+import { TYPE_NAMES } from "../transactions/filters.tsx";
+import { FORMATS, PROFILE_NAMES } from "./formats.ts";
 
 type Export = Answer<"GET /v1/transactions/exports">["data"]["exports"][number];
+type Contents = Export["contents"];
 
 /** Only while a file is being made, which no event reports. */
 const PROGRESS_EVERY_MS = 1_500;
-const FORMAT_NAMES: Readonly<Record<string, string>> = {
-  excel_csv: "CSV",
-  xero_csv: "Xero",
-  quickbooks_csv: "QuickBooks",
-};
+const FORMAT_NAMES: ReadonlyMap<string, string> = new Map(FORMATS);
+const KIND_NAMES = {
+  transactions: "Transactions",
+  statement: "Statement",
+  documents: "Documents",
+} as const;
 
 export function Files() {
   const loaded = useLoad("GET /v1/transactions/exports");
@@ -48,18 +61,19 @@ export function Files() {
 }
 
 function FileRow({ file }: { file: Export }) {
-  const { status, progress, format, byteSize, truncated, total, refusal, expiresAt } = file;
+  const { status, progress, format, contents, byteSize, truncated, total, refusal, expiresAt } = file;
   return (
     <li>
       <Status of={status} />
       <span class="what">
         <span>
-          {FORMAT_NAMES[format] ?? format.toUpperCase()}
+          {FORMAT_NAMES.get(format) ?? format.toUpperCase()}
           {progress.rowsTotal !== null && (
             <span class="muted"> · {sayCount(progress.rowsTotal, "{count} row", "{count} rows")}</span>
           )}
           {byteSize !== null && <span class="muted"> · {formatBytes(byteSize)}</span>}
         </span>
+        <span>{describeContents(contents)}</span>
         {status === "RUNNING" && progress.rowsTotal !== null && (
           <progress max={progress.rowsTotal} value={progress.rowsDone} aria-label={say("Progress")} />
         )}
@@ -81,4 +95,29 @@ function FileRow({ file }: { file: Export }) {
       )}
     </li>
   );
+}
+
+/** What tells one file from the others: "Transactions · For accounting · 1 Oct 2026 – 31 Oct 2026 · Sent". */
+function describeContents(contents: Contents): string {
+  const { kind, profile, types, statuses, networks, amountMin, amountMax, search } = contents;
+  const parts = [
+    say(KIND_NAMES[kind]),
+    kind === "transactions" && profile !== "standard" && say(PROFILE_NAMES[profile]),
+    describePeriod(contents),
+    types.map((type) => say(TYPE_NAMES[type])).join(", "),
+    statuses.map(nameOfStatus).join(", "),
+    networks.map(nameOfNetwork).join(", "),
+    amountMin !== null && say("at least {amount} USDC", { amount: formatAmount(amountMin) }),
+    amountMax !== null && say("at most {amount} USDC", { amount: formatAmount(amountMax) }),
+    search !== null && say("with “{text}”", { text: search }),
+  ];
+  return parts.filter(Boolean).join(" · ");
+}
+
+function describePeriod({ from, before, timeZone }: Contents): string | false {
+  const first = from && formatDateIn(from, timeZone);
+  const last = before && formatDateIn(new Date(Date.parse(before) - 1).toISOString(), timeZone);
+  if (first && last) return first === last ? first : `${first} – ${last}`;
+  if (first) return say("from {date}", { date: first });
+  return last ? say("until {date}", { date: last }) : say("all days");
 }

@@ -1,4 +1,4 @@
-/** Names of the formats of exports. */
+/** Names of the formats of exports, and of their sets of columns. */
 const NAMES = {
   csv: "CSV",
   xlsx: "XLSX",
@@ -16,3 +16,10 @@ export const FORMATS = Object.entries(NAMES) as (readonly [Format, string])[];
 export const IMPORTED: readonly Format[] = ["xero_csv", "quickbooks_csv", "datev"];
 
 export const nameOfFormat = (format: Format) => NAMES[format];
+
+export const PROFILE_NAMES = {
+  standard: "Short",
+  accounting: "For accounting",
+  books: "For bookkeeping: gross, fee, net",
+} as const;
+export type Profile = keyof typeof PROFILE_NAMES;

@@ -53,6 +53,9 @@ export const formatDay = (date: string) => weekdays.format(new Date(`${date}T00:
 const bareDates = new Intl.DateTimeFormat(digits, { dateStyle: "medium", timeZone: "UTC" });
 /** The same with its year. */
 export const formatDate = (date: string) => bareDates.format(new Date(`${date}T00:00:00Z`));
+/** The day of an instant, with its year, by the clocks of a zone. */
+export const formatDateIn = (iso: string, timeZone: string) =>
+  new Intl.DateTimeFormat(digits, { dateStyle: "medium", timeZone }).format(new Date(iso));
 const months = new Intl.DateTimeFormat(digits, { month: "long", year: "numeric", timeZone: "UTC" });
 /** Of a month such as 2026-10. */
 export const formatMonth = (month: string) => months.format(new Date(`${month}-01T00:00:00Z`));

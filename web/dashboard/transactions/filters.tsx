@@ -14,7 +14,7 @@ export type TransactionFilters = Pick<
 
 const TYPES = ["PAYMENT_LINK", "RECEIVE", "SEND"] as const;
 const STATUSES = ["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"] as const;
-const NAMES = { PAYMENT_LINK: "Paid links", RECEIVE: "Other received", SEND: "Sent" } as const;
+export const TYPE_NAMES = { PAYMENT_LINK: "Paid links", RECEIVE: "Other received", SEND: "Sent" } as const;
 const AMOUNT = /^\d+(\.\d{1,6})?$/;
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 
@@ -63,7 +63,7 @@ export function Filters({ query }: { query: URLSearchParams }) {
           label={say("What")}
           value={value("types")}
           onInput={set("types")}
-          options={[["", say("Everything")], ...TYPES.map((type) => [type, say(NAMES[type])] as const)]}
+          options={[["", say("Everything")], ...TYPES.map((type) => [type, say(TYPE_NAMES[type])] as const)]}
         />
         <Choice
           label={say("Status")}

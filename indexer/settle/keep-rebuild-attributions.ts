@@ -8,7 +8,7 @@ import {
   findTaggedWallets,
   type PastDecision,
   type TakenLink,
-} from "../../db/ledger/prior-attributions.ts";
+} from "../../db/ledger/rebuild-attributions.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { SeenTransfer } from "../source/decode-logs.ts";
 

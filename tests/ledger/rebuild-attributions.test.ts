@@ -8,7 +8,7 @@ import {
   keepDecisions,
   matchPastClaims,
   nameOldDecisions,
-} from "../../db/ledger/prior-attributions.ts";
+} from "../../db/ledger/rebuild-attributions.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {

@@ -1,0 +1,194 @@
+/** A block's receipts asked for one transaction at a time: what a provider limits, and what a node may get wrong. */
+import { afterEach, describe, expect, test } from "bun:test";
+import { bloomOf } from "../../core/chain/bloom.ts";
+import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { type BlockHeader, parseHeader } from "../../indexer/source/block-header.ts";
+import { parseLogs } from "../../indexer/source/decode-logs.ts";
+import { readProvenLogs, readReceipts } from "../../indexer/source/verified-block.ts";
+import { randomHash } from "../support/ledger-lab.ts";
+import { randomAddress } from "../support/seed.ts";
+import {
+  type AskedCall,
+  NETWORK,
+  type ScriptedNode,
+  startScriptedNode,
+  transferLog,
+} from "./scripted-node.ts";
+
+const TRANSACTIONS = 8;
+const ONE_RECEIPT = "eth_getTransactionReceipt";
+const quantity = (value: number): Hex => `0x${value.toString(16)}`;
+
+type WireLog = ReturnType<typeof transferLog> & {
+  transactionHash: Hex;
+  logIndex: Hex;
+  blockHash: Hex;
+  blockNumber: Hex;
+};
+type WireReceipt = { transactionHash: Hex; logs: WireLog[] };
+
+/** Two logs of each transaction. `gasUsed`: how many receipts are asked for in a request depends on it. */
+function makeBlock(gasUsed: number) {
+  const place = { blockHash: randomHash(), blockNumber: quantity(7) };
+  const given = transferLog(randomAddress(), randomAddress());
+  const receipts = Array.from({ length: TRANSACTIONS }, (_, index): WireReceipt => {
+    const transactionHash = randomHash();
+    const logs = [0, 1].map((at) => ({
+      ...given,
+      ...place,
+      transactionHash,
+      logIndex: quantity(index * 2 + at),
+    }));
+    const head = { type: "0x2", status: "0x1", cumulativeGasUsed: quantity(21_000 * (index + 1)) };
+    return { ...head, transactionHash, ...{ logsBloom: bloomOf([given]) }, logs };
+  });
+  const block = {
+    ...{ number: quantity(7), hash: place.blockHash, parentHash: randomHash(), timestamp: "0x64" },
+    ...{ logsBloom: bloomOf([given]), receiptsRoot: receiptsRootOf(receipts), gasUsed: quantity(gasUsed) },
+    transactions: receipts.map(({ transactionHash }) => transactionHash),
+  };
+  return { block, receipts, header: parseHeader(block) as BlockHeader };
+}
+const SMALL = makeBlock(21_000 * TRANSACTIONS);
+/** So much gas that each receipt has a request of its own. */
+const LARGE = makeBlock(16_000_000 * TRANSACTIONS);
+
+const nodes: ScriptedNode[] = [];
+let chain: Chain | undefined;
+afterEach(async () => {
+  chain?.close();
+  await Promise.all(nodes.splice(0).map((node) => node.stop()));
+});
+
+type Answer = (call: AskedCall, node: ScriptedNode) => ReturnType<ScriptedNode["answer"]>;
+
+/** Nodes that have receipts of single transactions only, and answer for them as given. */
+function open({ block, receipts }: typeof SMALL, ...answers: Answer[]): Chain {
+  const opened = answers.map((answer) => {
+    const node = startScriptedNode(7, {});
+    node.answer = (call) => {
+      if (call.method === "eth_chainId") return undefined;
+      const given = answer(call, node);
+      if (given) return given;
+      if (call.method === "eth_getBlockByHash") return { result: block };
+      if (call.method !== ONE_RECEIPT)
+        return { error: { code: -32601, message: "the method does not exist" } };
+      return { result: receipts.find(({ transactionHash }) => transactionHash === call.params[0]) ?? null };
+    };
+    nodes.push(node);
+    return node;
+  });
+  chain?.close();
+  chain = openChain({ network: NETWORK, urls: opened.map(({ url }) => url), timeoutMs: 5_000 });
+  return chain;
+}
+const SMALLEST = 2;
+const read = async (made: typeof SMALL, ...answers: Answer[]) =>
+  (await readProvenLogs(open(made, ...answers), made.header, undefined, SMALLEST)).map(
+    ({ logIndex }) => logIndex,
+  );
+const ALL = Array.from({ length: TRANSACTIONS * 2 }, (_, index) => index);
+const asked = () => nodes.reduce((sum, node) => sum + node.count(ONE_RECEIPT), 0);
+
+describe("a provider's limits do not stop it", () => {
+  test("of bytes in a batch: the rest of it, which was refused, is asked for again", async () => {
+    const error = { code: -32003, message: "response too large" };
+    const twoAtATime: Answer = ({ method, id }) => (method === ONE_RECEIPT && id > 1 ? { error } : undefined);
+    expect(await read(SMALL, twoAtATime)).toEqual(ALL);
+    expect(asked()).toBe(8 + 6 + 4 + 2);
+  });
+
+  /** Every third request for receipts is one too many. */
+  function limited(): Answer {
+    let requests = 0;
+    return ({ method }) => (method === ONE_RECEIPT && ++requests % 3 === 0 ? { status: 429 } : undefined);
+  }
+
+  test("of requests at a time: what was read before is not asked for again", async () => {
+    expect(await read(LARGE, limited())).toEqual(ALL);
+    // eight receipts, and each third request in vain
+    expect(asked()).toBe(11);
+    expect(nodes[0]?.count("eth_getBlockByHash")).toBe(1);
+  });
+
+  test("of requests at a time, of every node", async () => {
+    expect(await read(LARGE, limited(), limited())).toEqual(ALL);
+    expect(asked()).toBeLessThanOrEqual(11);
+  });
+});
+
+describe("error: what proves nothing is asked for again from the start, of the next node", () => {
+  const inReceipt = (change: (receipt: WireReceipt) => unknown): Answer => {
+    return ({ method, params }) => {
+      const found = LARGE.receipts.findIndex(({ transactionHash }) => transactionHash === params[0]);
+      const receipt = LARGE.receipts[found];
+      if (method !== ONE_RECEIPT || found !== 3 || !receipt) return undefined;
+      return { result: change(receipt) };
+    };
+  };
+  const withLogs = (change: (log: WireLog, index: number) => unknown) =>
+    inReceipt((receipt) => ({ ...receipt, logs: receipt.logs.map(change) }));
+
+  test.each([
+    ["no receipt", inReceipt(() => null)],
+    ["another transaction's receipt", inReceipt(() => LARGE.receipts[2])],
+    ["a receipt without one of its logs", inReceipt((one) => ({ ...one, logs: one.logs.slice(0, 1) }))],
+    ["a receipt with a log twice", inReceipt((one) => ({ ...one, logs: [...one.logs, one.logs[1]] }))],
+    ["a receipt of another block", withLogs((log) => ({ ...log, blockHash: randomHash() }))],
+    [
+      "logs that are numbered within their transaction",
+      withLogs((log, at) => ({ ...log, logIndex: quantity(at) })),
+    ],
+    ["logs of one number", withLogs((log) => ({ ...log, logIndex: "0x6" }))],
+    ["logs of another transaction's hash", withLogs((log) => ({ ...log, transactionHash: randomHash() }))],
+  ])("%s", async (_what, answer) => {
+    expect(await read(LARGE, answer, () => undefined)).toEqual(ALL);
+    await expect(
+      readProvenLogs(open(LARGE, answer), LARGE.header, undefined, SMALLEST),
+    ).rejects.toBeInstanceOf(Error);
+  });
+
+  test("a list of transactions that lacks the last one", async () => {
+    const hiding: Answer = ({ method }) =>
+      method === "eth_getBlockByHash"
+        ? { result: { ...LARGE.block, transactions: LARGE.block.transactions.slice(0, -1) } }
+        : undefined;
+    expect(await read(LARGE, hiding, () => undefined)).toEqual(ALL);
+  });
+
+  test("by a node that limits requests, too, and ends", async () => {
+    let requests = 0;
+    const lying = inReceipt((one) => ({ ...one, logs: [] }));
+    const both: Answer = (call, node) =>
+      call.method === ONE_RECEIPT && ++requests % 3 === 0 ? { status: 429 } : lying(call, node);
+    await expect(read(LARGE, both)).rejects.toBeInstanceOf(Error);
+    expect(asked()).toBeLessThan(60);
+  });
+});
+
+describe("error: receipts that make the root prove no logs", () => {
+  const [first, second] = SMALL.receipts.flatMap(({ logs }) => logs) as [WireLog, WireLog];
+
+  test("that have one number, although their topics differ", () => {
+    const twin = {
+      ...second,
+      logIndex: first.logIndex,
+      topics: transferLog(randomAddress(), randomAddress()).topics,
+    };
+    expect(() => parseLogs([first, twin])).toThrow("in two ways");
+    expect(() => parseLogs([first, { ...first, address: randomAddress() }])).toThrow("in two ways");
+    expect(parseLogs([first, first])).toHaveLength(1);
+  });
+
+  test("that are numbered otherwise than through the block", () => {
+    const numbered = (by: number) =>
+      SMALL.receipts.map((one) => ({
+        ...one,
+        logs: one.logs.map((log) => ({ ...log, logIndex: quantity(Number(log.logIndex) + by) })),
+      }));
+    expect(readReceipts(numbered(0))).toMatchObject({ root: SMALL.header.receiptsRoot });
+    expect(readReceipts(numbered(1))).toMatchObject({ error: { kind: "malformed" } });
+  });
+});
