@@ -23,7 +23,7 @@ import { guideRoutes } from "./guides/routes.ts";
 import { healthRoutes } from "./health/routes.ts";
 import type { ApiDeps } from "./http/deps.ts";
 import { errorMapper, useOwnValidationMessages } from "./http/envelope.ts";
-import { refuseLargeHeaders } from "./http/header-limit.ts";
+import { refuseLargeHeaders, refuseLongUrl } from "./http/header-limit.ts";
 import { jsonBody } from "./http/json-body.ts";
 import { buildDocument, openApi } from "./http/openapi.ts";
 import { plainQuery } from "./http/query.ts";
@@ -82,7 +82,10 @@ export function createApp(deps: ApiDeps) {
       .use(requestContext(deps))
       .use(unknownPageRoutes(deps))
       .use(errorMapper(deps, () => app.routes))
-      .onRequest(({ request }) => refuseLargeHeaders(request))
+      .onRequest(({ request }) => {
+        refuseLongUrl(request);
+        refuseLargeHeaders(request);
+      })
       // before the body parser: x402 has its own answer to a malformed body
       .use(x402Routes(deps))
       .use(useFormRoutes(deps))

@@ -1222,6 +1222,7 @@ create table users (
   constraint users_status_check CHECK ((status = ANY (ARRAY['REGISTERED'::text, 'WALLET_SETUP_PENDING'::text, 'ACTIVE'::text])))
 );
 CREATE UNIQUE INDEX users_email_key ON public.users USING btree (email);
+CREATE INDEX users_unverified ON public.users USING btree (created_at) WHERE (status = 'REGISTERED'::text);
 
 create table wallet_operation_events (
   block_hash text not null,

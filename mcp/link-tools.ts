@@ -11,6 +11,13 @@ const WAIT_MIN_S = 5;
 const WAIT_MAX_S = 300;
 const LISTED_MAX = 20;
 
+/** A header's value: what none can hold would fail only where it is sent. */
+const idempotencyKey = z
+  .string()
+  .min(8)
+  .max(200)
+  .regex(/^[\x20-\x7e]+$/, "must be printable ASCII characters");
+
 export function registerLinkTools(server: McpServer, options: McpOptions): void {
   const { links, refunds } = options.service;
 
@@ -20,7 +27,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
       title: "Create a payment link",
       description:
         "Creates a link that one payer can pay once, and returns its id, `url` (for a person) and `aiUrl` (for an agent that pays by x402). Moves no money. Pass your own order number as `reference`, and the same `idempotencyKey` when you repeat a call whose answer you did not get: then no second link is created.",
-      inputSchema: {
+      inputSchema: z.strictObject({
         amount: z.number().positive().describe("USDC, at most 6 decimals; 12.5 is 12.50 USDC"),
         description: z.string().min(1).describe("What is paid for; the payer reads it"),
         reference: z.string().min(1).max(100).optional().describe("Your own order number"),
@@ -28,8 +35,8 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
         network: z.enum(["base", "base-sepolia"]).optional().describe("base-sepolia is test money"),
         metadata: z.record(z.string(), z.string()).optional(),
         customerEmail: z.string().optional().describe("Gets the receipt by mail once the link is paid"),
-        idempotencyKey: z.string().min(8).max(200).optional(),
-      },
+        idempotencyKey: idempotencyKey.optional(),
+      }),
       annotations: {
         readOnlyHint: false,
         destructiveHint: false,
@@ -53,10 +60,10 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
       title: "Read a payment link",
       description:
         "The present state of one link by `id`, or the newest links with your own order number by `reference`. `isPaid` is true only when the payment is final. To wait for a payment use wait_for_payment instead of calling this again and again.",
-      inputSchema: {
+      inputSchema: z.strictObject({
         id: linkId.optional(),
         reference: z.string().min(1).max(100).optional(),
-      },
+      }),
       annotations: { readOnlyHint: true, openWorldHint: false },
     },
     ({ id, reference }) =>
@@ -83,10 +90,10 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
       title: "Wait until a link is paid",
       description:
         "Waits for the link's payment and answers as soon as it is paid, expired or cancelled, at the latest after `timeoutSeconds`. `outcome` is PAID, EXPIRED, CANCELLED or STILL_WAITING. STILL_WAITING is no failure: call again. For a reusable link it waits for the next payment. Reports progress.",
-      inputSchema: {
+      inputSchema: z.strictObject({
         id: linkId,
         timeoutSeconds: z.number().min(WAIT_MIN_S).max(WAIT_MAX_S).default(WAIT_DEFAULT_S),
-      },
+      }),
       annotations: { readOnlyHint: true, openWorldHint: false },
     },
     ({ id, timeoutSeconds }, extra) =>
@@ -111,7 +118,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
       title: "Ask for a refund",
       description:
         "Asks the merchant to refund a paid link to whoever paid it. Moves no money: status REQUESTED means that the merchant has yet to sign it with a passkey in the dashboard, so never tell anybody that the money was returned. Pass the same `idempotencyKey` when you repeat a call whose answer you did not get.",
-      inputSchema: {
+      inputSchema: z.strictObject({
         linkId,
         amount: z
           .number()
@@ -119,8 +126,8 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
           .optional()
           .describe("USDC; default: what is left of the payment, or the surplus of an overpaid link"),
         reason: z.string().min(1).max(500).optional().describe("The merchant reads it before signing"),
-        idempotencyKey: z.string().min(8).max(200).optional(),
-      },
+        idempotencyKey: idempotencyKey.optional(),
+      }),
       annotations: {
         readOnlyHint: false,
         destructiveHint: false,

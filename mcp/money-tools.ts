@@ -37,12 +37,12 @@ export function registerMoneyTools(server: McpServer, { service, signal }: McpOp
     {
       title: "List transactions",
       description:
-        "Transactions of the merchant's wallet, newest first: what came in by links or otherwise, and what went out. For totals use summarize, for a whole file export. `nextCursor` continues the list.",
-      inputSchema: {
+        "Transactions of the merchant's wallet, newest first: what came in by links or otherwise, and what went out. For totals use summarize, for a whole file export. `nextCursor` continues the list. With `totalIsLowerBound` there are more than `total`.",
+      inputSchema: z.strictObject({
         ...filters,
         limit: z.int().min(1).max(LISTED_MAX).default(LISTED_DEFAULT),
         cursor: z.string().optional().describe("nextCursor of the previous answer, with the same filters"),
-      },
+      }),
       annotations: reading,
     },
     ({ limit, cursor, ...given }) =>
@@ -56,6 +56,7 @@ export function registerMoneyTools(server: McpServer, { service, signal }: McpOp
           transactions: page.transactions.map(compactTransaction),
           nextCursor: page.nextCursor,
           total: page.pagination.total,
+          ...(page.pagination.totalIsLowerBound ? { totalIsLowerBound: true } : {}),
         });
       }),
   );
@@ -66,7 +67,7 @@ export function registerMoneyTools(server: McpServer, { service, signal }: McpOp
       title: "Sum up transactions",
       description:
         "Count and sum of the transactions that match, by type and status, exact to the micro-USDC. Use it for every question about totals instead of adding up list_transactions. `confirmed` is final money; everything else has not arrived or has failed.",
-      inputSchema: filters,
+      inputSchema: z.strictObject(filters),
       annotations: reading,
     },
     (given) =>
@@ -86,12 +87,12 @@ export function registerMoneyTools(server: McpServer, { service, signal }: McpOp
       title: "Export transactions as a file",
       description:
         "Makes a file of the transactions that match. csv and json come back as `text` when they are short; anything else as a `downloadUrl`, which the user opens while signed in to the dashboard or fetches with the API key. `profile` books is for bookkeeping (confirmed money, gross, fee and net); xlsx and excel_csv are always books.",
-      inputSchema: {
+      inputSchema: z.strictObject({
         format: z.enum(["csv", "json", "pdf", "xlsx", "excel_csv"]).default("csv"),
         profile: z.enum(["standard", "accounting", "books"]).optional(),
         timeZone: z.string().optional().describe("IANA time zone, for example Europe/Berlin; default UTC"),
         ...filters,
-      },
+      }),
       annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
     },
     ({ format, profile, timeZone, ...given }, extra) =>

@@ -51,7 +51,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     {
       title: "Pay a payment link",
       description: `Pays a payment link of ${baseUrl} with USDC of ${account.address} on ${network}. This spends the user's money and cannot be undone: call it only when the user asked for this payment, with \`maxAmount\` as the most that the user agreed to. Call it once: when it answers OUTCOME_UNKNOWN call it again with the same link, which asks about that payment and never pays twice. Limits that the user has set apply besides.`,
-      inputSchema: {
+      inputSchema: z.strictObject({
         link: z.string().describe("The link's id, url or aiUrl"),
         maxAmount: z.number().positive().describe("USDC; nothing is paid when the link asks for more"),
         amount: z
@@ -59,7 +59,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
           .positive()
           .optional()
           .describe("USDC, only for links whose payer chooses the amount"),
-      },
+      }),
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
     },
     ({ link, maxAmount, amount }) =>

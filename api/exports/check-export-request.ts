@@ -18,11 +18,14 @@ import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import type { MerchantBooks } from "../../db/exports/schema.ts";
 import { countChosen } from "../../db/transactions/transactions.ts";
 import type { ApiDeps } from "../http/deps.ts";
+import { userId } from "../http/own-user-id.ts";
 import { bodyFilters, toFilter } from "../transactions/filter.ts";
 import { fiatFields } from "./fiat-choice.ts";
 
+/** Strict: of a misspelt filter everything would be exported. */
 export const exportBody = z
-  .object({
+  .strictObject({
+    userId: userId.optional().describe("Your own id, if any"),
     format: z
       .enum(["csv", "json", "pdf", "xlsx", "excel_csv", ...IMPORT_FORMATS])
       .describe(

@@ -13,6 +13,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, success } from "../http/envelope.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
+import { refuseOtherUser } from "../http/own-user-id.ts";
 import { exportBody, filterOf, profileOf, refuseUnproven, refuseUnset } from "./check-export-request.ts";
 import { serveExport } from "./download.ts";
 import {
@@ -39,6 +40,7 @@ export const exportRoutes = (deps: ApiDeps) =>
       "/v1/transactions/export",
       async ({ body, user, headers, requestId, set }) => {
         const { format, timeZone, metadataColumns } = body;
+        refuseOtherUser(user.id, body.userId);
         const profile = profileOf(body);
         const books = profile === "books" ? await findMerchantBooks(deps.sql, user.id) : undefined;
         const fiat = profile === "books" ? fiatChoiceOf(books, body) : undefined;

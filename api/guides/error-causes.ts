@@ -218,7 +218,7 @@ export const ISSUES: Readonly<Record<string, Entry>> = {
     "The JSON is nested too deeply, or the page lies too far down a list by amount",
     "Flatten it; use `cursor`, or choose narrower amounts",
   ],
-  too_large: ["Body or headers are too large (413, 431)", "Send less"],
+  too_large: ["Body, URL or headers are too large (413, 414, 431)", "Send less"],
   too_many: ["There are as many as there can be", "Delete one"],
   too_many_attempts: ["Too many wrong codes", "Ask for a new code"],
   too_many_invitations: ["Too many open invitations", "Revoke some"],

@@ -21,7 +21,11 @@ curl -s "$BASE_URL/v1/payment-links" \\
 export function renderErrors(): string {
   const codes = Object.entries(ERRORS).map(([code, entry]) => {
     const status = ERROR_STATUS[code as keyof typeof ERROR_STATUS];
-    return row(`\`${code}\``, code === "VALIDATION_ERROR" ? "400, 405, 413, 431" : String(status), ...entry);
+    return row(
+      `\`${code}\``,
+      code === "VALIDATION_ERROR" ? "400, 405, 413, 414, 431" : String(status),
+      ...entry,
+    );
   });
   const payments = Object.entries(PAYMENTS).map(([code, entry]) => {
     if (code === "SETTLEMENT_PENDING") return row("`SETTLEMENT_PENDING`", "202", ...entry);

@@ -15,7 +15,7 @@ import type { Caller, PersonCaller } from "./caller.ts";
 import type { ApiDeps } from "./deps.ts";
 
 export const MERCHANT_HEADER = "x-merchant";
-const MERCHANT_QUERY = "merchant";
+export const MERCHANT_QUERY = "merchant";
 
 /** The caller with `user` and `role` of the merchant. Throws FORBIDDEN for a merchant whose member the caller is not, or when the role lacks what is needed. */
 export async function actForMerchant(

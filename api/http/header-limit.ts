@@ -1,5 +1,5 @@
 /**
- * Limits the size of a request's headers. The server refuses larger ones with a 431 without a body, so its limit is raised to that of a
+ * Limits the size of a request's headers and URL. The server refuses larger ones with a 431 without a body, so its limit is raised to that of a
  * body, and ours below it answers with a reason. A payment header has x402's own limit.
  */
 import http from "node:http";
@@ -8,6 +8,8 @@ import { BODY_MAX_BYTES } from "./json-body.ts";
 
 /** All headers but the payment, names and values together; as much as the server takes when nothing is configured. */
 export const HEADERS_MAX_CHARS = 16_384;
+/** Of a URL; nothing that this service is asked needs a quarter of it. */
+export const URL_MAX_CHARS = 16_384;
 const PAYMENT_HEADERS: readonly string[] = ["x-payment", "payment-signature"];
 /** A payment header of 1 MiB and the headers beside it are still answered with a body. */
 const SERVER_HEAD_MAX_BYTES = BODY_MAX_BYTES + 4 * HEADERS_MAX_CHARS;
@@ -29,5 +31,15 @@ export function refuseLargeHeaders(request: Request): void {
     "VALIDATION_ERROR",
     `The headers have ${chars} characters, at most ${HEADERS_MAX_CHARS} are accepted`,
     { status: 431, details: { field: "headers", issue: "too_large" } },
+  );
+}
+
+/** Throws 414, whatever the route: what reads a path or a query string may then take its length for granted. */
+export function refuseLongUrl({ url }: Request): void {
+  if (url.length <= URL_MAX_CHARS) return;
+  throw new ServiceError(
+    "VALIDATION_ERROR",
+    `The URL has ${url.length} characters, at most ${URL_MAX_CHARS} are accepted`,
+    { status: 414, details: { field: "url", issue: "too_large" } },
   );
 }

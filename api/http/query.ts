@@ -1,6 +1,7 @@
 /** Query strings: read as they were written, and the whole numbers in them. */
 import { Elysia } from "elysia";
 import { z } from "zod";
+import { MERCHANT_QUERY } from "./act-for-merchant.ts";
 import { documentedAs } from "./json-schema.ts";
 
 /**
@@ -16,11 +17,13 @@ export const plainQuery = new Elysia({ name: "plain-query" }).onTransform(
 );
 
 function readQuery(text: string): Record<string, string | string[]> {
-  const parameters = new URLSearchParams(text);
   const read: Record<string, string | string[]> = Object.create(null);
-  for (const key of parameters.keys()) {
-    const values = parameters.getAll(key);
-    read[key] = values.length === 1 ? (values[0] ?? "") : values;
+  // in one pass: `getAll` for each key would read all of them again
+  for (const [key, value] of new URLSearchParams(text)) {
+    const known = read[key];
+    if (known === undefined) read[key] = value;
+    else if (typeof known === "string") read[key] = [known, value];
+    else known.push(value);
   }
   return read;
 }
@@ -35,4 +38,31 @@ export function queryNumber({ min, max, fallback }: { min: number; max: number; 
     .refine((value) => value <= max, `must be at most ${max}`)
     .default(fallback);
   return documentedAs(schema, { type: "integer", minimum: min, maximum: max, default: fallback });
+}
+
+const NAME_SHOWN_CHARS = 40;
+
+/**
+ * A query whose every parameter is known. Another spelling of a filter (`status` for `statuses`, `dateFrom[]`, `Search`) would be ignored,
+ * and the answer contain what nobody asked for: in lists and sums of money that is a wrong answer, not a tolerant one.
+ */
+export function knownQuery<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
+  const names = Object.keys(shape);
+  return z.looseObject(shape).superRefine((given, context) => {
+    const unknown = Object.keys(given).find((name) => !names.includes(name) && name !== MERCHANT_QUERY);
+    if (unknown === undefined) return;
+    const [, stem = ""] = /^([a-z]*)/i.exec(unknown) ?? [];
+    const message =
+      stem !== unknown && names.includes(stem) ? formOf(names, stem) : `is not one of ${shown(names)}`;
+    context.addIssue({ code: "custom", path: [unknown.slice(0, NAME_SHOWN_CHARS)], message });
+  });
+}
+
+function formOf(names: readonly string[], name: string): string {
+  const isList = names.includes(`${name}[]`);
+  return `is not a form of ${name}: ${isList ? `repeat ${name}, or separate values by commas` : "write it without more"}`;
+}
+
+function shown(names: readonly string[]): string {
+  return names.filter((name) => !name.endsWith("[]")).join(", ");
 }

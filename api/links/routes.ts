@@ -2,7 +2,7 @@
 
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
+import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
 import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
 import { presentLink, presentSingleLink } from "../../core/domain/present-link.ts";
@@ -30,6 +30,7 @@ import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { pageOf, readCursor, writeCursor } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
+import { refuseOtherUser } from "../http/own-user-id.ts";
 import { createLink } from "./create-link.ts";
 import { readOrder } from "./order-fields.ts";
 import { readReuse } from "./reusable-fields.ts";
@@ -155,12 +156,6 @@ export const linkRoutes = (deps: ApiDeps) =>
         detail: { operationId: "cancelPaymentLink", summary: "Cancel an active payment link", tags },
       },
     );
-
-/** `userId` is a documented parameter; it may only name the caller. */
-function refuseOtherUser(ownId: string, givenId: string | undefined): void {
-  if (givenId === undefined || givenId === ownId) return;
-  throw new ServiceError("FORBIDDEN", "userId must be your own", { details: { field: "userId" } });
-}
 
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
   refuseOtherUser(userId, query.userId);

@@ -21,13 +21,12 @@ import type { LinkPayment } from "../../db/links/uses.ts";
 import { emailSchema } from "../accounts/email-address.ts";
 import { isoTime } from "../http/envelope.ts";
 import { pageLimit } from "../http/list-pages.ts";
-import { queryNumber } from "../http/query.ts";
+import { userId } from "../http/own-user-id.ts";
+import { knownQuery, queryNumber } from "../http/query.ts";
 import { settledBy } from "../http/settled-by-schema.ts";
 import { orderFields, orderSchema } from "./order-fields.ts";
 import { openReturnSecret } from "./return-secret.ts";
 import { reuseFields, reuseSchema } from "./reusable-fields.ts";
-
-const userId = z.string().min(1).max(100);
 
 /** Characters as Postgres counts them. */
 const description = z
@@ -59,11 +58,13 @@ export const createBody = z
   })
   .meta({ id: "CreatePaymentLink" });
 
-export const ownQuery = z.object({ userId: userId.optional() });
+const own = { userId: userId.optional() };
+export const ownQuery = z.object(own);
 
-export const listQuery = ownQuery.extend({
-  limit: pageLimit(20),
-  cursor: z.string().min(1).max(200).optional(),
+const page = { limit: pageLimit(20), cursor: z.string().min(1).max(200).optional() };
+export const listQuery = knownQuery({
+  ...own,
+  ...page,
   status: z.enum(LINK_STATUSES).optional(),
   reference: z.string().min(1).max(REFERENCE_MAX).optional().describe("Links with exactly this reference"),
   customerEmail: emailSchema.optional().describe("Links for this customer; upper and lower case are one"),
@@ -78,7 +79,8 @@ const STATS_DAYS_DEFAULT = 30;
 
 export const TIME_ZONE_RULE = "must be an IANA time zone, for example Europe/Berlin";
 
-export const statsQuery = ownQuery.extend({
+export const statsQuery = knownQuery({
+  ...own,
   by: z.literal("day").optional().describe("Adds `days`: what was received on each"),
   days: queryNumber({ min: 1, max: STATS_DAYS_MAX, fallback: STATS_DAYS_DEFAULT }),
   timeZone: z
@@ -89,7 +91,7 @@ export const statsQuery = ownQuery.extend({
     .default("UTC"),
 });
 
-export const paymentsQuery = listQuery.pick({ limit: true, cursor: true });
+export const paymentsQuery = z.object(page);
 
 const linkFields = {
   id: z.string(),

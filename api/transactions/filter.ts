@@ -8,7 +8,8 @@ import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { oneOf } from "../http/envelope.ts";
 import { documentedAs } from "../http/json-schema.ts";
 import { pageLimit } from "../http/list-pages.ts";
-import { queryNumber } from "../http/query.ts";
+import { userId } from "../http/own-user-id.ts";
+import { knownQuery, queryNumber } from "../http/query.ts";
 
 const OFFSET_MAX = 1_000_000_000;
 const CURSOR_MAX_CHARS = 200;
@@ -47,8 +48,6 @@ const arrays = {
   networks: oneOrMore(NETWORK_IDS),
   currencies: oneOrMore(CURRENCIES),
 };
-/** `types[0]`, `types[x][]`: would be ignored, and the answer would contain too much. */
-const UNHEARD = /^(types|statuses|networks|currencies)\[(?!\]$)/;
 const time = z.string().max(40);
 const AMOUNT_ISSUE = "must be a decimal number of USDC with at most 6 decimals";
 const amount = z.string().max(40);
@@ -67,28 +66,19 @@ const filters = {
   amountMax: queryAmount,
 };
 
-export const summaryQuery = z.looseObject(filters).superRefine(refuseUnheard);
-export const listQuery = z
-  .looseObject({
-    limit: pageLimit(50),
-    offset: queryNumber({ min: 0, max: OFFSET_MAX, fallback: 0 }),
-    cursor: z
-      .string()
-      .max(CURSOR_MAX_CHARS)
-      .optional()
-      .describe("`nextCursor` of the page before: costs the same at any depth. Not together with offset"),
-    ...filters,
-  })
-  .superRefine(refuseUnheard);
-
-function refuseUnheard(given: Record<string, unknown>, context: z.RefinementCtx): void {
-  for (const key of Object.keys(given))
-    if (UNHEARD.test(key)) {
-      const name = key.slice(0, key.indexOf("["));
-      const message = `is not a form of ${name}: repeat ${name}, or separate values by commas`;
-      context.addIssue({ code: "custom", path: [key], message });
-    }
-}
+const own = { userId: userId.optional() };
+export const summaryQuery = knownQuery({ ...own, ...filters });
+export const listQuery = knownQuery({
+  ...own,
+  limit: pageLimit(50),
+  offset: queryNumber({ min: 0, max: OFFSET_MAX, fallback: 0 }),
+  cursor: z
+    .string()
+    .max(CURSOR_MAX_CHARS)
+    .optional()
+    .describe("`nextCursor` of the page before: costs the same at any depth. Not together with offset"),
+  ...filters,
+});
 
 /** The same filters in an export's JSON body, where amounts may be numbers. */
 const bodyAmount = z.union([amount, z.number().nonnegative().transform(String)], AMOUNT_ISSUE);

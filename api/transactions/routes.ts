@@ -11,6 +11,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, success } from "../http/envelope.ts";
 import { readCursor, writeCursor } from "../http/list-pages.ts";
+import { refuseOtherUser } from "../http/own-user-id.ts";
 import { assignRoutes } from "./assign-routes.ts";
 import { listQuery, summaryQuery, toFilter } from "./filter.ts";
 import { transactionSchema } from "./wire.ts";
@@ -94,6 +95,7 @@ export const transactionRoutes = (deps: ApiDeps) =>
     });
 
 async function answerSummary(deps: ApiDeps, userId: string, query: z.infer<typeof summaryQuery>) {
+  refuseOtherUser(userId, query.userId);
   const filter = toFilter(query);
   const sums = await deps.sql.begin("isolation level repeatable read read only", (tx) =>
     sumTransactions(tx, userId, filter),
@@ -108,6 +110,7 @@ async function answerSummary(deps: ApiDeps, userId: string, query: z.infer<typeo
 }
 
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
+  refuseOtherUser(userId, query.userId);
   const filter = toFilter(query);
   const { limit, offset } = query;
   const owner = { list: "transaction", userId } as const;

@@ -10,7 +10,7 @@ import { getAbiItem } from "viem-modules/utils/abi/getAbiItem.js";
 import { TAG_BYTES } from "../domain/link-tag.ts";
 import { CONTRACTS, type Hex, type Network } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";
-import { countFirstArray } from "./first-array.ts";
+import { isFirstArrayWithin } from "./first-array.ts";
 import type { InnerCall } from "./multicall.ts";
 import { decodeAccountCalls } from "./passkey-account.ts";
 import { encodeTransfer } from "./usdc.ts";
@@ -40,12 +40,10 @@ const PRE_VERIFICATION_GAS = 0n;
 /** Micro-USDC, exclusive: the amount of an item is a bigint, and the supply is below it. */
 const AMOUNT_END_UNITS = 2n ** 63n;
 
-/** Calls of a relay: at most 40 operations with what deploys their accounts and the owner changes before them. */
-const RELAY_CALLS_MAX = 256;
-/** A relay has one in each `handleOps`; who sends a signature on by other means may have more. */
-const BUNDLE_OPERATIONS_MAX = 16;
-/** Of an operation without its bytes: eleven words, and a length of each of the four. */
-const OPERATION_DIGITS = (11 + 4) * 64;
+/** Calls of a relay, at most 40 operations with what deploys their accounts and the owner changes before them: target, allowFailure, callData. */
+const RELAY_CALLS = { elementsMax: 256, words: 3, bytesAt: [2] };
+/** A relay has one in each `handleOps`; who sends a signature on by other means may have more. initCode, callData, paymasterAndData, signature. */
+const BUNDLE_OPERATIONS = { elementsMax: 16, words: 11, bytesAt: [2, 3, 9, 10] };
 
 export type CarriedOperation = ReturnType<typeof operationsOf>[number];
 
@@ -88,13 +86,11 @@ export function findExecutedOperation(
 /** The `handleOps` calls of a relay: the call itself, or those that Multicall3 makes. */
 function bundlesOf({ to, input }: VerifiedTransaction): Hex[] {
   if (to === CONTRACTS.entryPointV06) return [input];
-  if (to !== CONTRACTS.multicall3 || !(countFirstArray(input) <= RELAY_CALLS_MAX)) return [];
+  if (to !== CONTRACTS.multicall3 || !isFirstArrayWithin(input, RELAY_CALLS)) return [];
   try {
     const { args } = decodeFunctionData({ abi: AGGREGATE3_ABI, data: input });
-    const [calls] = args;
-    const parts = calls.map(({ callData }) => callData);
-    if (isOverlapping(input, parts)) return [];
-    return parts.filter((_part, index) => calls[index]?.target.toLowerCase() === CONTRACTS.entryPointV06);
+    const bundles = args[0].filter(({ target }) => target.toLowerCase() === CONTRACTS.entryPointV06);
+    return bundles.map(({ callData }) => callData);
   } catch {
     // not aggregate3, so not one of our relays
     return [];
@@ -102,22 +98,13 @@ function bundlesOf({ to, input }: VerifiedTransaction): Hex[] {
 }
 
 function operationsOf(bundle: Hex) {
-  if (!(countFirstArray(bundle) <= BUNDLE_OPERATIONS_MAX)) return [];
+  if (!isFirstArrayWithin(bundle, BUNDLE_OPERATIONS)) return [];
   try {
-    const { args } = decodeFunctionData({ abi: HANDLE_OPS_ABI, data: bundle });
-    const parts = args[0].flatMap(({ initCode, callData, paymasterAndData, signature }) => [
-      ...[initCode, callData, paymasterAndData, signature],
-    ]);
-    return isOverlapping(bundle, parts, args[0].length * OPERATION_DIGITS) ? [] : args[0];
+    return decodeFunctionData({ abi: HANDLE_OPS_ABI, data: bundle }).args[0];
   } catch {
     // no call of the EntryPoint
     return [];
   }
-}
-
-/** More bytes were decoded than there are. `others`: digits of what was decoded beside the parts. */
-function isOverlapping(encoded: Hex, parts: readonly Hex[], others = 0): boolean {
-  return parts.reduce((digits, part) => digits + part.length, others) > encoded.length;
 }
 
 function readTaggedTransfer(

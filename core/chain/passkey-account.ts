@@ -7,7 +7,7 @@ import type { Chain } from "../rpc/chain-client.ts";
 import type { RpcCall } from "../rpc/node.ts";
 import { parseQuantity } from "../rpc/parse-answers.ts";
 import { hexWord, uintWord } from "./abi-words.ts";
-import { countFirstArray } from "./first-array.ts";
+import { isFirstArrayWithin } from "./first-array.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import type { InnerCall } from "./multicall.ts";
 import type { BlockRef } from "./usdc.ts";
@@ -61,6 +61,8 @@ const PROXY_CODE = [
 ] as const;
 /** A payout of 100 recipients, and the fee. */
 export const CALLS_MAX = 101;
+/** Of `executeBatch`: target, value, data. */
+const BATCH_CALLS = { elementsMax: CALLS_MAX, words: 3, bytesAt: [2] };
 const EXECUTE_SELECTOR = "0xb61d27f6";
 const EXECUTE_BATCH_SELECTOR = "0x34fcd5be";
 const GET_NONCE_SELECTOR = "0x35567e1a";
@@ -115,9 +117,9 @@ export function encodeAccountCalls(calls: readonly InnerCall[]): Hex {
   return encodeFunctionData({ abi: ACCOUNT_ABI, functionName: "executeBatch", args: [args] });
 }
 
-/** The calls in such calldata; undefined when it is none, sends ETH, or has more calls than are ever made here. Lower case. */
+/** The calls in such calldata; undefined when it is none, sends ETH, has more calls than are ever made here, or calls that share bytes. Lower case. */
 export function decodeAccountCalls(callData: Hex): InnerCall[] | undefined {
-  const isBatch = callData.startsWith(EXECUTE_BATCH_SELECTOR) && countFirstArray(callData) <= CALLS_MAX;
+  const isBatch = callData.startsWith(EXECUTE_BATCH_SELECTOR) && isFirstArrayWithin(callData, BATCH_CALLS);
   if (!isBatch && !callData.startsWith(EXECUTE_SELECTOR)) return undefined;
   try {
     const { functionName, args } = decodeFunctionData({ abi: ACCOUNT_ABI, data: callData });

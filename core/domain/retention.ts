@@ -14,6 +14,8 @@ export const ENDED_CLAIMS_KEPT_DAYS = 90;
 export const NOTICES_KEPT_DAYS = 90;
 /** After an answer, or the expiry. */
 export const INVITATIONS_KEPT_DAYS = 30;
+/** Accounts whose e-mail address was never verified: nothing could be attached to them. */
+export const UNVERIFIED_USERS_KEPT_DAYS = 30;
 export const IDEMPOTENCY_KEYS_KEPT_DAYS = 7;
 /** Longer than a code lives, because the codes of an hour are counted. */
 export const OTPS_KEPT_DAYS = 2;

@@ -12,6 +12,7 @@ import {
   SECURITY_TRAIL_KEPT_DAYS,
   SIGNED_BYTES_KEPT_HOURS,
   TRACES_KEPT_DAYS,
+  UNVERIFIED_USERS_KEPT_DAYS,
   WEBHOOK_DELIVERIES_KEPT_DAYS,
 } from "../../core/domain/retention.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -106,6 +107,31 @@ export async function deleteOldSecurityEvents(tx: Tx, limit: number): Promise<nu
         limit ${limit}
       ))`;
   await tx`select set_config('service.security_trail_from', '', true)`;
+  return result.count;
+}
+
+/**
+ * Deletes at most `limit` accounts whose address was never verified, each a row that anybody could make for anybody's address. Who has a code is
+ * about to verify. Such an account cannot hold anything; what an account holds keeps it all the same: a wallet whose address was shown must never
+ * be forgotten.
+ */
+export async function deleteUnverifiedUsers(tx: Tx, limit: number): Promise<number> {
+  const result = await tx`
+    delete from users
+    where id = any(array(
+        select id
+        from users unverified
+        where status = 'REGISTERED'
+          and created_at < now() - make_interval(days => ${UNVERIFIED_USERS_KEPT_DAYS}::int)
+          and not exists (select from otps where otps.user_id = unverified.id)
+          and not exists (select from wallets where wallets.user_id = unverified.id)
+          and not exists (select from passkeys where passkeys.user_id = unverified.id)
+          and not exists (select from identities where identities.user_id = unverified.id)
+          and not exists (select from members where members.user_id = unverified.id)
+          and not exists (select from members where members.merchant_id = unverified.id)
+        limit ${limit}
+        for update skip locked
+      ))`;
   return result.count;
 }
 

@@ -2,6 +2,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { newExportId } from "../../core/domain/ids.ts";
+import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
+import { lockUser, markVerified } from "../../db/accounts/users.ts";
 import type { EventPosition } from "../../db/events/cursor-history.ts";
 import { listEvents } from "../../db/events/event-log.ts";
 import { insertExport } from "../../db/exports/exports.ts";
@@ -9,10 +11,12 @@ import {
   deleteEndedClaims,
   deleteOldEvents,
   deleteOldSecurityEvents,
+  deleteUnverifiedUsers,
   dropSignedBytes,
 } from "../../db/jobs/delete-old-rows.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { insertRelay, readCallData, readRaw } from "../../db/relays/relays.ts";
+import { seedPasskey, seedUser, seedWallet } from "../support/passkey-rows.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 
@@ -233,4 +237,70 @@ test("an export is kept for seven days", async () => {
     request: { filter, profile: "standard", timeZone: "UTC" },
   });
   expect(made.expiresAt.getTime() - made.createdAt.getTime()).toBe(7 * 86_400_000);
+});
+
+/** An account that was registered so long ago, without a code that still counts. */
+async function seedRegistered(age: string, status = "REGISTERED"): Promise<string> {
+  const id = await seedUser(sql);
+  await sql`update users set status = ${status}, created_at = now() - ${age}::interval where id = ${id}`;
+  return id;
+}
+
+async function whoRemain(ids: readonly string[]): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`select id from users where id = any(${[...ids]}::text[])`;
+  return ids.filter((id) => rows.some((row) => row.id === id));
+}
+
+test("an account whose address was never verified is deleted after 30 days, and its trail with it", async () => {
+  const old = await seedRegistered("30 days 1 minute");
+  await recordSecurityEvent(sql, {
+    userId: old,
+    type: "email_verified",
+    requestId: "req_1",
+    clientAddress: "::1",
+  });
+  const kept = [
+    await seedRegistered("29 days 23 hours"),
+    await seedRegistered("400 days", "WALLET_SETUP_PENDING"),
+    await seedRegistered("400 days", "ACTIVE"),
+  ];
+  await deleteUnverifiedUsers(sql, LIMIT);
+  expect(await whoRemain([old, ...kept])).toEqual(kept);
+  expect(await sql`select from security_events where user_id = ${old}`).toHaveLength(0);
+});
+
+test("no more unverified accounts are deleted than asked for", async () => {
+  const two = [await seedRegistered("40 days"), await seedRegistered("50 days")];
+  expect(await deleteUnverifiedUsers(sql, 1)).toBe(1);
+  expect(await whoRemain(two)).toHaveLength(1);
+});
+
+test("an unverified account stays while it has a code or is locked by a verification, and whatever it holds", async () => {
+  const names = ["code", "wallet", "passkey", "identity", "member", "merchant"] as const;
+  const [code, wallet, passkey, identity, member, shop] = await Promise.all(
+    names.map(() => seedRegistered("60 days")),
+  );
+  await sql`
+    insert into otps (id, user_id, code_hmac, expires_at)
+    values (${`otp_${code}`}, ${code as string}, ${randomBytes(32)}, now() - interval '1 day')`;
+  // its passkey is another's, as no schema forbids
+  const foreign = await seedPasskey(sql, await seedUser(sql));
+  await seedWallet(sql, [{ ...foreign, userId: wallet as string }]);
+  await seedPasskey(sql, passkey as string);
+  await sql`
+    insert into identities (issuer, subject, user_id) values ('https://issuer.test', ${identity as string}, ${identity as string})`;
+  await sql`
+    insert into members (merchant_id, user_id, role, invited_by)
+    values
+      (${merchant.userId}, ${member as string}, 'viewer', ${merchant.userId}),
+      (${shop as string}, ${await seedUser(sql)}, 'viewer', ${shop as string})`;
+  const verifying = await seedRegistered("60 days");
+  const all = [code, wallet, passkey, identity, member, shop, verifying].map(String);
+  await sql.begin(async (tx) => {
+    await lockUser(tx, verifying);
+    await deleteUnverifiedUsers(sql, LIMIT);
+    await markVerified(tx, verifying);
+  });
+  await deleteUnverifiedUsers(sql, LIMIT);
+  expect(await whoRemain(all)).toEqual(all);
 });

@@ -202,6 +202,26 @@ describe("refusals name their code and what to do", () => {
     expect(odd.text).toContain("must be a link's id");
   });
 
+  test.each([
+    ["summarize", { status: ["CONFIRMED"] }, "status"],
+    ["list_transactions", { from: "2026-01-01" }, "from"],
+    ["export", { amountMin: 5 }, "amountMin"],
+    ["create_link", { amount: 1, description: "d", maxPayments: null }, "maxPayments"],
+    ["get_link", { id: `link_${"A".repeat(22)}`, network: "base" }, "network"],
+    ["wait_for_payment", { id: `link_${"A".repeat(22)}`, timeout: 5 }, "timeout"],
+    ["request_refund", { linkId: `link_${"A".repeat(22)}`, to: "0x" }, "to"],
+  ])("error: %s with an argument that it does not have", async (name, args, unknown) => {
+    const { isError, text } = await (await open("http")).call(name, args);
+    expect(isError).toBe(true);
+    expect(text).toContain(`not known here: ${unknown}`);
+  });
+
+  test("error: an idempotency key that no header can hold", async () => {
+    const args = { amount: 1, description: "d", idempotencyKey: "order-\n-2001" };
+    const { isError, text } = await (await open("http")).call("create_link", args);
+    expect([isError, text.includes("printable ASCII")]).toEqual([true, true]);
+  });
+
   test("error: an amount with 7 decimals names the argument", async () => {
     const agent = await open("http");
     const { text } = await agent.call("create_link", { amount: 1.0000001, description: "d" });

@@ -10,6 +10,7 @@ import {
   deleteLeftovers,
   deleteOldEvents,
   deleteOldSecurityEvents,
+  deleteUnverifiedUsers,
   dropSignedBytes,
   LEFTOVER_NAMES,
 } from "../../db/jobs/delete-old-rows.ts";
@@ -25,6 +26,8 @@ import { expireDueLinks } from "../links/expire-links-job.ts";
 const BATCH_ROWS = 10_000;
 /** Batches a step; the rest waits for the next minute. */
 const BATCHES_MAX = 50;
+/** Accounts a run: each is looked for in every table that refers to users, some without an index for it. */
+const UNVERIFIED_USERS = 200;
 /** An export that crashed its worker this often is not retried. */
 const EXPORT_ATTEMPTS_MAX = 3;
 /** Exports restarted in a run. */
@@ -49,6 +52,7 @@ export async function housekeeping(
     signedBytes: () => inBatches(() => dropSignedBytes(sql, BATCH_ROWS)),
     endedClaims: () => inBatches(() => deleteEndedClaims(sql, BATCH_ROWS)),
     oldSecurityEvents: () => inBatches(() => sql.begin((tx) => deleteOldSecurityEvents(tx, BATCH_ROWS))),
+    unverifiedUsers: () => deleteUnverifiedUsers(sql, UNVERIFIED_USERS),
   };
   for (const name of LEFTOVER_NAMES)
     steps[name] = () => inBatches(() => deleteLeftovers(sql, name, BATCH_ROWS));

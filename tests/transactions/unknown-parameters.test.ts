@@ -1,0 +1,103 @@
+/** A filter that is not known: ignored, it would give every row, and sums of all of them. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { type Merchant, signUp } from "../support/sign-up.ts";
+
+let world: ApiWorld;
+let ann: Merchant;
+beforeAll(async () => {
+  world = await startApiWorld();
+  ann = await signUp(world.baseUrl);
+}, 120_000);
+afterAll(() => world?.stop());
+
+const LISTS = [
+  "/v1/transactions",
+  "/v1/transactions/summary",
+  "/v1/payment-links",
+  "/v1/payment-links/stats",
+];
+
+/** Names that the list does not have, and the one in another form. */
+const UNKNOWN: Record<string, string[]> = {
+  "/v1/transactions": [
+    "status",
+    "type",
+    "network",
+    "currency",
+    "Types",
+    "datefrom",
+    "date_from",
+    "from",
+    "q",
+    "page",
+  ],
+  "/v1/transactions/summary": [
+    "status",
+    "type",
+    "limit",
+    "offset",
+    "cursor",
+    "amount",
+    "minAmount",
+    "SEARCH",
+  ],
+  "/v1/payment-links": ["statuses", "Status", "state", "offset", "search", "ref", "customer_email"],
+  "/v1/payment-links/stats": ["status", "day", "timezone", "tz", "limit"],
+};
+
+describe.each(LISTS)("%s", (path) => {
+  test("refuses a parameter that it does not have, and names it", async () => {
+    for (const name of ["constructor", "toString", "%00", ...(UNKNOWN[path] ?? [])]) {
+      const { status, body } = await ann.client.get(`${path}?${name}=1`);
+      expect({ name, status }).toEqual({ name, status: 400 });
+      expect(body.error).toMatchObject({
+        code: "VALIDATION_ERROR",
+        details: { field: name === "%00" ? "\0" : name, issue: expect.stringMatching(/^is not one of \w+/) },
+      });
+    }
+  });
+
+  test("takes userId for the caller's own, and no other", async () => {
+    expect((await ann.client.get(`${path}?userId=${ann.userId}`)).status).toBe(200);
+    const { status, body } = await ann.client.get(`${path}?userId=${ann.userId.replace(/.$/, "x")}`);
+    expect(status).toBe(403);
+    expect(body.error.details.field).toBe("userId");
+  });
+
+  test("takes the merchant that the caller acts for", async () => {
+    expect((await ann.client.get(`${path}?merchant=${ann.userId}`)).status).toBe(200);
+  });
+});
+
+test.each([
+  ["/v1/transactions", "dateFrom[]", "is not a form of dateFrom: write it without more"],
+  ["/v1/transactions", "amountMin[0]", "is not a form of amountMin: write it without more"],
+  ["/v1/transactions/summary", "search[]", "is not a form of search: write it without more"],
+  [
+    "/v1/transactions/summary",
+    "types.0",
+    "is not a form of types: repeat types, or separate values by commas",
+  ],
+  ["/v1/payment-links", "status[]", "is not a form of status: write it without more"],
+])("%s refuses %s, and says how it is written", async (path, name, issue) => {
+  const { status, body } = await ann.client.get(`${path}?${name}=1`);
+  expect(status).toBe(400);
+  expect(body.error.details).toEqual({ field: name, issue });
+});
+
+test("a long name is shown in part", async () => {
+  const { body } = await ann.client.get(`/v1/transactions?${"x".repeat(10_000)}=1`);
+  expect(body.error.details.field).toBe("x".repeat(40));
+});
+
+test.each(["status", "type", "dateFrm", "filters"])("an export refuses the field %s", async (name) => {
+  const answer = await ann.client.post("/v1/transactions/export", { format: "csv", [name]: "x" });
+  expect(answer.status).toBe(400);
+  expect(answer.body.error.message).toContain(`not known here: ${name}`);
+});
+
+test("error: 403 for an export with another's userId", async () => {
+  const body = { format: "csv", userId: "user_of-somebody-else" };
+  expect((await ann.client.post("/v1/transactions/export", body)).status).toBe(403);
+});
