@@ -33,6 +33,7 @@ import {
   expireOperations,
   findByIdempotencyKey,
   findLiveOperation,
+  findMissingNonce,
   findOperation,
   insertOperation,
   type NewOperationItem,
@@ -82,9 +83,11 @@ export async function prepareOperation(
   const { wallet, kind, items } = preparation;
   const replay = await findReplay(deps, preparation);
   if (replay) return { operation: replay, isReplay: true };
-  if (!preparation.voidOf) await refuseWhileLive(deps, wallet);
+  const missing = preparation.voidOf ? undefined : await refuseWhileLive(deps, wallet);
   await refuseOverGasBudget(deps, wallet.userId);
   const state = await readState(chain, wallet, items);
+  // the chain is ahead of the ledger, which says that a nonce is missing
+  if (missing && missing.nonce !== state.nonce) throw inFlight(missing.liveId);
   refuseByChain(state, items);
   if (!preparation.voidOf) refuseSmallDeployment(deps, wallet, state);
   const passkeys = await listPasskeys(deps.sql, preparation.signer.id, deps.config.passkey.rpId);
@@ -131,6 +134,7 @@ export async function prepareOperation(
       idempotencyKey: preparation.idempotencyKey,
       request: preparation.request,
       voidOf: preparation.voidOf?.id,
+      isExtra: missing !== undefined,
       requestId: preparation.requestId,
       lifeMs: OPERATION_LIFE_MS,
       renews: preparation.renews ?? false,
@@ -182,10 +186,20 @@ export async function findReplay(
   });
 }
 
-async function refuseWhileLive({ sql }: ApiDeps, wallet: Wallet): Promise<void> {
-  const id = await findLiveOperation(sql, wallet.id);
-  if (id === undefined) return;
-  throw conflict("Another operation of this wallet is on its way; wait until it is confirmed", {
+/** Throws CONFLICT, unless what is on its way cannot be executed before another operation has spent a nonce that is returned. */
+async function refuseWhileLive(
+  { sql }: ApiDeps,
+  wallet: Wallet,
+): Promise<{ liveId: string; nonce: bigint } | undefined> {
+  const liveId = await findLiveOperation(sql, wallet.id);
+  if (liveId === undefined) return undefined;
+  const nonce = await findMissingNonce(sql, liveId);
+  if (nonce === undefined) throw inFlight(liveId);
+  return { liveId, nonce };
+}
+
+function inFlight(id: string): ServiceError {
+  return conflict("Another operation of this wallet is on its way; wait until it is confirmed", {
     issue: "operation_in_flight",
     id,
   });

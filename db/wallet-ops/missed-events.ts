@@ -23,7 +23,7 @@ export async function findRecordedEvents(
 export type UnspentNonce = { address: Hex; accountNonce: bigint; preparedAt: Date };
 
 /** Of the nonce sequence with key 0: nonces of other keys begin at 2^64. */
-const NONCES_OF_KEY_0 = 2n ** 64n;
+export const NONCES_OF_KEY_0 = 2n ** 64n;
 
 /**
  * Accounts with an operation that waits, or that ended within a day and may still be executed, while no recorded operation spent its

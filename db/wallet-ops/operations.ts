@@ -4,6 +4,7 @@ import type { OperationKind, OperationState, OperationTerms } from "../../core/d
 import { hashOf } from "../http/idempotency.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
+import { NONCES_OF_KEY_0 } from "./missed-events.ts";
 import { type WalletOperation, walletOperations } from "./schema.ts";
 
 export type NewOperationItem = { to: Hex; amountUnits: bigint; note: string; isFee: boolean };
@@ -22,6 +23,8 @@ export type NewOperation = {
   terms: OperationTerms;
   challengeId: string;
   voidOf?: string | undefined;
+  /** Prepared beside the wallet's live operation, as a void is. */
+  isExtra?: boolean | undefined;
   ownerChangeId?: string | undefined;
   /** Signed without the chain's id: the same signature is valid on every network. */
   isAnyChain?: boolean | undefined;
@@ -47,7 +50,7 @@ export async function insertOperation(tx: Tx, operation: NewOperation): Promise<
       ${given.id}, ${given.userId}, ${given.walletId}, ${given.network}, ${given.kind}, ${given.userOpHash},
       ${given.accountNonce.toString()}::numeric, ${given.callData}, ${given.callGas}, ${given.verificationGas},
       ${JSON.stringify(given.terms)}::text::jsonb, ${given.challengeId}, ${given.voidOf ?? null},
-      ${given.voidOf !== undefined}, ${given.ownerChangeId ?? null}, ${given.isAnyChain ?? false}, ${given.idempotencyKey ?? null}, ${hashOf(given.request)}, ${given.requestId},
+      ${given.voidOf !== undefined || (given.isExtra ?? false)}, ${given.ownerChangeId ?? null}, ${given.isAnyChain ?? false}, ${given.idempotencyKey ?? null}, ${hashOf(given.request)}, ${given.requestId},
       now() + make_interval(secs => ${given.lifeMs / 1_000})
     )
     ${renews ? renewUnsigned(tx) : skipKnownKey(tx)}
@@ -87,7 +90,7 @@ function renewUnsigned(tx: Tx) {
       state = 'AWAITING_SIGNATURE', user_op_hash = excluded.user_op_hash, account_nonce = excluded.account_nonce,
       call_data = excluded.call_data, call_gas = excluded.call_gas, verification_gas = excluded.verification_gas,
       terms = excluded.terms, challenge_id = excluded.challenge_id, request_id = excluded.request_id,
-      expires_at = excluded.expires_at, updated_at = now()
+      expires_at = excluded.expires_at, is_extra = excluded.is_extra, updated_at = now()
     where wallet_operations.state in ('EXPIRED', 'AWAITING_SIGNATURE')`;
 }
 
@@ -231,6 +234,34 @@ export async function findLiveOperation(tx: Tx, walletId: string): Promise<strin
       and not is_extra
       and not is_any_chain`;
   return row?.id;
+}
+
+/**
+ * The nonce that a live operation waits for: what had spent it was reorganised away and is not sent again by us, since a stranger had
+ * executed it, it was made elsewhere, or its signer is no owner any more. Undefined while an operation of that nonce is on its way.
+ */
+export async function findMissingNonce(tx: Tx, liveId: string): Promise<bigint | undefined> {
+  const [row] = await tx<{ nonce: bigint }[]>`
+    select missing.nonce
+    from wallet_operations op
+    join wallets wallet on wallet.id = op.wallet_id
+    cross join lateral (
+      select coalesce(max(spent.nonce) + 1, 0) as nonce
+      from wallet_operation_events spent
+      where spent.network = op.network
+        and spent.sender = hex_of(wallet.address)
+        and spent.nonce < ${NONCES_OF_KEY_0.toString()}::numeric
+    ) missing
+    where op.id = ${liveId}
+      and op.state = 'QUEUED'
+      and op.account_nonce > missing.nonce
+      and not exists (
+        select from wallet_operations other
+        where other.wallet_id = op.wallet_id
+          and other.account_nonce = missing.nonce
+          and other.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+      )`;
+  return row && BigInt(row.nonce);
 }
 
 export type Signed = {
