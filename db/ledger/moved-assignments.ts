@@ -79,8 +79,9 @@ export async function moveAssignments(
     where assignments.network = ${network} and assignments.orphaned_transfer_id is not null`;
   const inOrder =
     orphaned.length === 0 ? [] : transfers.toSorted((one, other) => one.logIndex - other.logIndex);
+  const findReturned = byLikeness(inOrder);
   const moves = orphaned.flatMap((one) => {
-    const found = findReturned(one, inOrder);
+    const found = findReturned(one);
     const { txHash, logIndex } = one;
     return found
       ? [{ tx_hash: txHash, log_index: logIndex, to_hash: found.txHash, to_index: found.logIndex }]
@@ -89,23 +90,25 @@ export async function moveAssignments(
   if (moves.length > 0) await move(tx, network, moves);
 }
 
-/** The transfer of `inOrder` (by log index) that is the orphaned one at its new place. */
-export function findReturned<Transfer extends PlacedTransfer>(
-  gone: OrphanedTransfer,
+/** Finds the transfer of `inOrder` (by log index) that is an orphaned one at its new place. */
+export function byLikeness<Transfer extends PlacedTransfer>(
   inOrder: readonly Transfer[],
-): Transfer | undefined {
-  const found = inOrder.filter((transfer) => isAlike(gone, transfer))[gone.alikeBefore];
-  return found?.amountUnits === gone.amountUnits ? found : undefined;
+): (gone: OrphanedTransfer) => Transfer | undefined {
+  const alike = Map.groupBy(inOrder, likenessOf);
+  return (gone) => {
+    const found = alike.get(likenessOf(gone))?.[gone.alikeBefore];
+    return found?.amountUnits === gone.amountUnits ? found : undefined;
+  };
 }
 
-function isAlike(
-  { txHash, authorizationNonce: nonce, ...gone }: OrphanedTransfer,
-  transfer: PlacedTransfer,
-): boolean {
-  if (transfer.from !== gone.from || transfer.to !== gone.to) return false;
-  return nonce === null
-    ? transfer.txHash === txHash && transfer.authorizationNonce === undefined
-    : transfer.authorizationNonce === nonce;
+/** An authorization is executed once, in whatever transaction. */
+function likenessOf({
+  txHash,
+  from,
+  to,
+  authorizationNonce: nonce,
+}: PlacedTransfer | OrphanedTransfer): string {
+  return [from, to, ...(nonce ? ["authorization", nonce] : [txHash])].join(":");
 }
 
 type Move = { tx_hash: Hex; log_index: number; to_hash: Hex; to_index: number };

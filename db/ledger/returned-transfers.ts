@@ -6,8 +6,7 @@ import type { AttributableTransfer, FirstVerdict } from "../../core/domain/ledge
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { Tx } from "../postgres/client.ts";
-import { countAlikeBefore } from "../wallet-ops/moved-refunds.ts";
-import { findReturned, type OrphanedTransfer } from "./moved-assignments.ts";
+import { byLikeness, type OrphanedTransfer } from "./moved-assignments.ts";
 
 /** The first of each transfer that was seen before. `transfers`: of each transaction all that one recipient received. */
 export async function findFirstVerdicts(
@@ -17,18 +16,28 @@ export async function findFirstVerdicts(
 ): Promise<FirstVerdict[]> {
   const hashes = [...new Set(transfers.map(({ txHash }) => txHash))];
   const nonces = transfers.flatMap(({ authorizationNonce }) => authorizationNonce ?? []);
+  // those alike are numbered in one pass: somebody who sends ten thousand in a block would stop the network if each counted the others
   const orphaned = await tx<(OrphanedTransfer & { linkId: string | null; settledBy: SettledBy | null })[]>`
     select
       tx_hash, log_index, from_address as from, to_address as to, amount_units, authorization_nonce, link_id, settled_by,
-      ${countAlikeBefore(tx, "gone")}::int as alike_before
-    from transfers gone
-    where (tx_hash = any(${hashes}::bytea[]) or authorization_nonce = any(${nonces}::bytea[]))
-      and network = ${network}
-      and status = 'ORPHANED'
+      alike_before
+    from (
+      select
+        id, tx_hash, log_index, from_address, to_address, amount_units, authorization_nonce, link_id, settled_by, status,
+        (row_number() over (
+          partition by tx_hash, block_hash, from_address, to_address, authorization_nonce
+          order by log_index
+        ) - 1)::int as alike_before
+      from transfers
+      where (tx_hash = any(${hashes}::bytea[]) or authorization_nonce = any(${nonces}::bytea[]))
+        and network = ${network}
+    ) gone
+    where status = 'ORPHANED'
     order by id`;
+  const findReturned = byLikeness(transfers);
   const first = new Map<AttributableTransfer, FirstVerdict>();
   for (const gone of orphaned) {
-    const back = findReturned(gone, transfers);
+    const back = findReturned(gone);
     if (!back || first.has(back)) continue;
     const { linkId, settledBy } = gone;
     const { txHash, logIndex } = back;
