@@ -1291,6 +1291,7 @@ create table wallet_operations (
   request_id text,
   restored_at timestamp with time zone,
   signature text,
+  signature_refused_block bigint,
   state text default 'AWAITING_SIGNATURE'::text not null,
   succeeded boolean,
   terms jsonb not null,

@@ -4,7 +4,7 @@ import { contentTypeOf, EXPORT_FORMATS, EXPORT_PROFILES } from "../../core/domai
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
-import { type ExportRequest, parseExportRequest } from "../../db/exports/exports.ts";
+import { type ExportRequest, readExportRequest } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
@@ -26,13 +26,13 @@ const contentsSchema = z
     amountMax: z.string().nullable().describe("USDC"),
     search: z.string().nullable(),
   })
-  .meta({ id: "ExportContents", description: "What the file holds: what was asked for" });
+  .meta({ id: "ExportContents" });
 const exportSchema = z
   .object({
     id: z.string(),
     status: z.enum(["QUEUED", "RUNNING", "READY", "FAILED"]),
     format: z.enum(EXPORT_FORMATS),
-    contents: contentsSchema,
+    contents: contentsSchema.nullable().describe("What the file holds; null where it is not known"),
     createdAt: isoTime,
     downloadUrl: z.string(),
     readyAt: isoTime.nullable(),
@@ -89,11 +89,12 @@ export function answerOne(deps: ApiDeps, file: ExportFile, message: string) {
 }
 
 export function presentExport({ config }: ApiDeps, file: ExportFile): z.infer<typeof exportSchema> {
+  const request = readExportRequest(file.request);
   return {
     id: file.id,
     status: file.status,
     format: file.format,
-    contents: presentContents(parseExportRequest(file.request)),
+    contents: request ? presentContents(request) : null,
     createdAt: file.createdAt.toISOString(),
     downloadUrl: `${config.baseUrl}/v1/transactions/exports/${file.id}/download`,
     readyAt: file.readyAt?.toISOString() ?? null,

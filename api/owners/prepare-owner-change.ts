@@ -69,12 +69,20 @@ export async function prepareOwnerChange(
   const known = await listPasskeysOfAccount(deps.sql, user.id, rpId);
   const planned = await plan(preparation, wallets, known);
   const passkeys = await listPasskeys(deps.sql, preparation.signer.id, rpId);
-  const isAnyChain = network === undefined;
+  const isAnyChain = network === undefined || fillsGap(preparation, wallets);
   if (!isAnyChain) for (const { wallet } of wallets) await refuseWhileLive(deps, wallet.id);
   const signers = signersOf(wallets, passkeys);
   const built = build(wallets, { planned, isAnyChain });
   const changeId = await store(deps, preparation, { planned, built, signers, isAnyChain });
   return { change: await getChange(deps, { id: changeId, user }), isReplay: false };
+}
+
+/**
+ * An addition on one network takes the nonce for every network that is missing there: the others have spent it, so an addition of all
+ * networks cannot, and what waits behind it would never run.
+ */
+function fillsGap({ change }: ChangePreparation, wallets: readonly WalletOwners[]): boolean {
+  return change.action === "ADD" && wallets.some(({ missingNonce }) => missingNonce !== undefined);
 }
 
 async function plan(

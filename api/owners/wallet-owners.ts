@@ -3,7 +3,7 @@ import { type OwnerState, readOwnerState } from "../../core/chain/owner-state.ts
 import { toOwner } from "../../core/chain/passkey-account.ts";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import { withAdded } from "../../core/domain/owner.ts";
+import { additionsInOrder, withAdded } from "../../core/domain/owner.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Passkey, Wallet } from "../../db/schema.ts";
@@ -18,7 +18,10 @@ export type WalletOwners = {
   state: OwnerState;
   /** By index, on the chain; before deployment those the account is deployed with. */
   current: (Hex | undefined)[];
+  /** Additions that need nothing but their turn. */
   waiting: WaitingAddition[];
+  /** Of the nonces for every network, the one that further additions wait for, and that nothing on its way spends. */
+  missingNonce: bigint | undefined;
   /** `current` with the additions that wait. */
   coming: (Hex | undefined)[];
 };
@@ -44,14 +47,25 @@ export async function readWalletOwners(
       const own = waiting.filter(
         ({ walletId, nonce }) => walletId === wallet.id && nonce >= state.anyChainNonce,
       );
+      const { inOrder, missingNonce } = inOrderOf(own, state);
       const current = state.isDeployed ? state.owners : [...wallet.owners];
       const coming = withAdded(
         current,
-        own.map(({ owner }) => owner),
+        inOrder.map(({ owner }) => owner),
       );
-      return { wallet, chain, state, current, waiting: own, coming };
+      return { wallet, chain, state, current, waiting: inOrder, missingNonce, coming };
     }),
   );
+}
+
+/**
+ * A reorganisation can take away for good what had spent a nonce: what waits behind it is no coming owner until another addition takes that
+ * nonce. While node and ledger disagree about the next nonce, one of them has not read the newest blocks, and none is missing.
+ */
+function inOrderOf(own: readonly WaitingAddition[], { anyChainNonce }: OwnerState) {
+  if (own.every(({ unspentNonce }) => unspentNonce === anyChainNonce))
+    return additionsInOrder(own, anyChainNonce);
+  return { inOrder: [...own], missingNonce: undefined };
 }
 
 async function readState(chain: Chain, wallet: Wallet): Promise<OwnerState> {

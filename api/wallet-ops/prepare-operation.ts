@@ -8,6 +8,7 @@ import {
   readAccountState,
   taggedTransfers,
 } from "../../core/chain/account-state.ts";
+import { ANY_CHAIN_NONCE_KEY } from "../../core/chain/owner-operation.ts";
 import { toOwner } from "../../core/chain/passkey-account.ts";
 import { buildUserOperation, operationGas } from "../../core/chain/user-operation.ts";
 import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
@@ -15,7 +16,7 @@ import { conflict, invalid, ServiceError } from "../../core/domain/errors.ts";
 import { newChallengeId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { type OwnerSlots, withAdded } from "../../core/domain/owner.ts";
+import { additionsInOrder, type OwnerSlots, withAdded } from "../../core/domain/owner.ts";
 import {
   DEPLOYMENT_MINIMUM_SENDS,
   OPERATION_LIFE_MS,
@@ -259,9 +260,10 @@ async function readSlots(
 ): Promise<OwnerSlots> {
   if (isDeployed) return owners;
   const waiting = await listWaitingAdditions(sql, [wallet.id]);
+  const { inOrder } = additionsInOrder(waiting, ANY_CHAIN_NONCE_KEY << 64n);
   return withAdded(
     wallet.owners,
-    waiting.map(({ owner }) => owner),
+    inOrder.map(({ owner }) => owner),
   );
 }
 

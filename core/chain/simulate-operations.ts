@@ -29,11 +29,15 @@ export type SimulatedOperation = {
   before: readonly UserOperation[];
 };
 
-/** `wait`: it may pass later, or the ledger has to say why not. `text` is the chain's own word, for logs. */
+/**
+ * `wait`: it may pass later, or the ledger has to say why not. `unsigned`: the signer is no owner at this block. `text` is the chain's own
+ * word, for logs.
+ */
 export type OperationVerdict =
   | { ok: true; bundleItem: BundleItem }
   | { ok: false; action: "fail"; reason: OperationFailure; text: string }
   | { ok: false; action: "retry"; reason: OperationFailure; text: string }
+  | { ok: false; action: "unsigned"; reason: OperationFailure; text: string }
   | { ok: false; action: "wait"; text: string };
 
 /** For Multicall3 itself. */
@@ -114,7 +118,7 @@ function judge(bundleItem: BundleItem, [bundle, ...inner]: readonly RpcOutcome[]
 function refusalOfEntryPoint(data: Hex | undefined): OperationVerdict {
   const text = explainFailedOperation(data) ?? explainRevert(data).text;
   if (/^AA25/.test(text)) return { ok: false, action: "wait", text };
-  if (/^AA2[34]/.test(text)) return { ok: false, action: "fail", reason: "SIGNATURE_REFUSED", text };
+  if (/^AA2[34]/.test(text)) return { ok: false, action: "unsigned", reason: "SIGNATURE_REFUSED", text };
   return { ok: false, action: "wait", text };
 }
 

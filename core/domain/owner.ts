@@ -28,3 +28,23 @@ export function withAdded(slots: OwnerSlots, added: readonly Hex[]): (Hex | unde
   for (const owner of added) if (!all.includes(owner)) all.push(owner);
   return all;
 }
+
+/**
+ * Additions in the order of their nonces, as far as each follows the one before it from `nextNonce` on; `missingNonce` is what those behind
+ * wait for.
+ */
+export function additionsInOrder<Addition extends { nonce: bigint }>(
+  waiting: readonly Addition[],
+  nextNonce: bigint,
+): { inOrder: Addition[]; missingNonce: bigint | undefined } {
+  const inOrder: Addition[] = [];
+  let expected = nextNonce;
+  for (const addition of waiting) {
+    if (addition.nonce > expected) return { inOrder, missingNonce: expected };
+    // two of one nonce: only one of them can run
+    if (addition.nonce < expected) continue;
+    inOrder.push(addition);
+    expected += 1n;
+  }
+  return { inOrder, missingNonce: undefined };
+}

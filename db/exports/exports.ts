@@ -71,6 +71,11 @@ export function parseExportRequest(stored: unknown): ExportRequest {
   return requestSchema.parse(stored);
 }
 
+/** Undefined: of a version that asked otherwise. */
+export function readExportRequest(stored: unknown): ExportRequest | undefined {
+  return requestSchema.safeParse(stored).data;
+}
+
 export async function insertExport(
   tx: Tx,
   given: Pick<ExportFile, "id" | "userId" | "format" | "requestId"> & {

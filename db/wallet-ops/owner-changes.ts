@@ -36,19 +36,39 @@ export async function findOwnerChange(
   return row;
 }
 
-export type WaitingAddition = { walletId: string; nonce: bigint; owner: Hex };
+export type WaitingAddition = {
+  walletId: string;
+  nonce: bigint;
+  owner: Hex;
+  /** Of its key, the first nonce that no recorded operation of the wallet has spent. */
+  unspentNonce: bigint;
+};
 
-/** Signed additions for every network that have not run on these wallets yet, in the order of their nonces. */
+/**
+ * Signed additions for every network that have not run on these wallets yet, in the order of their nonces; also those that a
+ * reorganisation put back beside later operations (`is_extra`), since they run before these.
+ */
 export async function listWaitingAdditions(tx: Tx, walletIds: readonly string[]): Promise<WaitingAddition[]> {
   return tx<WaitingAddition[]>`
-    select op.wallet_id, op.account_nonce as nonce, change.owner
+    select
+      op.wallet_id, op.account_nonce as nonce, change.owner, (
+        select coalesce(max(spent.nonce) + 1, key.first_nonce)
+        from wallet_operation_events spent
+        where spent.network = op.network
+          and spent.sender = hex_of(wallet.address)
+          and spent.nonce >= key.first_nonce
+          and spent.nonce < key.first_nonce + 18446744073709551616
+      ) as unspent_nonce
     from wallet_operations op
+    join wallets wallet on wallet.id = op.wallet_id
     join owner_changes change on change.id = op.owner_change_id
+    cross join lateral (
+      select div(op.account_nonce, 18446744073709551616) * 18446744073709551616 as first_nonce
+    ) key
     where op.wallet_id = any(${[...walletIds]}::text[])
       and op.is_any_chain
-      and not op.is_extra
       and op.state in ('QUEUED', 'SIGNED', 'BROADCAST')
-    order by op.account_nonce`;
+    order by op.account_nonce, op.is_extra, op.id`;
 }
 
 export type AddedOwner = { owner: Hex; name: string | null; confirmedAt: Date | null };

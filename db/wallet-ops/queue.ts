@@ -7,7 +7,7 @@ import { isLive } from "./list-refundable.ts";
 import type { WalletOperation } from "./schema.ts";
 
 /** A queued operation that was not sent within this time is never sent: after an outage or a restored backup its user no longer expects it. */
-const SEND_WITHIN_S = 15 * 60;
+export const SEND_WITHIN_S = 15 * 60;
 /** Mined relays that did not run an operation before it is given up. */
 const MISSED_RELAYS_MAX = 3;
 
@@ -21,6 +21,7 @@ export type LeasedOperation = Pick<
   | "verificationGas"
   | "userOpHash"
   | "refusals"
+  | "signatureRefusedBlock"
   | "requestId"
 > &
   Pick<Wallet, "address" | "factory" | "owners" | "saltNonce"> & {
@@ -86,12 +87,12 @@ export async function leaseQueuedOperations(
         for update skip locked
       ))
       returning
-        id, user_id, wallet_id, account_nonce, call_data, call_gas, verification_gas, user_op_hash, refusals, request_id,
-        signature, is_any_chain, queued_at
+        id, user_id, wallet_id, account_nonce, call_data, call_gas, verification_gas, user_op_hash, refusals,
+        signature_refused_block, request_id, signature, is_any_chain, queued_at
     )
     select
       op.id, op.user_id, op.account_nonce, op.call_data, op.call_gas, op.verification_gas, op.user_op_hash, op.refusals,
-      op.request_id, op.signature, wallet.address, wallet.factory, wallet.owners, wallet.salt_nonce,
+      op.signature_refused_block, op.request_id, op.signature, wallet.address, wallet.factory, wallet.owners, wallet.salt_nonce,
       (
         select coalesce(
           jsonb_agg(jsonb_build_object('to', item.to_address, 'units', item.amount_units::text) order by item.position),

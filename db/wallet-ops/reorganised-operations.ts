@@ -45,7 +45,8 @@ export async function reopenOperations(
         relay_id = affected.relay_id,
         is_extra = op.void_of is not null or affected.was_live and affected.has_successor,
         tx_hash = null, log_index = null, block_number = null, succeeded = null, gas_used = null, prior_state = null,
-        prior_reason = null, confirmed_at = null, next_try_at = now(), updated_at = now()
+        prior_reason = null, confirmed_at = null, signature_refused_block = null,
+        next_try_at = now(), updated_at = now()
       from affected
       where op.id = affected.id
       returning op.id, op.user_id, op.kind, op.network, op.state, affected.was_reported

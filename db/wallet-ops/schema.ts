@@ -60,6 +60,7 @@ export const walletOperations = pgTable("wallet_operations", {
   ownerChangeId: text("owner_change_id"),
   isAnyChain: boolean("is_any_chain").notNull(),
   refusals: integer("refusals").notNull(),
+  signatureRefusedBlock: int8("signature_refused_block"),
   nextTryAt: time("next_try_at").notNull(),
   expiresAt: time("expires_at").notNull(),
   queuedAt: time("queued_at"),

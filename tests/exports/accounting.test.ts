@@ -78,6 +78,8 @@ test("an export that fails is attempted three times, becomes FAILED, and does no
   await world.sql`
     insert into exports (id, user_id, format, request, expires_at) values (${id}, ${user?.id ?? ""}, 'csv', '{"nonsense":true}', now() + interval '1 day')`;
   await world.sql`select graphile_worker.add_job('build_export', ${JSON.stringify({ exportId: id })}::text::json)`;
+  const { body } = await ann.client.get("/v1/transactions/exports");
+  expect(body.data.exports.find((one: { id: string }) => one.id === id)).toMatchObject({ contents: null });
   const statusOf = async () =>
     (await ann.client.get(`/v1/transactions/exports/${id}`)).body.data.export.status;
   await waitFor("its first failure", async () => {

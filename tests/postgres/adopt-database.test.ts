@@ -23,6 +23,7 @@ const AFTER_BASELINE = [
   ...["0160_zstd_chunks.sql", "0161_refunds_paid.sql", "0162_export_run_ends.sql"],
   ...["0163_orphaned_places.sql", "0164_orphaned_place_indexes.sql", "0165_last_backup.sql"],
   ...["0166_deferrable_assignment_links.sql", "0167_orphaned_payers.sql", "0168_unverified_users.sql"],
+  ...["0169_signature_refusals.sql"],
 ];
 const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {

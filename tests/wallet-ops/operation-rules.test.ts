@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { canRemove } from "../../core/domain/last-owner.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { ownerIdOf, withAdded } from "../../core/domain/owner.ts";
+import { additionsInOrder, ownerIdOf, withAdded } from "../../core/domain/owner.ts";
 import { parseRecipient, resembles } from "../../core/domain/recipient.ts";
 import {
   isStillPossible,
@@ -130,5 +130,14 @@ describe("an owner", () => {
 
   test("that is added gets the next index, once", () => {
     expect(withAdded([mine, undefined], [phone, mine, phone])).toEqual([mine, undefined, phone]);
+  });
+
+  test("that is added comes in the order of nonces, as far as none is missing", () => {
+    const at = (...nonces: bigint[]) => nonces.map((nonce) => ({ nonce }));
+    expect(additionsInOrder([], 5n)).toEqual({ inOrder: [], missingNonce: undefined });
+    expect(additionsInOrder(at(5n, 6n), 5n)).toEqual({ inOrder: at(5n, 6n), missingNonce: undefined });
+    expect(additionsInOrder(at(6n, 7n), 5n)).toEqual({ inOrder: [], missingNonce: 5n });
+    expect(additionsInOrder(at(5n, 7n, 9n), 5n)).toEqual({ inOrder: at(5n), missingNonce: 6n });
+    expect(additionsInOrder(at(5n, 5n, 6n), 5n)).toEqual({ inOrder: at(5n, 6n), missingNonce: undefined });
   });
 });

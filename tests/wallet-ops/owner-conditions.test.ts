@@ -12,8 +12,15 @@ import {
   listWaitingAdditions,
 } from "../../db/wallet-ops/owner-changes.ts";
 import { failUnsentOperations, leaseQueuedOperations } from "../../db/wallet-ops/queue.ts";
+import { recordOperationEvents } from "../../db/wallet-ops/settlement.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
-import { type Made, type OperationLab, openOperationLab, randomHash } from "../support/operation-lab.ts";
+import {
+  eventOf,
+  type Made,
+  type OperationLab,
+  openOperationLab,
+  randomHash,
+} from "../support/operation-lab.ts";
 import { logOwner, seedOwnerChange } from "../support/passkey-rows.ts";
 
 setDefaultTimeout(120_000);
@@ -81,8 +88,31 @@ test("an addition waits on its own wallet from its signature until it is mined, 
   expect(Object.keys(found).filter((state) => found[state])).toEqual(["QUEUED", "SIGNED", "BROADCAST"]);
   await set(addition, { state: "QUEUED", reason: null });
   expect(await waiting()).toEqual([addition.owner]);
+  // as a reorganisation leaves it when others follow it: it still runs, before them
   await set(addition, { is_extra: true });
-  expect(await waiting()).toEqual([]);
+  expect(await waiting()).toEqual([addition.owner]);
+});
+
+test("the nonce that waiting additions have to start from is the one after the highest spent of their key", async () => {
+  const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+  const key = 8453n << 64n;
+  const later = await changed(made, { nonce: key + 2n });
+  const sooner = await changed(made, { nonce: key + 1n });
+  await changed(stranger, { nonce: key });
+  const unspent = async ({ walletId }: Made) =>
+    (await listWaitingAdditions(sql, [walletId])).map(({ unspentNonce }) => unspentNonce);
+  const spend = (of: Made, nonce: bigint, network: "base" | "base-sepolia" = NETWORK) =>
+    recordOperationEvents(sql, network, [eventOf(of, { nonce, userOpHash: randomHash() })]);
+  // of other keys, of another network
+  await spend(made, key - 1n);
+  await spend(made, key + (1n << 64n));
+  await spend(made, key, "base");
+  expect(await unspent(made)).toEqual([key, key]);
+  await spend(made, key);
+  expect(await unspent(made)).toEqual([key + 1n, key + 1n]);
+  expect(await unspent(stranger)).toEqual([key]);
+  const listed = ownersOf(await listWaitingAdditions(sql, [made.walletId]));
+  expect(listed).toEqual([sooner.owner, later.owner]);
 });
 
 test("an addition was signed for other networks too if it may run here, or has, even without success", async () => {

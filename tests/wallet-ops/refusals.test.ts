@@ -7,6 +7,7 @@ import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import type { UserOperation } from "../../core/chain/user-operation.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { RETURN_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
@@ -66,6 +67,14 @@ async function transact(from: Hex, to: Hex, data: Hex, gas = 300_000n): Promise<
   const { rpcUrl } = world.chain;
   const hash = await callRpc(rpcUrl, "eth_sendTransaction", [{ from, to, data, gas: toHex(gas) }]);
   return (await waitForReceipt(rpcUrl, hash)).status;
+}
+
+async function refusedOnce(sendId: string): Promise<void> {
+  await until(async () => {
+    const [row] = await sql`
+      select from wallet_operations where id = ${sendId} and signature_refused_block is not null`;
+    return row;
+  });
 }
 
 async function tokenCall(name: "pause" | "unpause"): Promise<void>;
@@ -263,6 +272,8 @@ describe("an operation", () => {
     // a passkey's sessions end once its removal is deep, which any further block of this chain makes it
     await sql`update sessions set passkey_id = null where user_id = ${user.userId}`;
     expect((await confirmSend(user, before)).status).toBe(202);
+    await refusedOnce(before.sendId);
+    await callRpc(world.chain.rpcUrl, "anvil_mine", [toHex(RETURN_BLOCKS)]);
     const failed = await waitForSend(user, before.sendId, "FAILED");
     expect(failed).toMatchObject({ reason: "SIGNATURE_REFUSED", transactionHash: null });
     const after = await prepareSend(user, { to: randomAddress(), amount: "0.1" });
@@ -270,6 +281,30 @@ describe("an operation", () => {
     expectRefusal(await confirmSend(user, after), 400, { field: "passkeyResponse", issue: "not_verified" });
     expect(await readUsdcBalance(world.chain.rpcUrl, wallet)).toBe(1_000_000n);
   });
+});
+
+test("a send that is refused while a reorganisation has its signer removed is sent when the signer is back", async () => {
+  const user = await funded(1_000_000n);
+  const wallet = user.walletAddress as Hex;
+  const [row] = await sql<{ owners: Hex[] }[]>`select owners from wallets where user_id = ${user.userId}`;
+  await fundEth(world.chain.rpcUrl, wallet, 10n ** 18n);
+  await transact(wallet, wallet, encodeAddOwner(randomAddress()));
+  const to = randomAddress();
+  const send = await prepareSend(user, { to, amount: "0.1" });
+  const head = Number(await callRpc(world.chain.rpcUrl, "eth_blockNumber"));
+  await transact(wallet, wallet, encodeRemoveOwner(0, row?.owners[0] ?? "0x"));
+  await sql`update sessions set passkey_id = null where user_id = ${user.userId}`;
+  expect((await confirmSend(user, send)).status).toBe(202);
+  await refusedOnce(send.sendId);
+  const depth = Number(await callRpc(world.chain.rpcUrl, "eth_blockNumber")) - head;
+  await callRpc(world.chain.rpcUrl, "anvil_reorg", [depth, []]);
+  await callRpc(world.chain.rpcUrl, "anvil_mine", [toHex(RETURN_BLOCKS)]);
+  await waitForSend(user, send.sendId);
+  // what the account accepts has not been refused since
+  const [row] = await sql`
+    select signature_refused_block from wallet_operations where id = ${send.sendId}`;
+  expect(row).toEqual({ signatureRefusedBlock: null });
+  expect(await readUsdcBalance(world.chain.rpcUrl, to)).toBe(100_000n);
 });
 
 test("error: a refund and a requested one are network_unreachable, retryable, while no node answers", async () => {

@@ -14,6 +14,7 @@ import {
   bundleItemGas,
   type UserOperation,
 } from "../../core/chain/user-operation.ts";
+import { RETURN_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { notify } from "../../db/postgres/notifications.ts";
@@ -29,6 +30,7 @@ import {
   requeueUnrunOperations,
   returnOperations,
 } from "../../db/wallet-ops/queue.ts";
+import { forgetRefusedSignature, noteRefusedSignature } from "../../db/wallet-ops/refused-signature.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
 import { beginSigned } from "../sender/begin-signed.ts";
 import type { RelayNetwork } from "../sender/relay-network.ts";
@@ -99,6 +101,9 @@ async function simulateLeased(network: RelayNetwork, leased: readonly LeasedOper
   const ready: Ready[] = [];
   for (const [index, one] of leased.entries()) {
     const verdict = verdicts[index];
+    const isUnsigned = verdict?.ok === false && verdict.action === "unsigned";
+    if (one.signatureRefusedBlock !== null && !isUnsigned)
+      await forgetRefusedSignature(network.deps.sql, one.id);
     if (verdict?.ok) ready.push({ leased: one, bundleItem: verdict.bundleItem });
     else if (verdict) await handleRefusal(network, one, verdict);
   }
@@ -106,7 +111,7 @@ async function simulateLeased(network: RelayNetwork, leased: readonly LeasedOper
 }
 
 async function handleRefusal(
-  { deps, chain }: RelayNetwork,
+  { deps, chain, confirmations }: RelayNetwork,
   { id, refusals, requestId }: LeasedOperation,
   verdict: Extract<OperationVerdict, { ok: false }>,
 ): Promise<void> {
@@ -117,6 +122,11 @@ async function handleRefusal(
     return returnOperations(deps.sql, [id], { delayMs: RETRY_MS, areRefused: action === "retry" });
   }
   const reason: OperationFailure = verdict.reason;
+  if (action === "unsigned") {
+    const blocks = Math.max(RETURN_BLOCKS, confirmations);
+    if (!(await noteRefusedSignature(deps.sql, id, blocks)))
+      return deps.log.info(label, "signature refused by simulation; trying again");
+  }
   await deps.sql.begin(async (tx) => notify(tx, await failQueuedOperations(tx, [{ id, reason }])));
   deps.log.info({ ...label, reason }, "operation failed");
 }

@@ -19,7 +19,7 @@ import { TYPE_NAMES } from "../transactions/filters.tsx";
 import { FORMATS, PROFILE_NAMES } from "./formats.ts";
 
 type Export = Answer<"GET /v1/transactions/exports">["data"]["exports"][number];
-type Contents = Export["contents"];
+type Contents = NonNullable<Export["contents"]>;
 
 /** Only while a file is being made, which no event reports. */
 const PROGRESS_EVERY_MS = 1_500;
@@ -73,7 +73,7 @@ function FileRow({ file }: { file: Export }) {
           )}
           {byteSize !== null && <span class="muted"> · {formatBytes(byteSize)}</span>}
         </span>
-        <span>{describeContents(contents)}</span>
+        {contents && <span>{describeContents(contents)}</span>}
         {status === "RUNNING" && progress.rowsTotal !== null && (
           <progress max={progress.rowsTotal} value={progress.rowsDone} aria-label={say("Progress")} />
         )}
