@@ -301,9 +301,9 @@ test("a send that is refused while a reorganisation has its signer removed is se
   await callRpc(world.chain.rpcUrl, "anvil_mine", [toHex(RETURN_BLOCKS)]);
   await waitForSend(user, send.sendId);
   // what the account accepts has not been refused since
-  const [row] = await sql`
+  const [operation] = await sql`
     select signature_refused_block from wallet_operations where id = ${send.sendId}`;
-  expect(row).toEqual({ signatureRefusedBlock: null });
+  expect(operation).toEqual({ signatureRefusedBlock: null });
   expect(await readUsdcBalance(world.chain.rpcUrl, to)).toBe(100_000n);
 });
 
