@@ -59,7 +59,7 @@ export async function readWalletOwners(
 }
 
 /**
- * A reorganisation can take away for good what had spent a nonce: what waits behind it is no coming owner until another addition takes that
+ * A reorganisation can permanently remove what had spent a nonce: what waits behind it is no future owner until another addition takes that
  * nonce. While node and ledger disagree about the next nonce, one of them has not read the newest blocks, and none is missing.
  */
 function inOrderOf(own: readonly WaitingAddition[], { anyChainNonce }: OwnerState) {

@@ -12,6 +12,7 @@ import {
   makeTransfer,
   NETWORK,
   openBooks,
+  paidBy,
   randomHash,
   read,
   UNITS,
@@ -43,29 +44,22 @@ async function assign({ txHash, logIndex }: SeenTransfer, linkId?: string): Prom
   ]);
 }
 
-async function paidBy(): Promise<Record<string, number>> {
-  const rows = await lab.sql<{ linkId: string; logIndex: number }[]>`
-    select link_id, log_index from transfers
-    where to_address = ${lab.merchant.address} and pays and status <> 'ORPHANED'`;
-  return Object.fromEntries(rows.map(({ linkId, logIndex }) => [linkId, logIndex]));
-}
-
 test("three payments of one sender in one transaction stay assigned to their links, wherever their logs are", async () => {
   const [one = "", two = "", three = ""] = await seedLinks(lab.sql, lab.merchant, { count: 3 });
   const first = makeTransfer(lab, 101, { logIndex: 3 });
   const payments = [first, { ...first, logIndex: 4 }, { ...first, logIndex: 5 }];
   await read(lab, payments);
-  expect(await paidBy()).toEqual({});
+  expect(await paidBy(lab)).toEqual({});
   for (const [index, linkId] of [two, three, one].entries()) await assign(payments[index] ?? first, linkId);
   for (const start of [4, 2, 3, 9]) {
     await undoAbove(lab, 100);
-    expect(await paidBy()).toEqual({});
+    expect(await paidBy(lab)).toEqual({});
     const block = makeBlock(101);
     await read(
       lab,
       payments.map((payment, index) => ({ ...payment, block, logIndex: start + index })),
     );
-    expect(await paidBy()).toEqual({ [two]: start, [three]: start + 1, [one]: start + 2 });
+    expect(await paidBy(lab)).toEqual({ [two]: start, [three]: start + 1, [one]: start + 2 });
   }
   expect(await lab.sql`select from assignments where tx_hash = ${first.txHash}`).toHaveLength(3);
 });
@@ -74,11 +68,11 @@ test("a transfer taken from a link does not pay it at another place", async () =
   const link = await seedLink(lab.sql, lab.merchant);
   const transfer = makeTransfer(lab, 101, { logIndex: 3 });
   await read(lab, [transfer]);
-  expect(await paidBy()).toEqual({ [link]: 3 });
+  expect(await paidBy(lab)).toEqual({ [link]: 3 });
   await assign(transfer);
   await undoAbove(lab, 100);
   await read(lab, [{ ...transfer, block: makeBlock(102), logIndex: 8 }]);
-  expect(await paidBy()).toEqual({});
+  expect(await paidBy(lab)).toEqual({});
 });
 
 test("a decision is not that of a transfer of another amount in the same transaction", async () => {
@@ -88,7 +82,7 @@ test("a decision is not that of a transfer of another amount in the same transac
   await assign(transfer, chosen);
   await undoAbove(lab, 100);
   await read(lab, [{ ...transfer, block: makeBlock(101), logIndex: 4, amountUnits: 1n }]);
-  expect(await paidBy()).toEqual({});
+  expect(await paidBy(lab)).toEqual({});
 });
 
 for (const [other, given] of [
@@ -102,11 +96,11 @@ for (const [other, given] of [
     await assign(transfer, chosen);
     await undoAbove(lab, 100);
     await read(lab, [{ ...transfer, ...given, block: makeBlock(101) }]);
-    expect(await paidBy()).toEqual({});
+    expect(await paidBy(lab)).toEqual({});
     // the decided transfer is back
     await undoAbove(lab, 100);
     await read(lab, [{ ...transfer, block: makeBlock(101) }]);
-    expect(await paidBy()).toEqual({ [chosen]: 3 });
+    expect(await paidBy(lab)).toEqual({ [chosen]: 3 });
   });
 
 test("a transfer that a decision may be about is evidence, also when another transaction makes it", async () => {
@@ -146,7 +140,7 @@ test("of two decisions about one transfer, the later is moved", async () => {
   for (const logIndex of [9, 3, 8]) {
     await undoAbove(lab, 100);
     await read(lab, [{ ...transfer, block: makeBlock(101), logIndex }]);
-    expect(await paidBy()).toEqual({ [second]: logIndex });
+    expect(await paidBy(lab)).toEqual({ [second]: logIndex });
   }
 });
 
@@ -159,7 +153,7 @@ test("an assigned authorization pays its link from whichever transaction execute
   const other = makeTransfer(lab, 101, { amountUnits: UNITS });
   const again = { ...transfer, block: other.block, txHash: randomHash(), logIndex: 0 };
   await read(lab, [again, other]);
-  expect(await paidBy()).toMatchObject({ [chosen]: 0 });
+  expect(await paidBy(lab)).toMatchObject({ [chosen]: 0 });
 });
 
 test("a decision is moved while another transaction holds its link, and waits for it only once all links are locked", async () => {

@@ -8,6 +8,7 @@ import {
   makeTransfer,
   NETWORK,
   openBooks,
+  paidBy,
   randomHash,
   read,
   UNITS,
@@ -27,15 +28,6 @@ beforeEach(async () => {
 
 const seedTwin = () => seedLink(lab.sql, lab.merchant);
 
-/** Links that are paid, with the log that pays each. */
-async function paidBy(): Promise<Record<string, number>> {
-  const rows = await lab.sql<{ linkId: string; logIndex: number }[]>`
-    select link_id, log_index
-    from transfers
-    where to_address = ${lab.merchant.address} and pays and status <> 'ORPHANED'`;
-  return Object.fromEntries(rows.map(({ linkId, logIndex }) => [linkId, logIndex]));
-}
-
 /** A block of the new branch holds them, each one log later than before. */
 async function bringBack(transfers: readonly SeenTransfer[], height: number): Promise<void> {
   const block = makeBlock(height);
@@ -53,7 +45,7 @@ test("a transfer pays its link again although a link of its amount was created s
   await seedTwin();
   for (const height of [101, 103, 102]) {
     await bringBack([transfer], height);
-    expect(await paidBy()).toEqual({ [link]: 2 });
+    expect(await paidBy(lab)).toEqual({ [link]: 2 });
     await undoAbove(lab, 100);
   }
 });
@@ -64,10 +56,10 @@ test("a transfer does not pay a link that was created after it was first seen", 
   await undoAbove(lab, 100);
   const link = await seedTwin();
   await bringBack([transfer], 102);
-  expect(await paidBy()).toEqual({});
+  expect(await paidBy(lab)).toEqual({});
   // another one of the same amount does
   await read(lab, [makeTransfer(lab, 103, { logIndex: 9 })]);
-  expect(await paidBy()).toEqual({ [link]: 9 });
+  expect(await paidBy(lab)).toEqual({ [link]: 9 });
 });
 
 test("a transfer whose link is paid by another one meanwhile pays no link", async () => {
@@ -76,10 +68,10 @@ test("a transfer whose link is paid by another one meanwhile pays no link", asyn
   await read(lab, [transfer]);
   await undoAbove(lab, 100);
   await read(lab, [makeTransfer(lab, 101, { logIndex: 7 })]);
-  expect(await paidBy()).toEqual({ [link]: 7 });
+  expect(await paidBy(lab)).toEqual({ [link]: 7 });
   await seedTwin();
   await bringBack([transfer], 102);
-  expect(await paidBy()).toEqual({ [link]: 7 });
+  expect(await paidBy(lab)).toEqual({ [link]: 7 });
 });
 
 test("an authorization that another transaction executes on the new branch is the same transfer", async () => {
@@ -89,7 +81,7 @@ test("an authorization that another transaction executes on the new branch is th
   await undoAbove(lab, 100);
   await seedTwin();
   await bringBack([{ ...transfer, txHash: randomHash() }], 101);
-  expect(await paidBy()).toEqual({ [link]: 2 });
+  expect(await paidBy(lab)).toEqual({ [link]: 2 });
 });
 
 test("of transfers alike in one transaction each is known again by its order", async () => {
@@ -98,11 +90,11 @@ test("of transfers alike in one transaction each is known again by its order", a
   // pays nothing: the link is paid by the first
   const second = { ...first, logIndex: 5 };
   await read(lab, [first, second]);
-  expect(await paidBy()).toEqual({ [link]: 3 });
+  expect(await paidBy(lab)).toEqual({ [link]: 3 });
   await undoAbove(lab, 100);
   await seedTwin();
   await bringBack([first, second], 101);
-  expect(await paidBy()).toEqual({ [link]: 4 });
+  expect(await paidBy(lab)).toEqual({ [link]: 4 });
 });
 
 for (const [what, change] of [
@@ -110,17 +102,17 @@ for (const [what, change] of [
   ["sender", { from: randomAddress() }],
 ] as const)
   test(`a transfer of another ${what} in the same transaction is judged for itself`, async () => {
-    const [link = "", dearer = ""] = [
+    const [link = "", larger = ""] = [
       await seedTwin(),
       ...(await seedLinks(lab.sql, lab.merchant, { amountUnits: UNITS + 1n })),
     ];
     const transfer = makeTransfer(lab, 101);
     await read(lab, [transfer]);
-    expect(await paidBy()).toEqual({ [link]: 1 });
+    expect(await paidBy(lab)).toEqual({ [link]: 1 });
     await undoAbove(lab, 100);
     await seedTwin();
     await bringBack([{ ...transfer, ...change }], 101);
-    expect(await paidBy()).toEqual(what === "amount" ? { [dearer]: 2 } : {});
+    expect(await paidBy(lab)).toEqual(what === "amount" ? { [larger]: 2 } : {});
   });
 
 test("thousands of transfers alike in one transaction are known again within a statement's time", async () => {

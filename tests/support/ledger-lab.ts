@@ -103,6 +103,15 @@ export function read(
   });
 }
 
+/** The merchant's paid links, with the log that pays each. */
+export async function paidBy({ sql, merchant }: BooksLab): Promise<Record<string, number>> {
+  const rows = await sql<{ linkId: string; logIndex: number }[]>`
+    select link_id, log_index
+    from transfers
+    where to_address = ${merchant.address} and pays and status <> 'ORPHANED'`;
+  return Object.fromEntries(rows.map(({ linkId, logIndex }) => [linkId, logIndex]));
+}
+
 /** How far the books have read, whatever they hold: an authorization accepted from now on counts for later blocks alone. */
 export async function readUpTo({ sql }: Pick<BooksLab, "sql">, number: number): Promise<void> {
   await sql`update cursors set number = ${number} where network = ${NETWORK}`;

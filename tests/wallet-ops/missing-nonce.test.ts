@@ -1,30 +1,23 @@
 /**
- * An operation whose predecessor a reorganisation took away for good: its nonce is never reached unless another operation takes the one
+ * An operation whose predecessor a reorganisation has permanently removed: its nonce is never reached unless another operation takes the one
  * that is missing.
  */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { toHex } from "viem";
-import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
-import type { UserOperation } from "../../core/chain/user-operation.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { findLiveOperation, findMissingNonce } from "../../db/wallet-ops/operations.ts";
 import { recordOperationEvents } from "../../db/wallet-ops/settlement.ts";
-import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
-import { buildUserOperationCall } from "../support/account-on-chain.ts";
-import type { Answer } from "../support/http-client.ts";
+import { executeCancelled } from "../support/execute-cancelled.ts";
 import { NETWORK, randomAddress, until } from "../support/indexer-lab.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { eventOf, type Made, type OperationLab, openOperationLab } from "../support/operation-lab.ts";
 import { confirmSend, expectRefusal, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
-import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { startWorld, type World } from "../support/world.ts";
 
 setDefaultTimeout(120_000);
-const STRANGER = localAccount(5).address.toLowerCase() as Hex;
 
 describe("through the processes", () => {
   let world: World;
@@ -43,27 +36,10 @@ describe("through the processes", () => {
   const rpc = (method: string, params: unknown[] = []) => callRpc(world.chain.rpcUrl, method, params);
   const send = (to: Hex) => merchant.client.post("/v1/wallets/send/prepare", { to, amount: "1" });
 
-  /** What a stranger does who has seen the signature of something prepared and then cancelled. */
-  async function executeCancelled(prepared: Answer["body"]): Promise<void> {
-    const { userOperation, passkeyChallenge, sendId } = prepared;
-    const { response } = await merchant.passkey.authenticate(passkeyChallenge);
-    const limits = ["nonce", "callGasLimit", "verificationGasLimit"] as const;
-    const operation = {
-      ...userOperation,
-      ...Object.fromEntries(limits.map((name) => [name, BigInt(userOperation[name])])),
-      ...{ preVerificationGas: 0n, maxFeePerGas: 0n, maxPriorityFeePerGas: 0n },
-      signature: encodePasskeySignature(response, 0),
-    } as UserOperation;
-    await merchant.client.post(`/v1/wallets/sends/${sendId}/cancel`, {});
-    const { to, data, gas } = buildUserOperationCall(operation, STRANGER);
-    const hash = await rpc("eth_sendTransaction", [{ from: STRANGER, to, data, gas: toHex(gas) }]);
-    await waitForReceipt(world.chain.rpcUrl, hash);
-  }
-
   test("the wallet sends on: its next send takes the missing nonce, and the one that waited follows", async () => {
     const [lost, waiting, next] = [randomAddress(), randomAddress(), randomAddress()];
     const first = await prepareSend(merchant, { to: lost, amount: "1" });
-    await executeCancelled(first);
+    await executeCancelled(merchant, first, [world.chain.rpcUrl]);
     const { blockNumber } = await waitForSend(merchant, first.sendId);
     const second = await prepareSend(merchant, { to: waiting, amount: "1" });
     await confirmSend(merchant, second);

@@ -1,16 +1,12 @@
 /**
- * Additions for every network whose predecessor a reorganisation took away for good: the next addition takes the nonce that is missing,
+ * Additions for every network whose predecessor a reorganisation has permanently removed: the next addition takes the nonce that is missing,
  * on every network or, where the networks have gone apart, on the one that is named.
  */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { toHex } from "viem";
-import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
-import type { UserOperation } from "../../core/chain/user-operation.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
-import { buildUserOperationCall } from "../support/account-on-chain.ts";
+import { executeCancelled } from "../support/execute-cancelled.ts";
 import type { Answer } from "../support/http-client.ts";
 import { randomAddress, until } from "../support/indexer-lab.ts";
 import { assertInvariants } from "../support/invariants.ts";
@@ -25,11 +21,9 @@ import {
 } from "../support/owners.ts";
 import { confirmSend, expectRefusal, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
-import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { startWorld, type World } from "../support/world.ts";
 
 setDefaultTimeout(120_000);
-const STRANGER = localAccount(5).address.toLowerCase() as Hex;
 
 let world: World;
 let baseRpcUrl: string;
@@ -48,31 +42,6 @@ async function deployedMerchant(): Promise<Merchant> {
     return rows.length > 0;
   });
   return merchant;
-}
-
-/** What a stranger does who has seen the signature of an addition that was cancelled. */
-async function executeCancelled(
-  merchant: Merchant,
-  prepared: Answer["body"],
-  rpcUrls: readonly string[],
-): Promise<void> {
-  const { userOperation, passkeyChallenge, ownerChangeId } = prepared;
-  const { response } = await merchant.passkey.authenticate(passkeyChallenge);
-  const limits = ["nonce", "callGasLimit", "verificationGasLimit"] as const;
-  const operation = {
-    ...userOperation,
-    ...Object.fromEntries(limits.map((name) => [name, BigInt(userOperation[name])])),
-    ...{ preVerificationGas: 0n, maxFeePerGas: 0n, maxPriorityFeePerGas: 0n },
-    signature: encodePasskeySignature(response, 0),
-  } as UserOperation;
-  await merchant.client.post(`/v1/wallets/owners/changes/${ownerChangeId}/cancel`, {});
-  const { to, data, gas } = buildUserOperationCall(operation, STRANGER);
-  for (const rpcUrl of rpcUrls) {
-    const hash = await callRpc(rpcUrl, "eth_sendTransaction", [
-      { from: STRANGER, to, data, gas: toHex(gas) },
-    ]);
-    await waitForReceipt(rpcUrl, hash);
-  }
 }
 
 const nonceOf = (prepared: Answer["body"]) => BigInt(prepared.userOperation.nonce);
