@@ -80,7 +80,7 @@ export async function runBooksCampaign(steps: number, hands = 1): Promise<BooksR
   const random = seededRandom(`books campaign of ${steps} steps`);
   const lab = await openLab();
   const merchant = await makeMerchant(lab);
-  const senders = await makeSenders(lab, steps);
+  const senders = await makeSenders(lab, steps + 1);
   const signers = await Promise.all(Array.from({ length: SIGNERS }, () => makeSigner(lab, 10n ** 15n)));
   // what is set up must be older than the deepest reorganisation
   await mine(lab, REORG_DEPTH_MAX + 1);
@@ -102,6 +102,7 @@ export async function runBooksCampaign(steps: number, hands = 1): Promise<BooksR
       await takeSteps(stage, left, hands);
       await checkBooks(stage, true);
     }
+    await payNewLink(stage);
     await endEverything(stage);
     await checkBooks(stage, false);
     return await report(stage);
@@ -341,6 +342,14 @@ async function reorganise(stage: Stage): Promise<void> {
   await callRpc(rpcUrl, "anvil_reorg", [depth, placed]);
   await callRpc(rpcUrl, "evm_setTime", [Math.floor(Date.now() / 1000)]);
   await mine(lab);
+}
+
+/** Whatever the reorganisations have taken, one link is paid in the end. */
+async function payNewLink(stage: Stage): Promise<void> {
+  const { lab, merchant } = stage;
+  await makeLink(lab, merchant, AMOUNTS[0]);
+  const [link] = await lab.sql<PaymentLink[]>`select * from payment_links order by created_at desc, id limit 1`;
+  await sendCall(stage, `${encodeTransfer(merchant.address, AMOUNTS[0])}${link?.tag?.slice(2)}`);
 }
 
 /** Nothing is held by anything unfinished any more. */
