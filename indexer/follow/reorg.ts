@@ -120,7 +120,7 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
       throw new FencedError(network);
     await deleteBlocksAbove(tx, network, ancestor.number);
     const taken = await orphanAbove(tx, { network, ancestor: ancestor.number, claimLeaseS: CLAIM_LEASE_S });
-    const moves = await refreshLinks(tx, {
+    await refreshLinks(tx, {
       linkIds: taken.linkIds,
       isReorg: true,
       mismatchMinUnits: term.mismatchMinUnits,
@@ -128,7 +128,7 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
     if (taken.paymentIds.length > 0) await enqueue(tx, "relay_payments", { network });
     for (const claimId of taken.claimIds) await enqueue(tx, "check_claim", { claimId });
     if (taken.operationIds.length > 0) await enqueue(tx, "relay_operations", { network });
-    await notify(tx, [...taken.paymentIds, ...taken.operationIds, ...moves.map((move) => move.id)]);
+    await notify(tx, [...taken.paymentIds, ...taken.operationIds]);
     await announceBlock(tx, term, ancestor.number);
     return taken;
   });

@@ -95,7 +95,7 @@ async function writeMissed(
     network,
     missing.flatMap(({ from, to }) => [from, to]),
   );
-  const moves = await refreshLinks(tx, {
+  await refreshLinks(tx, {
     linkIds: touched.linkIds,
     isReorg: false,
     mismatchMinUnits: term.mismatchMinUnits,
@@ -107,12 +107,7 @@ async function writeMissed(
   await storeAccountChanges(tx, network, accountChangesOf(own), isolate);
   const reported = { network, after: from - 1, depthNumber: Math.min(to, depthNumber) };
   await reportWalletChanges(tx, reported, isolate);
-  await notify(tx, [
-    ...touched.paymentIds,
-    ...touched.operationIds,
-    ...concludedIds,
-    ...moves.map(({ id }) => id),
-  ]);
+  await notify(tx, [...touched.paymentIds, ...touched.operationIds, ...concludedIds]);
   return missing.length + operations.filter((operation) => !recorded.has(placeOfSeen(operation))).length;
 }
 

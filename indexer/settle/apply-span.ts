@@ -246,20 +246,20 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   if (due.confirmsChanges || due.hasOutgoing)
     await reportWalletChanges(tx, { network, after, depthNumber }, isolate);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
-  const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
-  const settledMs = unixMs();
+  const changedIds = [
+    ...settled.paymentIds,
+    ...confirmed.paymentIds,
+    ...facilitatedIds,
+    ...settled.operationIds,
+    ...concludedIds,
+    ...(isolatedIds ?? []),
+  ];
   await Promise.all([
-    notify(tx, [
-      ...settled.paymentIds,
-      ...confirmed.paymentIds,
-      ...facilitatedIds,
-      ...settled.operationIds,
-      ...concludedIds,
-      ...(isolatedIds ?? []),
-      ...moves.map(({ id }) => id),
-    ]),
+    refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits }),
+    notify(tx, changedIds),
     announceBlock(tx, term, to.number),
   ]);
+  const settledMs = unixMs();
   return { settled, settledMs, movedBlocks: to.number - from.number };
 }
 

@@ -94,8 +94,8 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
     ...left.map(({ linkId }) => linkId),
     ...disputes.map(({ claimedLinkId }) => claimedLinkId),
   ];
-  const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
-  await notify(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
+  await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
+  await notify(tx, settled.paymentIds);
 }
 
 /** What the new evidence makes of a booked transfer; undefined when nothing changes. */

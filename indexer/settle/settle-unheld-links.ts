@@ -36,10 +36,10 @@ export async function settleUnheldLinks(
   }));
   await assignTransfers(tx, outcomes);
   const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes, isDeep: () => true });
-  const moves = await refreshLinks(tx, {
+  await refreshLinks(tx, {
     linkIds: settled.linkIds,
     isReorg: false,
     mismatchMinUnits: term.mismatchMinUnits,
   });
-  await notify(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
+  await notify(tx, settled.paymentIds);
 }

@@ -348,7 +348,9 @@ async function reorganise(stage: Stage): Promise<void> {
 async function payNewLink(stage: Stage): Promise<void> {
   const { lab, merchant } = stage;
   await makeLink(lab, merchant, AMOUNTS[0]);
-  const [link] = await lab.sql<PaymentLink[]>`select * from payment_links order by created_at desc, id limit 1`;
+  const [link] = await lab.sql<
+    PaymentLink[]
+  >`select * from payment_links order by created_at desc, id limit 1`;
   await sendCall(stage, `${encodeTransfer(merchant.address, AMOUNTS[0])}${link?.tag?.slice(2)}`);
 }
 
