@@ -9,13 +9,13 @@ import { keccak256 } from "viem";
 import type { PrivateKeyAccount } from "viem/accounts";
 import { encodeAggregate3 } from "../../core/chain/multicall.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import type { RebuildDifference } from "../../db/ledger/rebuild.ts";
-import { endClaim } from "../../db/links/claims.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { requeuePayment } from "../../db/payments/accept-payments.ts";
-import { failPayments, lockPayments } from "../../db/payments/payments.ts";
+import { lockPayments } from "../../db/payments/payments.ts";
 import type { Payment, PaymentLink } from "../../db/schema.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
 import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
@@ -37,7 +37,16 @@ import { signCancel } from "../support/payer.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { assertAssignments, assignReceived, unassignReceived } from "./campaign-assignments.ts";
-import { expireNow, listActive, lowerOf, makeLink, makeSenders, watchLinks } from "./campaign-links.ts";
+import {
+  endOne,
+  expireNow,
+  failOne,
+  listActive,
+  lowerOf,
+  makeLink,
+  makeSenders,
+  watchLinks,
+} from "./campaign-links.ts";
 
 const SIGNERS = 20;
 const AMOUNTS = [1_000_000n, 2_000_000n] as const;
@@ -223,15 +232,6 @@ async function failAny(stage: Stage): Promise<void> {
   if (payment) await failOne(stage.lab, payment);
 }
 
-/** As the worker does it. */
-async function failOne({ sql }: Lab, { id, linkId }: Payment): Promise<void> {
-  await sql.begin(async (tx) => {
-    await lockPayments(tx, [id]);
-    await lockLinks(tx, linkId ? [linkId] : []);
-    await failPayments(tx, [{ id, reason: "EXPIRED_TRANSFER" }]);
-  });
-}
-
 async function retryAny(stage: Stage): Promise<void> {
   const payment = await anyPayment(stage, "FAILED");
   if (!payment) return;
@@ -306,10 +306,6 @@ async function endAnyClaim(stage: Stage): Promise<void> {
   if (id) await endOne(stage.lab, id);
 }
 
-async function endOne({ sql }: Lab, id: string): Promise<void> {
-  await sql.begin((tx) => endClaim(tx, { id, state: "EXPIRED", reason: "not_found", isProven: false }));
-}
-
 async function expireAny(stage: Stage): Promise<void> {
   const link = anyOf(stage, await listActive(stage.lab));
   if (link) await expireNow(stage.lab, link.id);
@@ -346,12 +342,8 @@ async function reorganise(stage: Stage): Promise<void> {
 
 /** Whatever the reorganisations have taken, one link is paid in the end. */
 async function payNewLink(stage: Stage): Promise<void> {
-  const { lab, merchant } = stage;
-  await makeLink(lab, merchant, AMOUNTS[0]);
-  const [link] = await lab.sql<
-    PaymentLink[]
-  >`select * from payment_links order by created_at desc, id limit 1`;
-  await sendCall(stage, `${encodeTransfer(merchant.address, AMOUNTS[0])}${link?.tag?.slice(2)}`);
+  const id = await makeLink(stage.lab, stage.merchant, AMOUNTS[0]);
+  await sendCall(stage, `${encodeTransfer(stage.merchant.address, AMOUNTS[0])}${linkTag(id).slice(2)}`);
 }
 
 /** Nothing is held by anything unfinished any more. */
