@@ -25,7 +25,8 @@ import {
   parseHeader,
   readHeader,
 } from "../source/block-header.ts";
-import { readBlocks } from "../source/block-logs.ts";
+import { readBlocks, type Watch } from "../source/block-logs.ts";
+import type { BlockContent } from "../source/decode-logs.ts";
 import { isQuietRange } from "../source/quiet-range.ts";
 import { FencedError, type Term, watchOf } from "../term.ts";
 import { openWakeUp } from "../wake-up.ts";
@@ -57,7 +58,7 @@ type Memory = {
   heads: HeadSource;
   transfers: AnnouncedTransfers;
   pollInterval: PollInterval;
-  watch: ReturnType<typeof watchOf>;
+  watch: Watch;
   notedMs: number;
   finalityMs: number;
   lateMs: number;
@@ -123,11 +124,12 @@ async function pollOnce(term: Term, memory: Memory): Promise<number> {
   const startedMs = performance.now();
   const head = await memory.heads.read(term.cursor);
   if (head) pollInterval.noteHead(head);
+  const isBlockByBlock = () => isUrgent || !pollInterval.isEconomical();
+  const ahead = head && isBlockByBlock() ? readAhead(term, head, memory.watch) : undefined;
   // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
   const waiting = await noteWaiting(term, memory);
-  const isBlockByBlock = isUrgent || !pollInterval.isEconomical();
-  const hasMoved =
-    head !== undefined && (await moveTowards(term, head, memory, { startedMs, isBlockByBlock }));
+  const reading = { startedMs, isBlockByBlock: isBlockByBlock(), ahead: waiting.wallets ? undefined : ahead };
+  const hasMoved = head !== undefined && (await moveTowards(term, head, memory, reading));
   if (waiting.payments || waiting.claims || waiting.released) await settleLateAtTimes(term, memory);
   if (head) {
     term.metrics.polled(term.network);
@@ -165,12 +167,25 @@ async function settleLateAtTimes(term: Term, memory: Memory): Promise<void> {
   memory.lateMs = performance.now();
 }
 
+type ReadAhead = { wantsAuthorizations: boolean; blocks: Promise<BlockContent[]> };
+
+/** Reads the next block while the database is asked what waits: of no use when that adds a wallet, or wants authorizations too. */
+function readAhead({ chain, cursor }: Term, head: BlockHeader, watch: Watch): ReadAhead | undefined {
+  if (head.number !== cursor.number + 1 || head.parentHash !== cursor.hash) return undefined;
+  const blocks = readBlocks(chain, [head], watch);
+  // thrown to who awaits it, if anybody does
+  blocks.catch(() => undefined);
+  return { wantsAuthorizations: watch.wantsAuthorizations, blocks };
+}
+
+type Reading = { startedMs: number; isBlockByBlock: boolean; ahead: ReadAhead | undefined };
+
 /** Whether the cursor moved. */
 async function moveTowards(
   term: Term,
   head: BlockHeader,
   memory: Memory,
-  { startedMs, isBlockByBlock }: { startedMs: number; isBlockByBlock: boolean },
+  { startedMs, isBlockByBlock, ahead }: Reading,
 ): Promise<boolean> {
   const { cursor } = term;
   if (head.number === cursor.number && head.hash === cursor.hash) {
@@ -194,7 +209,10 @@ async function moveTowards(
   const headers = await readHeadersAfter(term, head);
   if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
   const count = Math.max(1, BLOCKS_AT_ONCE >> memory.failures);
-  const blocks = await readBlocks(term.chain, headers.slice(0, count), memory.watch);
+  const isUsable = ahead?.wantsAuthorizations === memory.watch.wantsAuthorizations;
+  const blocks = isUsable
+    ? await ahead.blocks
+    : await readBlocks(term.chain, headers.slice(0, count), memory.watch);
   await commitBlocks(term, blocks, head, startedMs);
   collectAfter(blocks);
   return true;
