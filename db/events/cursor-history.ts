@@ -27,14 +27,14 @@ export function selectReached(tx: Tx, userId: string, { epoch, writtenBy, id, se
       and user_id = ${userId}
       and written_by = ${writtenBy.toString()}::text::xid8
       and ${isOfEpoch}
-      and (${seal ?? null}::text is null or ${selectSeal(tx, tx`reached`)} = ${seal ?? null}::text)`;
+      and (${seal ?? null}::text is null or ${selectHistoryDigest(tx, tx`reached`)} = ${seal ?? null}::text)`;
 }
 
 /**
  * Names the events up to this one that a surviving log may lack although it holds this one, itself included. The list
  * is final once the event is shown. Usually it is one event; a long transaction adds those written while it was open.
  */
-export function selectSeal(tx: Tx, last: ReturnType<Tx>) {
+export function selectHistoryDigest(tx: Tx, last: ReturnType<Tx>) {
   return tx`(
     select left(encode(sha256(convert_to(string_agg(event_name(earlier.public_id), ',' order by earlier.written_by, earlier.id), 'UTF8')), 'hex'), ${SEAL_HEX_LENGTH}::int)
     from events earlier

@@ -4,7 +4,7 @@ import type { EventType } from "../../core/domain/event-types.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { events } from "../schema.ts";
-import { type EventPosition, selectReached, selectSeal } from "./cursor-history.ts";
+import { type EventPosition, selectHistoryDigest, selectReached } from "./cursor-history.ts";
 
 export type LoggedEvent = {
   id: bigint;
@@ -61,7 +61,7 @@ export async function listEvents(
       page.id, event_name(page.public_id) as public_id, page.type, page.subject_id, page.data, page.created_at, page.written_by::text as written_by,
       (select name from event_epochs where number = page.epoch) as epoch,
       case when page.place = ${limit}::int or page.place = (select count(*) from page)
-        then ${selectSeal(tx, tx`page`)}
+        then ${selectHistoryDigest(tx, tx`page`)}
       end as seal
     from reached
     left join page on true
@@ -132,7 +132,7 @@ export async function findNewestPosition(tx: Tx, userId: string): Promise<EventP
     select
       newest.id, newest.written_by::text as written_by,
       (select name from event_epochs where number = newest.epoch) as epoch,
-      ${selectSeal(tx, tx`newest`)} as seal
+      ${selectHistoryDigest(tx, tx`newest`)} as seal
     from newest`;
   return endOf(row);
 }

@@ -24,7 +24,7 @@ export type LinkMove = { id: string; userId: string; before: string; after: stri
  * claim, or a transfer of its exact amount that is booked on it without paying it; else ACTIVE, or EXPIRED when it has expired. CANCELLED
  * stays. Returns the changed links.
  */
-export async function refreshLinks(
+export async function recomputeLinkStatus(
   tx: Tx,
   { linkIds, isReorg, mismatchMinUnits = 0n }: LinkRefresh,
 ): Promise<LinkMove[]> {

@@ -1,6 +1,6 @@
 /** Payments: locking, reading and failing them. Only the indexer marks them settled. */
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { hasUnappliedTransfer } from "../links/unheld-links.ts";
+import { hasUnappliedTransfer } from "../links/unapplied-transfers.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Payment } from "../schema.ts";
 
@@ -23,7 +23,7 @@ export function isNoneStored(tx: Tx, network: NetworkId, ids: readonly string[])
 }
 
 /** Maximum time a doubt delays a link's next payment. */
-const DOUBT_MAX_S = 3_600;
+const UNKNOWN_OUTCOME_MAX_S = 3_600;
 
 /**
  * Ends payments that cannot be settled: FAILED with a reason, links released (ACTIVE, or EXPIRED when they have expired; PENDING when an attributed
@@ -60,7 +60,7 @@ export async function failPayments(
         doubt_since = case when given.is_doubtful and link_id is not null then now() end,
         doubt_until = case
           when given.is_doubtful and link_id is not null
-          then to_timestamp(least(valid_before, extract(epoch from now()) + ${DOUBT_MAX_S}::int)::float8)
+          then to_timestamp(least(valid_before, extract(epoch from now()) + ${UNKNOWN_OUTCOME_MAX_S}::int)::float8)
         end
       from given
       where payments.id = given.id

@@ -5,7 +5,7 @@ import { columnsOf } from "../postgres/columns-of.ts";
 import { type Payment, payments } from "../schema.ts";
 
 /** An earlier payment of the same link that ended while no node answered. */
-export type Doubt = { id: string; payer: Hex; nonce: Hex };
+export type UnknownOutcome = { id: string; payer: Hex; nonce: Hex };
 
 /**
  * `isLinkPaid`: another transfer pays its link, or will if nothing else does. `payerReverts`: this payer's reverted payments in the last
@@ -19,7 +19,7 @@ export type LeasedPayment = Payment & {
   isLinkPaid: boolean;
   payerReverts: number;
   readNumber: bigint | null;
-  doubts: Doubt[] | null;
+  doubts: UnknownOutcome[] | null;
   /** For whom it is relayed: the link's merchant, or the owner of the API key. */
   merchantId: string;
   /** Today's gas budget of the merchant; the maximum is null without a limit of their own. */

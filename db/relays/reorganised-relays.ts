@@ -35,7 +35,7 @@ export type DoubtfulRelay = UnprovenRelay & { isDisproved: boolean };
  * CONFIRMED relays that are contradicted: their nonce is unused on the chain, or they still carry a payment or operation that no block
  * settled. Those in a block that the ledger has are left to it: the node lags, or the indexer has not undone that block yet.
  */
-export async function findDoubtfulRelays(
+export async function findContradictedRelays(
   tx: Tx,
   network: NetworkId,
   { lanes, limit }: { lanes: readonly UsedNonces[]; limit: number },

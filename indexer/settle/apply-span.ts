@@ -10,27 +10,27 @@ import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { confirmTransfers, findLinksToConfirm } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
-import { beginAhead } from "../../db/ledger/leader-lock.ts";
+import { lockOutNextLeader } from "../../db/ledger/indexer-leader-lock.ts";
 import { lockPaymentsOfBlocks } from "../../db/ledger/lock-payments.ts";
 import type { NewTransfer } from "../../db/ledger/transfers.ts";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
 import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
-import { moveRefunds } from "../../db/wallet-ops/moved-refunds.ts";
 import { findLinksRefundedBy } from "../../db/wallet-ops/refunds.ts";
+import { moveRefunds } from "../../db/wallet-ops/reorganised-refunds.ts";
+import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { bulkOf, FencedError, type Term } from "../term.ts";
 import { concludeDeepOperations } from "./conclude-operations.ts";
-import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused.ts";
+import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
-import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
+import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle-transfers.ts";
 
 /** Blocks to commit, and what is known of those around them. */
 export type Span = {
@@ -95,7 +95,7 @@ async function applyAhead(term: Term, span: Span, { before, onBegun, isolateIn }
   const writeAhead = () =>
     term.sql.begin(async (tx) => {
       // also: the events of a span come before those of the next, by the number of its transaction
-      if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
+      if (!(await lockOutNextLeader(tx, term))) throw new FencedError(term.network);
       const rows = await findUnrelated(tx, settlingOf(term, detailed));
       if (!rows) return undefined;
       onBegun();
@@ -247,7 +247,11 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   const after = newestConfirmedBlock(from.number, confirmations);
   await reportWalletChanges(tx, { network, after, depthNumber }, isolate);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
-  const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
+  const moves = await recomputeLinkStatus(tx, {
+    linkIds,
+    isReorg: false,
+    mismatchMinUnits: term.mismatchMinUnits,
+  });
   const settledMs = unixMs();
   await Promise.all([
     notify(tx, [

@@ -3,7 +3,7 @@
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { concludeOperations, findConcludable } from "../../db/wallet-ops/confirm-operations.ts";
-import type { Isolate } from "./isolate-refused.ts";
+import type { Isolate } from "./isolate-refused-records.ts";
 
 /** Returns the operations that ended. */
 export async function concludeDeepOperations(

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
-import { judgeForSigning, lockForSigning } from "../../db/payments/signing-fence.ts";
+import { checkUnpaidBeforeSigning, lockForSigning } from "../../db/payments/check-unpaid-before-signing.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {
   accepted,
@@ -44,7 +44,7 @@ async function judge(): Promise<unknown> {
   const [, verdicts] = await lab.sql.begin((tx) =>
     Promise.all([
       lockForSigning(tx, paymentIds),
-      judgeForSigning(tx, fence, { paymentIds, state: "QUEUED" }),
+      checkUnpaidBeforeSigning(tx, fence, { paymentIds, state: "QUEUED" }),
     ]),
   );
   return verdicts.get(payment.id);

@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "bun:test";
 import { keccak256 } from "viem";
 import type { Hex } from "../../core/domain/networks.ts";
-import { HEAD_VALID_MS } from "../../worker/sender/send.ts";
+import { HEAD_VALID_MS } from "../../worker/sender/send-relay.ts";
 import {
   type Lab,
   linkStatus,

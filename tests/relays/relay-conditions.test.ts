@@ -17,7 +17,7 @@ import {
   recordSend,
 } from "../../db/relays/relays.ts";
 import {
-  findDoubtfulRelays,
+  findContradictedRelays,
   findPrunedRelays,
   markDropped,
   reopenOrphanedRelays,
@@ -292,7 +292,7 @@ describe("a reorganisation", () => {
     const gone = await relay({ nonce: 5n, state: "CONFIRMED", isBlockKept: false });
     const doubtful = async (chainNonce: bigint, headNumber: number) => {
       const lanes = [{ relayer, chainNonce, headNumber: BigInt(headNumber) }];
-      return (await findDoubtfulRelays(lab.sql, NETWORK, { lanes, limit: 10 })).map(({ id }) => id);
+      return (await findContradictedRelays(lab.sql, NETWORK, { lanes, limit: 10 })).map(({ id }) => id);
     };
     expect(await doubtful(5n, DEEP)).toEqual([gone.id]);
     expect(await doubtful(6n, DEEP)).toEqual([]);
@@ -308,7 +308,7 @@ describe("a reorganisation", () => {
     async (state) => {
       const gone = await relay({ state: "CONFIRMED", isBlockKept: false });
       await carries(gone, state);
-      const find = () => findDoubtfulRelays(lab.sql, NETWORK, { lanes: [], limit: 10 });
+      const find = () => findContradictedRelays(lab.sql, NETWORK, { lanes: [], limit: 10 });
       expect(await find()).toMatchObject([{ id: gone.id, isDisproved: false }]);
       await keepBlock(DEEP, randomHash());
       expect(await find()).toMatchObject([{ id: gone.id, isDisproved: true }]);

@@ -17,7 +17,7 @@ import { lockLinks } from "../../db/links/lock-links.ts";
 import { requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import type { Payment, PaymentLink } from "../../db/schema.ts";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
 import {
   type Lab,

@@ -1,4 +1,4 @@
-/** Queued payments that can't be settled are FAILED with a reason, and their links are released. After how many attempts: refusals.ts. */
+/** Queued payments that can't be settled are FAILED with a reason, and their links are released. After how many attempts: retry-or-fail-payments.ts. */
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import type { LeasedPayment } from "../../db/payments/queue.ts";
@@ -15,7 +15,7 @@ export type Failure = {
 };
 
 /** Those that another worker has signed concurrently stay as they are. */
-export async function endPayments(
+export async function failQueuedPayments(
   { deps, chain, metrics }: PaymentNetwork,
   failures: readonly Failure[],
 ): Promise<void> {

@@ -4,21 +4,21 @@ import type { Network, NetworkId } from "../../core/domain/networks.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import {
+  checkUnpaidBeforeSigning,
+  findReleasedPayments,
+  findSignedPayments,
+  lockForSigning,
+} from "../../db/payments/check-unpaid-before-signing.ts";
+import {
   findExpiredRelays,
   requeueExpired,
   requeueRelay,
   requeueUnsettled,
 } from "../../db/payments/queue.ts";
-import {
-  findReleasedPayments,
-  findSignedPayments,
-  judgeForSigning,
-  lockForSigning,
-} from "../../db/payments/signing-fence.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { InFlightRelay } from "../../db/relays/relays.ts";
 import { type KnownHead, noopOf, type RelayKind, type Revised, repeatCall } from "../sender/relay-kind.ts";
-import { HEAD_VALID_MS } from "../sender/send.ts";
+import { HEAD_VALID_MS } from "../sender/send-relay.ts";
 import { toItem } from "./relay-items.ts";
 
 export function openPaymentRelays({ log }: { log: Log }): RelayKind {
@@ -50,7 +50,7 @@ async function revisePayments(
   const paymentIds = signed.map(({ id }) => id);
   const [, verdicts] = await Promise.all([
     lockForSigning(tx, paymentIds),
-    judgeForSigning(
+    checkUnpaidBeforeSigning(
       tx,
       { network: network.id, headNumber, headHash, unread: undefined },
       { paymentIds, state: "SIGNED" },
