@@ -6,14 +6,12 @@
  */
 import postgres from "postgres";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { reconnectPauseS, silenceTimeout, type Tx } from "../postgres/client.ts";
+import { reconnectPauseS, silenceTimeout } from "../postgres/client.ts";
 
 /** application_name of an indexer's pool. */
 export const INDEXER_POOL_NAME = "indexer";
 /** First key of the two-key advisory locks that elect a leader. */
 export const LEADER_CLASS = 7_044;
-/** First key of the locks of transactions that store rows before they hold the cursor. */
-const AHEAD_CLASS = 7_045;
 const CONNECT_TIMEOUT_S = 5;
 /** Its statements are fast: a longer wait means that the server has been unreachable. */
 const SILENCE_TIMEOUT_S = 5;
@@ -108,45 +106,4 @@ function isLeaderLock(sql: postgres.Sql, network: NetworkId) {
     and classid = ${LEADER_CLASS}
     and objid = (hashtext(${network})::bigint & 4294967295)::oid
     and granted`;
-}
-
-/**
- * For a transaction that writes before it holds the cursor: locks out the next leader until it ends, and gives it its number. False for
- * an older leader.
- */
-export async function lockOutNextLeader(
-  tx: Tx,
-  { network, epoch }: { network: NetworkId; epoch: bigint },
-): Promise<boolean> {
-  // two statements: the epoch is read when the lock has been waited for
-  const [, rows] = await Promise.all([
-    tx`select pg_advisory_xact_lock_shared(${AHEAD_CLASS}, hashtext(${network})), pg_current_xact_id()`,
-    tx`select from cursors where network = ${network} and epoch = ${epoch}`,
-  ]);
-  return rows.length === 1;
-}
-
-/** Waits until no transaction of a former leader writes ahead of the cursor; none begins before this one ends. Taken before the cursor. */
-export async function awaitFormerLeaders(tx: Tx, network: NetworkId): Promise<void> {
-  await tx`select pg_advisory_xact_lock(${AHEAD_CLASS}, hashtext(${network}))`;
-}
-
-export async function findBackendPid(tx: Tx): Promise<number> {
-  const [row] = await tx<{ pid: number }[]>`select pg_backend_pid() as pid`;
-  if (!row) throw new Error("the server did not name its backend");
-  return row.pid;
-}
-
-/**
- * Terminates the indexers' backends that this one waits for, and returns how many there were. Only for a backend whose leader holds the
- * lock: what it waits for is of a former leader, whose writes are fenced. The server's own limit for idle transactions does not end a
- * client that stopped between the messages of one statement (its session counts as active), nor one whose host vanished.
- */
-export async function endFormerLeadersTransactions(tx: Tx, waitingPid: number): Promise<number> {
-  const rows = await tx<{ ended: boolean }[]>`
-    select pg_terminate_backend(pid) as ended
-    from pg_stat_activity
-    where pid = any(pg_blocking_pids(${waitingPid}::int))
-      and application_name = ${INDEXER_POOL_NAME}`;
-  return rows.filter(({ ended }) => ended).length;
 }

@@ -1,14 +1,14 @@
 /**
- * The fence before a payment is signed: the ledger has read every block that the payment was simulated on, of the same branch, and nothing
+ * Checks that the link of a payment is unpaid before the payment is signed: the ledger has read every block that the payment was simulated on, of the same branch, and nothing
  * in it pays the payment's link, nor will by a claim that the indexer has yet to look at, or by a transfer that a reorganisation has taken
  * away and may bring back. Checked under the locks of payments and links, so the result holds until the signing transaction ends.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { RETURN_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import type { Tx } from "../postgres/client.ts";
-import { columnsOf } from "../postgres/columns-of.ts";
-import { type Payment, payments } from "../schema.ts";
+import type { Payment } from "../schema.ts";
 
+/** What a payment was simulated on. */
 export type SimulationHead = {
   network: NetworkId;
   /** The head of the node that simulated. */
@@ -217,29 +217,4 @@ function strangeTransfers(tx: Tx, transfers: NonNullable<SimulationHead["unread"
         ) own
       ) unknown
     )`;
-}
-
-/** What a pending transaction of ours still carries, in a fixed order. */
-export async function findSignedPayments(
-  tx: Tx,
-  relayId: bigint,
-): Promise<(Payment & { linkTag: Hex | null })[]> {
-  return tx<(Payment & { linkTag: Hex | null })[]>`
-    select ${columnsOf(tx, payments, "payments")}, (select tag from payment_links where id = payments.link_id) as link_tag
-    from payments
-    where id = any((select payment_ids from relay_payments where relay_id = ${relayId})::text[])
-      and relay_id = ${relayId}
-      and state = 'SIGNED'
-    order by id`;
-}
-
-/** What a pending transaction of ours carries although it must not any more: it has failed, or it is queued or signed elsewhere. */
-export async function findReleasedPayments(tx: Tx, relayId: bigint): Promise<string[]> {
-  const rows = await tx<{ id: string }[]>`
-    select payments.id
-    from payments
-    where id = any((select payment_ids from relay_payments where relay_id = ${relayId})::text[])
-      and (relay_id is distinct from ${relayId} or state in ('QUEUED', 'FAILED'))
-    order by id`;
-  return rows.map(({ id }) => id);
 }

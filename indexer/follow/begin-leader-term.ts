@@ -8,7 +8,7 @@ import {
   awaitFormerLeaders,
   endFormerLeadersTransactions,
   findBackendPid,
-} from "../../db/ledger/indexer-leader-lock.ts";
+} from "../../db/ledger/former-leader-transactions.ts";
 import { countJoinedWallets, readJoinedWallets } from "../../db/ledger/watched-wallets.ts";
 import type { Cursor } from "../../db/schema.ts";
 import type { Term } from "../leader-term.ts";

@@ -10,7 +10,7 @@ import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { confirmTransfers, findLinksToConfirm } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
-import { lockOutNextLeader } from "../../db/ledger/indexer-leader-lock.ts";
+import { lockOutNextLeader } from "../../db/ledger/former-leader-transactions.ts";
 import { lockPaymentsOfBlocks } from "../../db/ledger/lock-payments.ts";
 import type { NewTransfer } from "../../db/ledger/transfers.ts";
 import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";

@@ -125,7 +125,7 @@ export const SCENARIOS: readonly Scenario[] = [
     },
   },
   {
-    alert: "FenceWaits",
+    alert: "SigningWaits",
     cureText: "as `IndexerLags`",
     async provoke({ lab }) {
       const pid = lab.service.pidOf("indexer");

@@ -1,4 +1,4 @@
-/** The fence in the database: what each of its conditions lets through, and what it stops, side by side. */
+/** The unpaid check before signing, in the database: what each of its conditions lets through, and what it stops, side by side. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -7,11 +7,10 @@ import { lockLinks } from "../../db/links/lock-links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import {
   checkUnpaidBeforeSigning,
-  findReleasedPayments,
-  findSignedPayments,
   lockForSigning,
   type SimulationHead,
 } from "../../db/payments/check-unpaid-before-signing.ts";
+import { findReleasedPayments, findSignedPayments } from "../../db/payments/payments-of-relay.ts";
 import { markSigned } from "../../db/payments/queue.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { insertRelay } from "../../db/relays/relays.ts";
@@ -56,11 +55,17 @@ async function accepted(id: string): Promise<NewPayment> {
 
 /** The verdict about `payment`, at a head that the ledger has read unless said otherwise. */
 async function judge(
-  fence: Partial<SimulationHead> = {},
+  simulationHead: Partial<SimulationHead> = {},
   state: "QUEUED" | "SIGNED" = "QUEUED",
 ): Promise<unknown> {
   const { hash: headHash } = lab.term.cursor;
-  const asked = { network: NETWORK, headNumber: READ, headHash, unread: undefined, ...fence } as const;
+  const asked = {
+    network: NETWORK,
+    headNumber: READ,
+    headHash,
+    unread: undefined,
+    ...simulationHead,
+  } as const;
   const paymentIds = [payment.id];
   const [, verdicts] = await lab.sql.begin((tx) =>
     Promise.all([lockForSigning(tx, paymentIds), checkUnpaidBeforeSigning(tx, asked, { paymentIds, state })]),

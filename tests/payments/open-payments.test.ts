@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
-import { findSignedPayments } from "../../db/payments/check-unpaid-before-signing.ts";
+import { findSignedPayments } from "../../db/payments/payments-of-relay.ts";
 import {
   findExpiredRelays,
   leaseQueuedPayments,

@@ -1,4 +1,4 @@
-/** Doubts in the database: when one is kept, how long it is open, and what it stops. */
+/** Unknown outcomes in the database: when one is noted, how long it counts, and what it stops. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { findPublicLink } from "../../db/links/links.ts";
 import {
@@ -36,15 +36,17 @@ async function accepted(): Promise<NewPayment> {
 }
 
 /** Accepted, and ended while no node answered. */
-async function doubtful(isDoubtful = true): Promise<NewPayment> {
+async function endedUnknown(isOutcomeUnknown = true): Promise<NewPayment> {
   const payment = await accepted();
-  const ended = await failPayments(lab.sql, [{ id: payment.id, reason: "RELAYER_UNAVAILABLE", isDoubtful }]);
+  const ended = await failPayments(lab.sql, [
+    { id: payment.id, reason: "RELAYER_UNAVAILABLE", isOutcomeUnknown },
+  ]);
   expect(ended).toHaveLength(1);
   return payment;
 }
 
-/** Seconds from the payment's end to the end of its doubt; null without one. */
-async function doubtOf({ id }: NewPayment): Promise<number | null> {
+/** Seconds from the payment's end until its outcome no longer counts as unknown; null when it is known. */
+async function unknownForS({ id }: NewPayment): Promise<number | null> {
   const [row] = await lab.sql<{ seconds: number | null }[]>`
     select extract(epoch from doubt_until - doubt_since)::float8 as seconds
     from payments
@@ -55,66 +57,66 @@ async function doubtOf({ id }: NewPayment): Promise<number | null> {
 const endIt = ({ id }: NewPayment) => lab.sql`
   update payments set doubt_until = now() - interval '1 second' where id = ${id}`;
 
-describe("a doubt is kept", () => {
-  test("a doubt is kept for an hour, or as long as the authorization lasts when that is less", async () => {
+describe("an outcome is unknown", () => {
+  test("an outcome is unknown for an hour, or as long as the authorization lasts when that is less", async () => {
     const nowS = Math.floor(Date.now() / 1000);
     const long = await accepted();
     await lab.sql`update payments set valid_before = 2::numeric ^ 256 - 1 where id = ${long.id}`;
-    await failPayments(lab.sql, [{ id: long.id, reason: "RELAYER_UNAVAILABLE", isDoubtful: true }]);
-    expect(await doubtOf(long)).toBeCloseTo(HOUR_S, 0);
+    await failPayments(lab.sql, [{ id: long.id, reason: "RELAYER_UNAVAILABLE", isOutcomeUnknown: true }]);
+    expect(await unknownForS(long)).toBeCloseTo(HOUR_S, 0);
     const short = await accepted();
     await lab.sql`update payments set valid_before = ${BigInt(nowS + 600)} where id = ${short.id}`;
-    await failPayments(lab.sql, [{ id: short.id, reason: "RELAYER_UNAVAILABLE", isDoubtful: true }]);
-    expect(await doubtOf(short)).toBeWithin(590, 601);
+    await failPayments(lab.sql, [{ id: short.id, reason: "RELAYER_UNAVAILABLE", isOutcomeUnknown: true }]);
+    expect(await unknownForS(short)).toBeWithin(590, 601);
   });
 
-  test("a doubt is kept only when no node answered about the payment", async () => {
-    expect(await doubtOf(await doubtful(false))).toBeNull();
-    expect(await doubtOf(await doubtful())).not.toBeNull();
+  test("an outcome is unknown only when no node answered about the payment", async () => {
+    expect(await unknownForS(await endedUnknown(false))).toBeNull();
+    expect(await unknownForS(await endedUnknown())).not.toBeNull();
   });
 
-  test("a doubt is kept until the payment is queued again, which is then simulated itself", async () => {
-    const payment = await doubtful();
+  test("an outcome is unknown until the payment is queued again, which is then simulated itself", async () => {
+    const payment = await endedUnknown();
     expect(await requeuePayment(lab.sql, payment.id, payment)).toMatchObject({ id: payment.id });
-    expect(await doubtOf(payment)).toBeNull();
+    expect(await unknownForS(payment)).toBeNull();
   });
 });
 
 describe("the next payment of the link", () => {
-  test("the next payment is leased with its link's open doubts, and not with those of other links", async () => {
-    const [first, second, over] = [await doubtful(), await doubtful(), await doubtful()];
+  test("the next payment is leased with its link's unknown outcomes, and not with those of other links", async () => {
+    const [first, second, over] = [await endedUnknown(), await endedUnknown(), await endedUnknown()];
     await endIt(over);
     const here = linkId;
     linkId = await seedLink(lab.sql, lab.merchant);
-    await doubtful();
+    await endedUnknown();
     linkId = here;
     const next = await accepted();
     const leased = await leaseQueuedPayments(lab.sql, NETWORK, 50, 1);
-    const doubts = leased.find(({ id }) => id === next.id)?.doubts ?? [];
+    const outcomes = leased.find(({ id }) => id === next.id)?.unknownOutcomes ?? [];
     const expected = [first, second].map(({ id, payer, nonce }) => ({ id, payer, nonce }));
     const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
-    expect(doubts.toSorted(byId)).toEqual(expected.toSorted(byId));
+    expect(outcomes.toSorted(byId)).toEqual(expected.toSorted(byId));
   });
 
-  test(`is accepted beside ${UNKNOWN_OUTCOMES_MAX - 1} open doubts, not beside ${UNKNOWN_OUTCOMES_MAX}; nor is its row written`, async () => {
-    const doubts: NewPayment[] = [];
-    while (doubts.length < UNKNOWN_OUTCOMES_MAX) {
+  test(`is accepted beside ${UNKNOWN_OUTCOMES_MAX - 1} unknown outcomes, not beside ${UNKNOWN_OUTCOMES_MAX}; nor is its row written`, async () => {
+    const outcomes: NewPayment[] = [];
+    while (outcomes.length < UNKNOWN_OUTCOMES_MAX) {
       expect(await hasTooManyUnknownOutcomes(lab.sql, linkId)).toBe(false);
-      doubts.push(await doubtful());
+      outcomes.push(await endedUnknown());
     }
     expect(UNKNOWN_OUTCOMES_MAX).toBe(8);
     expect(await hasTooManyUnknownOutcomes(lab.sql, linkId)).toBe(true);
     expect(await accept(lab, linkId)).toBeUndefined();
     const rows = await lab.sql`select id from payments where link_id = ${linkId}`;
     expect(rows).toHaveLength(UNKNOWN_OUTCOMES_MAX);
-    const [first] = doubts;
+    const [first] = outcomes;
     if (first) await endIt(first);
     expect(await hasTooManyUnknownOutcomes(lab.sql, linkId)).toBe(false);
     expect(await accept(lab, linkId)).toBeDefined();
   });
 });
 
-describe("a doubt is over", () => {
+describe("an outcome becomes known", () => {
   async function block(number: number, time: Date): Promise<void> {
     await lab.sql`
       insert into blocks (network, number, hash, parent_hash, block_time)
@@ -122,8 +124,8 @@ describe("a doubt is over", () => {
       on conflict (network, number) do update set block_time = excluded.block_time`;
   }
 
-  test("a doubt ends when a node calls the authorization unused so many blocks after its end, not a block earlier", async () => {
-    const payment = await doubtful();
+  test("an outcome is known when a node calls the authorization unused so many blocks after its end, not a block earlier", async () => {
+    const payment = await endedUnknown();
     const [row] = await lab.sql<{ since: Date }[]>`
       select doubt_since as since from payments where id = ${payment.id}`;
     const since = row?.since.getTime() ?? 0;
@@ -132,22 +134,22 @@ describe("a doubt is over", () => {
     const unused = (headNumber: bigint) =>
       resolveUnusedOutcomes(lab.sql, NETWORK, { paymentIds: [payment.id], headNumber, depthBlocks: 3 });
     await unused(203n);
-    expect(await doubtOf(payment)).not.toBeNull();
+    expect(await unknownForS(payment)).not.toBeNull();
     await unused(204n);
-    expect(await doubtOf(payment)).toBeNull();
+    expect(await unknownForS(payment)).toBeNull();
   });
 
-  test("a doubt ends when the payment is settled after all, whoever executed it", async () => {
-    const payment = await doubtful();
+  test("an outcome is known when the payment is settled after all, whoever executed it", async () => {
+    const payment = await endedUnknown();
     expect(await findPublicLink(lab.sql, linkId)).toMatchObject({ isUncertain: true });
     await lab.sql`update payments set state = 'MINED', reason = null where id = ${payment.id}`;
     expect(await findPublicLink(lab.sql, linkId)).toMatchObject({ isUncertain: false });
   });
 
-  test("a doubt ends when the ledger says that it did not pay the link", async () => {
-    const payment = await doubtful();
+  test("an outcome is known when the ledger says that it did not pay the link", async () => {
+    const payment = await endedUnknown();
     await resolveOutcomes(lab.sql, [payment.id]);
-    expect(await doubtOf(payment)).toBeNull();
+    expect(await unknownForS(payment)).toBeNull();
   });
 });
 

@@ -42,7 +42,7 @@ async function isUncertain({ linkId }: Order): Promise<boolean> {
 }
 
 /** Pays an order while no node answers, until it has ended. `onStored` runs once it is stored. */
-async function endInDoubt(order: Order, onStored: () => Promise<unknown> = async () => {}): Promise<void> {
+async function endUnknown(order: Order, onStored: () => Promise<unknown> = async () => {}): Promise<void> {
   lab.proxy.fault = () => ({ kind: "status", status: 503 });
   const paying = pay(lab, order);
   await waitFor("the payment to be stored", async () => await paymentOf(lab, order.linkId));
@@ -56,7 +56,7 @@ describe("the node is unavailable while the first payer's authorization is execu
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
-    await endInDoubt(order, async () => {
+    await endUnknown(order, async () => {
       await waitUntilPutOff(lab, order);
       await broadcastAsStranger(lab.chain.rpcUrl, order.payment);
     });
@@ -74,7 +74,7 @@ describe("the node is unavailable while the first payer's authorization is execu
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const funds = await balanceOf(lab, second);
-    await endInDoubt(order);
+    await endUnknown(order);
     await waitForLedger(lab);
     await lab.rpc("evm_setAutomine", [false]);
     const executing = broadcastAsStranger(lab.chain.rpcUrl, order.payment);
@@ -95,9 +95,9 @@ describe("the node is unavailable while the first payer's authorization is execu
   }, 120_000);
 });
 
-describe("a link with as many doubts as it may have", () => {
+describe("a link with as many unknown outcomes as it may have", () => {
   /** That many payments of other payers, ended while no node answered. */
-  async function addDoubts({ linkId, payment }: Order, count: number): Promise<void> {
+  async function addUnknownOutcomes({ linkId, payment }: Order, count: number): Promise<void> {
     await lab.sql`
       insert into payments (
         id, link_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce, signature,
@@ -110,28 +110,28 @@ describe("a link with as many doubts as it may have", () => {
       from generate_series(1, ${count}::int)`;
   }
 
-  test("error: INTERNAL_ERROR, retryable and without a row, beside the most doubts a link may have; with one less the payment is relayed", async () => {
+  test("error: INTERNAL_ERROR, retryable and without a row, beside the most unknown outcomes a link may have; with one less the payment is relayed", async () => {
     const order = await newOrder(lab);
-    await addDoubts(order, 8);
+    await addUnknownOutcomes(order, 8);
     expect(await pay(lab, order)).toMatchObject({
       status: 500,
       body: { success: false, error: "INTERNAL_ERROR", retryable: true, txHash: null },
     });
     expect(await lab.sql`select id from payments where payer = ${order.payment.from}`).toHaveLength(0);
     const other = await newOrder(lab);
-    await addDoubts(other, 7);
+    await addUnknownOutcomes(other, 7);
     expect(await pay(lab, other)).toMatchObject({ status: 200, body: { success: true } });
   }, 120_000);
 });
 
-describe("a doubtful authorization that its payer has taken back", () => {
-  test("behavior: a cancelled authorization in doubt delays the next payment until the ledger has decided, and no longer", async () => {
+describe("an authorization of unknown outcome that its payer has taken back", () => {
+  test("behavior: a cancelled authorization of unknown outcome delays the next payment until the ledger has decided, and no longer", async () => {
     const order = await newOrder(lab);
     const first = makePayer();
     const terms = { to: lab.merchant.address, amountUnits: BigInt(order.payment.value) };
     const payment = await signPayment(first, terms);
     expect(await isUncertain(order)).toBe(false);
-    await endInDoubt({ linkId: order.linkId, payment });
+    await endUnknown({ linkId: order.linkId, payment });
     expect(await isUncertain(order)).toBe(true);
     await cancelAuthorization(lab.chain.rpcUrl, first, payment.nonce);
     expect(await payWithRetries(lab, order)).toMatchObject({ status: 200, body: { success: true } });

@@ -32,8 +32,8 @@ import { listInvitationsTo, listOpenInvitations } from "../../db/members/invitat
 import { listMembers } from "../../db/members/members.ts";
 import { findUnsentNotice } from "../../db/notices/notices.ts";
 import { insertPayments } from "../../db/payments/accept-payments.ts";
-import { findSignedPayments } from "../../db/payments/check-unpaid-before-signing.ts";
 import { findPaymentViews } from "../../db/payments/payments.ts";
+import { findSignedPayments } from "../../db/payments/payments-of-relay.ts";
 import { leaseQueuedPayments } from "../../db/payments/queue.ts";
 import { findNamedTransfers } from "../../db/payments/retroactive-attribution.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";

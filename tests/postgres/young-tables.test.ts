@@ -108,7 +108,7 @@ async function newRelay(tx: Tx): Promise<{ relayId: bigint; txHash: Hex }> {
 }
 
 /** Unread blocks hold one transfer, made by a transaction that is not ours. */
-function fence(): SimulationHead {
+function simulationHead(): SimulationHead {
   const seen = { txHash: randomHash(), from: randomAddress(), to: merchant.address, amountUnits: UNITS };
   const unread = { payees: [merchant.address], afterNumber: 80n, afterHash: randomHash(), transfers: [seen] };
   return { network: NETWORK, headNumber: 81n, headHash: randomHash(), unread };
@@ -122,7 +122,7 @@ async function lookAround(): Promise<void> {
   } as const;
   await findNamedTransfers(sql, NETWORK);
   await findUnappliedTransfers(sql, NETWORK);
-  await checkUnpaidBeforeSigning(sql, fence(), { paymentIds: ["pay_"], state: "QUEUED" });
+  await checkUnpaidBeforeSigning(sql, simulationHead(), { paymentIds: ["pay_"], state: "QUEUED" });
   await requeueExpired(sql, NETWORK, 1);
   await requeueUnsettled(sql, NETWORK, 1);
   await findExpiredRelays(sql, [0n], { nowS: 0n });
@@ -152,7 +152,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
     await step("failPayments", () => failPayments(tx, [{ id: second.id, reason: "EXPIRED_TRANSFER" }]));
     const paymentIds = [first.id];
     await step("checkUnpaidBeforeSigning", () =>
-      checkUnpaidBeforeSigning(tx, fence(), { paymentIds, state: "QUEUED" }),
+      checkUnpaidBeforeSigning(tx, simulationHead(), { paymentIds, state: "QUEUED" }),
     );
     const { relayId, txHash } = await newRelay(tx);
     await step("markSigned", () => markSigned(tx, relayId, [first.id]));

@@ -1,4 +1,4 @@
-/** CONFIRMED relays that an operation of theirs contradicts: which are doubted, and which are left to the ledger. */
+/** CONFIRMED relays that an operation of theirs contradicts: which are found, and which are left to the ledger. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -18,8 +18,8 @@ beforeAll(async () => {
 });
 afterAll(() => lab?.stop());
 
-/** Whether the relay of this operation is doubted, by whom asks for this network. */
-async function isDoubted(made: Made, network: NetworkId = NETWORK): Promise<boolean> {
+/** Whether the relay of this operation is contradicted, by whom asks for this network. */
+async function isContradicted(made: Made, network: NetworkId = NETWORK): Promise<boolean> {
   const { relayId } = await lab.rowOf(made);
   const found = await findContradictedRelays(sql, network, { lanes: [], limit: 100 });
   return found.some(({ id }) => id === relayId);
@@ -27,25 +27,29 @@ async function isDoubted(made: Made, network: NetworkId = NETWORK): Promise<bool
 
 const set = ({ id }: Made, given: object) => sql`update wallet_operations set ${sql(given)} where id = ${id}`;
 
-test("a relay is doubted while an operation that it carries is SIGNED or BROADCAST, on this network", async () => {
+test("a relay is contradicted while an operation that it carries is SIGNED or BROADCAST, on this network", async () => {
   const made = await lab.relayed("CONFIRMED", 50);
-  expect([await isDoubted(made), await isDoubted(made, OTHER_NETWORK)]).toEqual([true, false]);
-  const doubted: Record<string, boolean> = {};
+  expect([await isContradicted(made), await isContradicted(made, OTHER_NETWORK)]).toEqual([true, false]);
+  const contradicted: Record<string, boolean> = {};
   await set(made, { succeeded: true, tx_hash: "0x" });
   for (const state of ["QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED", "EXPIRED", "CANCELLED"]) {
     await set(made, { state });
-    doubted[state] = await isDoubted(made);
+    contradicted[state] = await isContradicted(made);
   }
-  expect(Object.keys(doubted).filter((state) => doubted[state])).toEqual(["SIGNED", "BROADCAST"]);
+  expect(Object.keys(contradicted).filter((state) => contradicted[state])).toEqual(["SIGNED", "BROADCAST"]);
 });
 
-test("a relay that is not CONFIRMED is no doubt, nor one above what the ledger has read", async () => {
+test("a relay that is not CONFIRMED is not contradicted, nor one above what the ledger has read", async () => {
   const [mined, above, at] = [
     await lab.relayed("MINED", 50),
     await lab.relayed("CONFIRMED", 101),
     await lab.relayed("CONFIRMED", 100),
   ];
-  expect([await isDoubted(mined), await isDoubted(above), await isDoubted(at)]).toEqual([false, false, true]);
+  expect([await isContradicted(mined), await isContradicted(above), await isContradicted(at)]).toEqual([
+    false,
+    false,
+    true,
+  ]);
 });
 
 test("a relay whose block the ledger has is left to it; another block there, on its own network, disproves it", async () => {

@@ -153,12 +153,12 @@ test("a payment on its way contradicts its own network's relay, and none once it
     await lab.sql.begin((tx) => markSigned(tx, one.id, [payment.id]));
     await mine(one, "CONFIRMED", 50);
   }
-  const doubted = async (network: "base" | typeof NETWORK) =>
+  const contradicted = async (network: "base" | typeof NETWORK) =>
     (await findContradictedRelays(lab.sql, network, { lanes: [], limit: 10 })).map(({ id }) => id);
-  expect([await doubted(NETWORK), await doubted("base")]).toEqual([[first.id, second.id], []]);
+  expect([await contradicted(NETWORK), await contradicted("base")]).toEqual([[first.id, second.id], []]);
   // still open, but not carried any more
   await lab.sql`update payments set state = 'QUEUED' where relay_id = ${second.id}`;
-  expect(await doubted(NETWORK)).toEqual([first.id]);
+  expect(await contradicted(NETWORK)).toEqual([first.id]);
   await lab.sql`delete from open_payments`;
 });
 

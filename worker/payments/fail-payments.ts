@@ -6,12 +6,12 @@ import { notify } from "../../db/postgres/notifications.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 
-/** `message`: what the payer reads beside the reason, when a limit refused the payment. `isDoubtful`: no node confirmed that its authorization is unused. */
+/** `message`: what the payer reads beside the reason, when a limit refused the payment. `isOutcomeUnknown`: no node confirmed that its authorization is unused. */
 export type Failure = {
   payment: Payment & Partial<Pick<LeasedPayment, "requestId">>;
   reason: string;
   message?: string | undefined;
-  isDoubtful?: boolean | undefined;
+  isOutcomeUnknown?: boolean | undefined;
 };
 
 /** Those that another worker has signed concurrently stay as they are. */

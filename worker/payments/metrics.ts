@@ -30,7 +30,7 @@ export function openPaymentMetrics(registry: Registry) {
       registers,
     }),
     signingWaits: new Counter({
-      name: "payment_fence_waits_total",
+      name: "payment_signing_waits_total",
       help: "Payments that waited for the indexer before they were signed; outcome signed, or returned to the queue",
       labelNames: ["network", "outcome"],
       registers,

@@ -3,12 +3,8 @@ import { buildPaymentsCall } from "../../core/chain/relay.ts";
 import type { Network, NetworkId } from "../../core/domain/networks.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
-import {
-  checkUnpaidBeforeSigning,
-  findReleasedPayments,
-  findSignedPayments,
-  lockForSigning,
-} from "../../db/payments/check-unpaid-before-signing.ts";
+import { checkUnpaidBeforeSigning, lockForSigning } from "../../db/payments/check-unpaid-before-signing.ts";
+import { findReleasedPayments, findSignedPayments } from "../../db/payments/payments-of-relay.ts";
 import {
   findExpiredRelays,
   requeueExpired,
@@ -37,7 +33,7 @@ export function openPaymentRelays({ log }: { log: Log }): RelayKind {
 
 /**
  * What the first attempt carried, without payments whose links another transfer has paid since, and without those that have failed or are
- * queued again, as after a reorganisation of the block that reverted them. Asks the fence again; undefined while the ledger can't tell
+ * queued again, as after a reorganisation of the block that reverted them. Checks again that they are unpaid; undefined while the ledger can't tell
  * what was paid.
  */
 async function revisePayments(

@@ -191,7 +191,7 @@ async function relayContracts(
   );
   let hasRoom = true;
   try {
-    for (const [index, { passed, fence, askedAtMs }] of simulated.entries()) {
+    for (const [index, { passed, simulationHead, askedAtMs }] of simulated.entries()) {
       const [relayable] = passed;
       if (!relayable) continue;
       const key = await network.lanes.choose(contractPayerGas(relayable.item), SIGNING_MARKET_MS);
@@ -199,7 +199,7 @@ async function relayContracts(
         hasRoom = (await deferPayments(network, [relayable.payment], key)) && hasRoom;
       else {
         const implementation = implementations[index];
-        await signPayments(network, key, { passed, fence, askedAtMs, implementation }, sending);
+        await signPayments(network, key, { passed, simulationHead, askedAtMs, implementation }, sending);
       }
     }
   } finally {
@@ -214,10 +214,10 @@ async function handleUnsigned(network: PaymentNetwork, simulated: readonly Simul
     network,
     simulated.flatMap(({ refused }) => refused),
   );
-  const doubtful = simulated.flatMap((one) => one.doubtful.map(({ payment }) => payment));
-  if (doubtful.length === 0) return;
+  const undecided = simulated.flatMap((one) => one.undecided.map(({ payment }) => payment));
+  if (undecided.length === 0) return;
   const why = "an earlier payment of the link was executed, and the ledger has not decided about it";
-  await handleUnavailable(network, doubtful, { why, triedMs: 0 });
+  await handleUnavailable(network, undecided, { why, triedMs: 0 });
 }
 
 /** A key, and how many payments it can pay for in one transaction. */

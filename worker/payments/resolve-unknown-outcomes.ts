@@ -9,7 +9,7 @@ import { judgeUsed } from "./retry-or-fail-payments.ts";
 
 type Answers = { used: readonly UnknownOutcome[]; unused: readonly UnknownOutcome[]; headNumber: bigint };
 
-/** Returns the doubts that are still open. */
+/** Returns those that are still unknown. */
 export async function resolveUnknownOutcomes(
   network: PaymentNetwork,
   answers: Answers,
@@ -23,10 +23,10 @@ export async function resolveUnknownOutcomes(
   });
   const open = new Set<string>();
   const over: string[] = [];
-  for (const doubt of used) {
-    const verdict = await judgeUsed(network, doubt, headNumber);
-    if (verdict === "not-ours") over.push(doubt.id);
-    else open.add(doubt.id);
+  for (const payment of used) {
+    const verdict = await judgeUsed(network, payment, headNumber);
+    if (verdict === "not-ours") over.push(payment.id);
+    else open.add(payment.id);
   }
   await resolveOutcomes(deps.sql, over);
   return open;

@@ -119,7 +119,7 @@ export async function handleUnavailable(
     if (!(error instanceof RpcTransportError)) throw error;
     await failQueuedPayments(
       network,
-      failures.map((failure) => ({ ...failure, isDoubtful: true })),
+      failures.map((failure) => ({ ...failure, isOutcomeUnknown: true })),
     );
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Signs simulated payments as soon as the fence lets them: the ledger must have read the blocks they were simulated on, and nothing may
+ * Signs simulated payments as soon as their links are known to be unpaid: the ledger must have read the blocks they were simulated on, and nothing may
  * pay their links. What comes too early is held until the indexer's next notification; others don't wait for it.
  */
 import { buildPaymentsCall, contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
@@ -47,8 +47,8 @@ export async function signPayments(
   batch: Batch,
   sending: Promise<void>[],
 ): Promise<void> {
-  const { passed, fence } = batch;
-  const ready = isTooEarly(network, passed, fence) ? [] : passed;
+  const { passed, simulationHead } = batch;
+  const ready = isTooEarly(network, passed, simulationHead) ? [] : passed;
   const later =
     ready.length > 0 ? await signAndSend(network, key, { ...batch, passed: ready }, sending) : passed;
   if (later.length > 0) hold(network, { ...batch, passed: later });
@@ -58,18 +58,20 @@ export async function signPayments(
 function isTooEarly(
   { ledger }: PaymentNetwork,
   passed: readonly Relayable[],
-  fence: SimulationHead,
+  simulationHead: SimulationHead,
 ): boolean {
   const readNumber = passed[0]?.payment.readNumber ?? -1n;
-  const isBehind = ledger.readNumber < fence.headNumber && readNumber < fence.headNumber;
-  return isBehind && fence.unread === undefined && passed.every(({ payment }) => payment.linkId !== null);
+  const isBehind = ledger.readNumber < simulationHead.headNumber && readNumber < simulationHead.headNumber;
+  return (
+    isBehind && simulationHead.unread === undefined && passed.every(({ payment }) => payment.linkId !== null)
+  );
 }
 
 /** `implementation`: of a contract payer whose code is not known to be harmless. */
 type Batch = {
   passed: readonly Relayable[];
-  fence: SimulationHead;
-  /** When the fence's node was asked, by `performance.now()`. */
+  simulationHead: SimulationHead;
+  /** When the simulationHead's node was asked, by `performance.now()`. */
   askedAtMs: number;
   implementation?: string | undefined;
 };
@@ -125,7 +127,7 @@ type Signing = {
   overBudget?: BudgetExceededError;
 };
 
-/** Nonce, signed bytes and hash of one transaction for all that the fence lets through; without `relay` it was none. */
+/** Nonce, signed bytes and hash of one transaction for all that may be signed; without `relay` it was none. */
 async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Promise<Signing> {
   const { deps, chain, lanes } = network;
   const { passed, implementation } = batch;
@@ -139,7 +141,7 @@ async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Pro
       // the verdicts are read after the locks are there, by the order of the connection
       const [, verdicts, nonce] = await Promise.all([
         lockForSigning(tx, paymentIds),
-        checkUnpaidBeforeSigning(tx, judged.fence, { paymentIds, state: "QUEUED" }),
+        checkUnpaidBeforeSigning(tx, judged.simulationHead, { paymentIds, state: "QUEUED" }),
         takeNonce(tx, lane),
       ]);
       known = verdicts;
@@ -183,14 +185,19 @@ async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Pro
 function judgedBy(
   { lanes }: PaymentNetwork,
   key: RelayerKey,
-  { fence, askedAtMs }: Batch,
-): { fence: SimulationHead; askedAtMs: number } {
-  if ("privateKey" in key) return { fence, askedAtMs };
+  { simulationHead, askedAtMs }: Batch,
+): { simulationHead: SimulationHead; askedAtMs: number } {
+  if ("privateKey" in key) return { simulationHead, askedAtMs };
   const market = lanes.lastMarket();
-  if (!market || market.headNumber < fence.headNumber)
-    return { fence: { ...fence, unread: undefined }, askedAtMs };
+  if (!market || market.headNumber < simulationHead.headNumber)
+    return { simulationHead: { ...simulationHead, unread: undefined }, askedAtMs };
   return {
-    fence: { ...fence, headNumber: market.headNumber, headHash: market.headHash, unread: undefined },
+    simulationHead: {
+      ...simulationHead,
+      headNumber: market.headNumber,
+      headHash: market.headHash,
+      unread: undefined,
+    },
     askedAtMs: market.askedAtMs,
   };
 }
@@ -247,10 +254,10 @@ function hold(network: PaymentNetwork, batch: Batch): void {
 
 async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void> {
   const { ledger, metrics } = network;
-  const { passed, fence } = batch;
+  const { passed, simulationHead } = batch;
   const startedMs = Date.now();
   const untilMs = Math.min(
-    startedMs + (fence.unread ? HOLD_MS : HOLD_BLIND_MS),
+    startedMs + (simulationHead.unread ? HOLD_MS : HOLD_BLIND_MS),
     startedMs + HEAD_VALID_MS - (performance.now() - batch.askedAtMs),
     ...passed.map(givenUpAtMs),
   );
@@ -261,7 +268,7 @@ async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void>
   try {
     while (waiting.length > 0 && !ledger.isClosed && Date.now() < untilMs) {
       const isNotified = await ledger.nextBlock(POLL_MS);
-      if (isNotified && ledger.readNumber < fence.headNumber) continue;
+      if (isNotified && ledger.readNumber < simulationHead.headNumber) continue;
       const key = ledger.isClosed ? "closed" : await network.lanes.choose(gasOf(waiting), SIGNING_MARKET_MS);
       if (typeof key === "string") continue;
       const before = waiting.length;
@@ -279,7 +286,7 @@ async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void>
   metrics.signingWaits.inc({ ...label, outcome: "returned" }, waiting.length);
   await handleUnavailable(network, payments, {
     ...{ why, triedMs: Date.now() - startedMs },
-    ...(fence.unread ? {} : { delayMs: 0 }),
+    ...(simulationHead.unread ? {} : { delayMs: 0 }),
   });
 }
 

@@ -1,4 +1,4 @@
-/** Simulates leased payments before anything is signed; the head of the simulation is their fence. */
+/** Simulates leased payments before anything is signed; what the head of the simulation holds, the ledger must have read by then. */
 
 import type { Questions } from "../../core/chain/simulate-at-head.ts";
 import { simulateAtHead } from "../../core/chain/simulate-at-head.ts";
@@ -19,10 +19,10 @@ export type Simulated = {
   passed: Relayable[];
   refused: Refused[];
   /** They would pass, but an earlier payment of their link was executed and the ledger has not decided about it. */
-  doubtful: Relayable[];
+  undecided: Relayable[];
   /** Their payers have code, although they were to travel as payments of keys; none of the others has a verdict then. */
   coded: Relayable[];
-  fence: SimulationHead;
+  simulationHead: SimulationHead;
   /** When the node that gave the head was asked, by `performance.now()`. */
   askedAtMs: number;
 };
@@ -34,14 +34,14 @@ export async function simulateLeasedPayments(
   relayables: readonly Relayable[],
 ): Promise<Simulated> {
   const { chain, ledger, lanes } = network;
-  const doubts = relayables.flatMap(({ payment }) => payment.doubts ?? []);
+  const outcomes = relayables.flatMap(({ payment }) => payment.unknownOutcomes ?? []);
   const unread = await unreadOf(network, relayables);
   const knownHead = lanes.lastMarket()?.headNumber ?? 0n;
   const answers = await simulateAtHead(
     chain,
     key.address,
     relayables.map(({ item }) => item),
-    { authorizations: doubts.map(({ payer, nonce }) => ({ authorizer: payer, nonce })), unread },
+    { authorizations: outcomes.map(({ payer, nonce }) => ({ authorizer: payer, nonce })), unread },
   );
   const { headNumber, headHash, askedAtMs } = answers;
   if (headNumber + BEHIND_BLOCKS_MAX < knownHead) {
@@ -49,22 +49,22 @@ export async function simulateLeasedPayments(
     throw new RpcTransportError("not-ready", message);
   }
   ledger.noteHead(headNumber);
-  const fence = {
+  const simulationHead = {
     ...{ network: chain.network.id, headNumber, headHash },
     unread: unread && answers.unread && { ...unread, ...answers.unread },
   };
   const coded = relayables.filter((_, index) => answers.haveCode[index]);
-  const simulated: Simulated = { passed: [], refused: [], doubtful: [], coded, fence, askedAtMs };
+  const simulated: Simulated = { passed: [], refused: [], undecided: [], coded, simulationHead, askedAtMs };
   if (coded.length > 0) return simulated;
-  const used = doubts.filter((_, index) => answers.areUsed[index]);
-  const unused = doubts.filter((_, index) => !answers.areUsed[index]);
+  const used = outcomes.filter((_, index) => answers.areUsed[index]);
+  const unused = outcomes.filter((_, index) => !answers.areUsed[index]);
   const open = await resolveUnknownOutcomes(network, { used, unused, headNumber });
   for (const [index, relayable] of relayables.entries()) {
     const result = answers.results[index];
     if (!result) throw new RpcTransportError("malformed", "a simulation left a payment out");
     const { payment } = relayable;
     if (!result.ok) simulated.refused.push({ payment, refusal: result });
-    else if (payment.doubts?.some(({ id }) => open.has(id))) simulated.doubtful.push(relayable);
+    else if (payment.unknownOutcomes?.some(({ id }) => open.has(id))) simulated.undecided.push(relayable);
     else simulated.passed.push(relayable);
   }
   return simulated;

@@ -57,16 +57,16 @@ async function requeueAndConfirm(network: RelayNetwork, provenIds: readonly bigi
  */
 async function reopenRemoved({ deps, chain, lanes }: RelayNetwork): Promise<void> {
   const id = chain.network.id;
-  const doubtful = await findContradictedRelays(deps.sql, id, {
+  const contradicted = await findContradictedRelays(deps.sql, id, {
     lanes: toUsedNonces(await lanes.readMarket()),
     limit: PAGE_RELAYS,
   });
   const unproven = await findUnproven(
     chain,
-    doubtful.filter(({ isDisproved }) => !isDisproved),
+    contradicted.filter(({ isDisproved }) => !isDisproved),
   );
   const reopened = await reopenRelays(deps.sql, [
-    ...doubtful.filter(({ isDisproved }) => isDisproved),
+    ...contradicted.filter(({ isDisproved }) => isDisproved),
     ...unproven,
   ]);
   if (reopened > 0)

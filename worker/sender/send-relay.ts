@@ -93,7 +93,7 @@ export async function sendCall(
 
 /**
  * Sends an attempt to a node and records the answer. Never throws: the monitor resends it. `judgedAtMs`: when the node was asked for the
- * head that the fence was judged by. Nothing is sent by a head older than HEAD_VALID_MS: the monitor judges again, and sends.
+ * head that the payments were judged by. Nothing is sent by a head older than HEAD_VALID_MS: the monitor judges again, and sends.
  */
 export async function sendAttempt(
   deps: { asyncCommitSql: Sql; log: Log },

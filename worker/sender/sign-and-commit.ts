@@ -2,7 +2,7 @@
  * The transaction that signs: what is chosen, its nonce, its budgets and its signed bytes are one commit. A local key signs inside it. A
  * remote signer takes up to seconds and may fail, and no database transaction waits for a network, so there the transaction runs twice:
  *
- *   rehearse: choose, take the nonce, build the content -> roll back --> the signer signs it, outside --> run again: the very same content
+ *   dry run: choose, take the nonce, build the content -> roll back --> the signer signs it, outside --> run again: the very same content
  *   is committed with its bytes; any other content (a link was paid, another worker took the nonce) is rolled back and signed in its turn
  *
  * Bytes that are not committed never leave this function, so a nonce may be signed for several contents, but only committed bytes are sent.
