@@ -104,7 +104,7 @@ function shownState(tx: Tx) {
   end`;
 }
 
-/** The links of refunds that are going to be concluded at `depthNumber`, or whose operations are these. */
+/** The links of refunds that are going to be confirmed at `depthNumber`, or whose operations are these. */
 export async function findLinksRefundedBy(
   tx: Tx,
   network: NetworkId,

@@ -19,10 +19,10 @@ import {
 import { keepDecisions, matchPastClaims, nameOldDecisions } from "../../db/ledger/rebuild-attributions.ts";
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
 import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { FencedError, type Term, watchOf } from "../leader-term.ts";
 import { applyUnappliedTransfers } from "../settle/apply-unapplied-transfers.ts";
-import { concludeDeepOperations } from "../settle/conclude-operations.ts";
+import { confirmOperationsIsolated } from "../settle/confirm-operations.ts";
 import { type OpenTransaction, writeIsolating } from "../settle/isolate-refused-records.ts";
 import { findPriorAttributions } from "../settle/keep-rebuild-attributions.ts";
 import { settleTransfers } from "../settle/settle-transfers.ts";
@@ -74,7 +74,7 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await applyUnappliedTransfers(tx, term);
     const depth = { network, depthNumber: newestConfirmedBlock(cursor.number, term.confirmations) };
     await writeIsolating(term, tx, (part, isolate) =>
-      isolate ? concludeDeepOperations(part, depth, isolate) : concludeOperations(part, depth),
+      isolate ? confirmOperationsIsolated(part, depth, isolate) : confirmDeepOperations(part, depth),
     );
     await dropOwnEvents(tx);
     const differences = await compareWithSnapshot(tx, network);

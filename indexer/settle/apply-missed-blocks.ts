@@ -8,7 +8,7 @@ import { discardSums } from "../../db/ledger/running-sums.ts";
 import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import {
@@ -22,7 +22,7 @@ import {
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { concludeDeepOperations } from "./conclude-operations.ts";
+import { confirmOperationsIsolated } from "./confirm-operations.ts";
 import { commitIsolating, type Isolate } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { settleTransfers } from "./settle-transfers.ts";
@@ -101,16 +101,16 @@ async function writeMissed(
     mismatchMinUnits: term.mismatchMinUnits,
   });
   const depth = { network, depthNumber };
-  const concludedIds = await (isolate
-    ? concludeDeepOperations(tx, depth, isolate)
-    : concludeOperations(tx, depth));
+  const confirmedOperationIds = await (isolate
+    ? confirmOperationsIsolated(tx, depth, isolate)
+    : confirmDeepOperations(tx, depth));
   await storeAccountChanges(tx, network, accountChangesOf(own), isolate);
   const reported = { network, after: from - 1, depthNumber: Math.min(to, depthNumber) };
   await reportWalletChanges(tx, reported, isolate);
   await notify(tx, [
     ...touched.paymentIds,
     ...touched.operationIds,
-    ...concludedIds,
+    ...confirmedOperationIds,
     ...moves.map(({ id }) => id),
   ]);
   return missing.length + operations.filter((operation) => !recorded.has(placeOfSeen(operation))).length;

@@ -19,7 +19,7 @@ import { confirmFacilitatedPayments } from "../../db/payments/facilitated-paymen
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findLinksRefundedBy } from "../../db/wallet-ops/refunds.ts";
 import { moveRefunds } from "../../db/wallet-ops/reorganised-refunds.ts";
 import { bulkOf, FencedError, type Term } from "../leader-term.ts";
@@ -27,7 +27,7 @@ import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { concludeDeepOperations } from "./conclude-operations.ts";
+import { confirmOperationsIsolated } from "./confirm-operations.ts";
 import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle-transfers.ts";
@@ -237,13 +237,13 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   // locked already where links were attributed to; otherwise the refunded ones would be locked before those to confirm
   if (refunded.length > 0) await lockLinks(tx, lockedToo);
   await storeAccountChanges(tx, network, accountChangesOf(blocks), isolate);
-  const [confirmed, facilitatedIds, concludedIds = []] = await Promise.all([
+  const [confirmed, facilitatedIds, confirmedOperationIds = []] = await Promise.all([
     confirmTransfers(tx, { network, depthNumber, confirmations }),
     confirmFacilitatedPayments(tx, { network, depthNumber }),
-    isolate ? undefined : concludeOperations(tx, { network, depthNumber }),
+    isolate ? undefined : confirmDeepOperations(tx, { network, depthNumber }),
   ]);
-  const isolatedIds = isolate && (await concludeDeepOperations(tx, { network, depthNumber }, isolate));
-  // after the operations and transfers that it names are concluded
+  const isolatedIds = isolate && (await confirmOperationsIsolated(tx, { network, depthNumber }, isolate));
+  // after the operations and transfers that it names are confirmed
   const after = newestConfirmedBlock(from.number, confirmations);
   await reportWalletChanges(tx, { network, after, depthNumber }, isolate);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
@@ -259,7 +259,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
       ...confirmed.paymentIds,
       ...facilitatedIds,
       ...settled.operationIds,
-      ...concludedIds,
+      ...confirmedOperationIds,
       ...(isolatedIds ?? []),
       ...moves.map(({ id }) => id),
     ]),

@@ -2,19 +2,19 @@
 
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { concludeOperations, findConcludable } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations, findConfirmableOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import type { Isolate } from "./isolate-refused-records.ts";
 
 /** Returns the operations that ended. */
-export async function concludeDeepOperations(
+export async function confirmOperationsIsolated(
   tx: Tx,
   depth: { network: NetworkId; depthNumber: number },
   isolate: Isolate,
 ): Promise<string[]> {
   const ended: string[] = [];
-  for (const id of await findConcludable(tx, depth)) {
+  for (const id of await findConfirmableOperations(tx, depth)) {
     const ids = await isolate({ kind: "conclusion", operationId: id }, (part) =>
-      concludeOperations(part, { ...depth, id }),
+      confirmDeepOperations(part, { ...depth, id }),
     );
     ended.push(...(ids ?? []));
   }
