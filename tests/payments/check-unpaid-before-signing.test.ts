@@ -1,6 +1,5 @@
 /** The unpaid check before signing, in the database: what each of its conditions lets through, and what it stops, side by side. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
@@ -10,10 +9,6 @@ import {
   lockForSigning,
   type SimulationHead,
 } from "../../db/payments/check-unpaid-before-signing.ts";
-import { findReleasedPayments, findSignedPayments } from "../../db/payments/payments-of-relay.ts";
-import { markSigned } from "../../db/payments/queue.ts";
-import { ensureLane } from "../../db/relays/nonces.ts";
-import { insertRelay } from "../../db/relays/relays.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
@@ -25,7 +20,8 @@ import {
   readUpTo,
   UNITS,
 } from "../support/ledger-lab.ts";
-import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import { relayOf } from "../support/signed-relay.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
 
 /** Where the ledger's cursor stands. */
@@ -233,93 +229,13 @@ describe("how far the ledger is read", () => {
   });
 });
 
-let lastNonce = 0n;
-
 /** Signed and stored as the only payment of a transaction; returns its hash. */
 async function signedFor(one: NewPayment): Promise<Hex> {
-  return (await relayOf(one)).txHash;
-}
-
-async function relayOf(...all: readonly NewPayment[]): Promise<{ relayId: bigint; txHash: Hex }> {
-  const [relayer, txHash] = [randomAddress(), randomHash()];
-  const ids = all.map(({ id }) => id);
-  const lane = { network: NETWORK, relayer } as const;
-  let relayId = 0n;
-  await lab.sql.begin(async (tx) => {
-    await ensureLane(tx, lane, 0n);
-    relayId = await insertRelay(tx, {
-      ...{
-        ...lane,
-        nonce: lastNonce++,
-        kind: "PAYMENTS",
-        callTo: randomAddress(),
-        callData: "0x",
-        gasLimit: 1n,
-      },
-      attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
-    });
-    expect((await markSigned(tx, relayId, ids)).sort()).toEqual(ids.toSorted());
-  });
-  return { relayId, txHash };
+  return (await relayOf(lab.sql, one)).txHash;
 }
 
 const release = ({ id }: NewPayment) =>
   lab.sql`update payments set state = 'QUEUED', reason = null, relay_id = null where id = ${id}`;
-
-describe("what a transaction carries", () => {
-  const setState = ({ id }: NewPayment, state: string) =>
-    lab.sql`
-      update payments set state = ${state}, reason = ${state === "FAILED" ? "NONCE_USED" : null} where id = ${id}`;
-  let all: NewPayment[];
-  let relayId: bigint;
-
-  beforeEach(async () => {
-    all = [];
-    for (const id of await seedLinks(lab.sql, lab.merchant, { count: 5 })) all.push(await accepted(id));
-    ({ relayId } = await relayOf(...all));
-  });
-
-  test("is what is SIGNED for it, with the tag of its link, in the order of ids", async () => {
-    const [signed, sent, failed, again, last] = all as [
-      NewPayment,
-      NewPayment,
-      NewPayment,
-      NewPayment,
-      NewPayment,
-    ];
-    await setState(sent, "BROADCAST");
-    await setState(failed, "FAILED");
-    await release(again);
-    const other = await relayOf(again);
-    const expected = [signed, last].sort((a, b) => (a.id < b.id ? -1 : 1));
-    const found = await findSignedPayments(lab.sql, relayId);
-    expect(found.map(({ id, linkTag: tag }) => ({ id, tag }))).toEqual(
-      expected.map(({ id, linkId: link }) => ({ id, tag: linkTag(link) })),
-    );
-    expect((await findSignedPayments(lab.sql, other.relayId)).map(({ id }) => id)).toEqual([again.id]);
-  });
-
-  test("has been released when it is queued, failed, or signed for another", async () => {
-    const [kept, queued, failed, again, idle] = all as [
-      NewPayment,
-      NewPayment,
-      NewPayment,
-      NewPayment,
-      NewPayment,
-    ];
-    await setState(queued, "QUEUED");
-    await setState(failed, "FAILED");
-    await Promise.all([release(again), release(idle)]);
-    const other = await relayOf(again);
-    const expected = [queued, failed, again, idle].map(({ id }) => id).sort();
-    expect(await findReleasedPayments(lab.sql, relayId)).toEqual(expected);
-    expect(await findReleasedPayments(lab.sql, other.relayId)).toEqual([]);
-    for (const state of ["SIGNED", "BROADCAST", "MINED", "CONFIRMED"]) {
-      await setState(kept, state);
-      expect(await findReleasedPayments(lab.sql, relayId)).toEqual(expected);
-    }
-  });
-});
 
 describe("blocks that only the node has", () => {
   type Unread = NonNullable<SimulationHead["unread"]>;
