@@ -19,6 +19,14 @@ export async function noteOrphanedAssignments(tx: Tx, transferIds: readonly stri
       and assignments.orphaned_transfer_id is null`;
 }
 
+/** SQL: whether `moveAssignments` may have anything to do. */
+export function hasOrphanedAssignments(tx: Tx, network: NetworkId) {
+  return tx`exists (
+    select from assignments
+    where network = ${network} and orphaned_transfer_id is not null
+  )`;
+}
+
 /** Whether one of these transfers may be the one that a decision is about, wherever it was. */
 export async function hasAssignments(
   tx: Tx,

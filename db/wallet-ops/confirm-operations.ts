@@ -7,6 +7,16 @@ import { refreshRefundedUnits } from "./refunds.ts";
 
 type Depth = { network: NetworkId; depthNumber: number };
 
+/** SQL: whether `confirmDeepOperations` has anything to do. */
+export function hasConcludable(tx: Tx, depth: Depth) {
+  return tx`exists (
+    select
+    from wallet_operations op
+    join wallets wallet on wallet.id = op.wallet_id
+    where ${isConcludable(tx, depth)}
+  )`;
+}
+
 /** What `confirmDeepOperations` ends, for a caller that ends one at a time. */
 export async function findConfirmableOperations(tx: Tx, depth: Depth): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`

@@ -18,6 +18,14 @@ export async function noteOrphanedRefunds(tx: Tx, transferIds: readonly string[]
       and refunds.orphaned_transfer_id is null`;
 }
 
+/** SQL: whether `moveRefunds` may have anything to do. */
+export function hasOrphanedRefunds(tx: Tx, network: NetworkId) {
+  return tx`exists (
+    select from refunds
+    where network = ${network} and orphaned_transfer_id is not null
+  )`;
+}
+
 /**
  * Gives the refunds of transfers that are back the place these have. A transfer is known again by its authorization, or by its transaction, sender,
  * recipient and order among those alike.

@@ -10,7 +10,6 @@ import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
-import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import {
   assertChained,
   type BlockHeader,
@@ -22,6 +21,7 @@ import {
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
+import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import { confirmOperationsIsolated } from "./confirm-operations.ts";
 import { commitIsolating, type Isolate } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
@@ -95,7 +95,7 @@ async function writeMissed(
     network,
     missing.flatMap(({ from, to }) => [from, to]),
   );
-  const moves = await recomputeLinkStatus(tx, {
+  await recomputeLinkStatus(tx, {
     linkIds: touched.linkIds,
     isReorg: false,
     mismatchMinUnits: term.mismatchMinUnits,
@@ -107,12 +107,7 @@ async function writeMissed(
   await storeAccountChanges(tx, network, accountChangesOf(own), isolate);
   const reported = { network, after: from - 1, depthNumber: Math.min(to, depthNumber) };
   await reportWalletChanges(tx, reported, isolate);
-  await notify(tx, [
-    ...touched.paymentIds,
-    ...touched.operationIds,
-    ...confirmedOperationIds,
-    ...moves.map(({ id }) => id),
-  ]);
+  await notify(tx, [...touched.paymentIds, ...touched.operationIds, ...confirmedOperationIds]);
   return missing.length + operations.filter((operation) => !recorded.has(placeOfSeen(operation))).length;
 }
 

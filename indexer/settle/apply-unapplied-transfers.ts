@@ -3,8 +3,8 @@
 import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { findUnappliedTransfers } from "../../db/links/unapplied-transfers.ts";
-import { lockPayments } from "../../db/payments/payments.ts";
 import { assignTransfers } from "../../db/payments/retroactive-attribution.ts";
+import { lockPayments } from "../../db/payments/payments.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { Term } from "../leader-term.ts";
@@ -36,10 +36,10 @@ export async function applyUnappliedTransfers(
   }));
   await assignTransfers(tx, outcomes);
   const settled = await settlePaymentsAndClaims(tx, network, { payments: [], outcomes, isDeep: () => true });
-  const moves = await recomputeLinkStatus(tx, {
+  await recomputeLinkStatus(tx, {
     linkIds: settled.linkIds,
     isReorg: false,
     mismatchMinUnits: term.mismatchMinUnits,
   });
-  await notify(tx, [...settled.paymentIds, ...moves.map(({ id }) => id)]);
+  await notify(tx, settled.paymentIds);
 }

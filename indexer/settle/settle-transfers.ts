@@ -9,6 +9,7 @@ import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { type Bulk, isPlain, storePlainTransfers } from "../../db/ledger/bulk-transfers.ts";
+import type { Due } from "../../db/ledger/due-at-depth.ts";
 import { moveAssignments } from "../../db/ledger/reorganised-assignments.ts";
 import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
@@ -34,6 +35,8 @@ export type Settling = {
   confirmedAtS: (blockNumber: number) => number | undefined;
   /** The past, read in bulk: plain transfers are stored by a statement of their own, before the others. */
   bulk?: Bulk | undefined;
+  /** Decisions and refunds that wait for a transfer to come back from a reorganisation; without it they are looked for. */
+  due?: Pick<Due, "hasOrphanedAssignments" | "hasOrphanedRefunds">;
   /** Links that the caller will refresh besides those named in the answer; see `loadSnapshot`. */
   lockedToo?: readonly string[];
   /** Given once the database has refused what these blocks hold. */
@@ -47,6 +50,7 @@ export type Touched = { linkIds: string[]; paymentIds: string[]; operationIds: s
 /** Stores the transfers with their links, settles payments and claims. The links named in the answer still have to be refreshed. */
 export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touched> {
   const { network, transfers, spent, operations, confirmedAtS, isWatched } = settling;
+  const { hasOrphanedAssignments = true, hasOrphanedRefunds = true } = settling.due ?? {};
   if (transfers.length + spent.length + operations.length === 0)
     return { linkIds: [], paymentIds: [], operationIds: [] };
   // statements that do not need each other's results are sent together: one round trip instead of two
@@ -57,7 +61,8 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       network,
       spent.map(({ payer, nonce, transfer }) => ({ payer, nonce, txHash: transfer?.txHash })),
     ),
-    moveAssignments(tx, network, [...transfers, ...(settling.bookedTransfers ?? [])]),
+    hasOrphanedAssignments &&
+      moveAssignments(tx, network, [...transfers, ...(settling.bookedTransfers ?? [])]),
   ]);
   const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
     const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
@@ -99,7 +104,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       isDeep: ({ payer, nonce }) => deep.has(authorizationKey(payer, nonce)),
     }),
     // of the transfers just stored
-    moveRefunds(tx, network),
+    hasOrphanedRefunds && moveRefunds(tx, network),
   ]);
   const paymentIds = [...facilitated.paymentIds, ...settled.paymentIds];
   return { linkIds: settled.linkIds, paymentIds, operationIds: sent.operationIds };
