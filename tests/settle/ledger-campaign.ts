@@ -1,9 +1,9 @@
 /**
  * Everything that can happen to a few links of equal amounts, in random order: payments accepted, failed, tried again and executed by
- * strangers, alone or several in a transaction, transfers of unique amounts and with link tags, transfers assigned and unassigned, claims made,
- * proven and ended, links over and cancelled, blocks reorganised away; by several hands at once when asked to. The books are
- * compared with the chain all along, and a rebuild at the end must make the same. By hand: `bun tests/settle/ledger-campaign.ts 2000 6`
- * (steps, hands), the seed from TEST_SEED when set.
+ * strangers, alone or several in a transaction, transfers of unique amounts and with link tags, transfers assigned and unassigned, claims
+ * made, proven and ended, links over and cancelled, blocks reorganised away; by several hands at once when asked to. The books are compared
+ * with the chain all along, and a rebuild at the end must make the same. `bun tests/settle/ledger-campaign.ts 2000 6` runs it (steps,
+ * hands), the seed from TEST_SEED when set.
  */
 import { keccak256 } from "viem";
 import type { PrivateKeyAccount } from "viem/accounts";
