@@ -7,10 +7,10 @@ import { hasFacilitatedAtDepth } from "../payments/facilitated-payments.ts";
 import type { Tx } from "../postgres/client.ts";
 import { hasChangesAtDepth, hasOutgoing } from "../wallet-ops/account-changes.ts";
 import { hasConcludable } from "../wallet-ops/confirm-operations.ts";
-import { hasOrphanedRefunds } from "../wallet-ops/moved-refunds.ts";
+import { hasOrphanedRefunds } from "../wallet-ops/reorganised-refunds.ts";
 import { linksRefundedBy } from "../wallet-ops/refunds.ts";
 import { hasDetectedAtDepth, linksToConfirm } from "./confirm-transfers.ts";
-import { hasOrphanedAssignments } from "./moved-assignments.ts";
+import { hasOrphanedAssignments } from "./reorganised-assignments.ts";
 
 export type Due = {
   /** Links whose transfers are deep enough. */
@@ -19,7 +19,7 @@ export type Due = {
   linksRefunded: string[];
   confirmsTransfers: boolean;
   confirmsFacilitated: boolean;
-  concludesOperations: boolean;
+  confirmsOperations: boolean;
   confirmsChanges: boolean;
   /** Transfers out of wallets have become deep. */
   hasOutgoing: boolean;
@@ -46,7 +46,7 @@ export async function findDue(tx: Tx, move: DepthMove): Promise<Due> {
       array(${linksRefundedBy(tx, move)}) as links_refunded,
       ${hasDetectedAtDepth(tx, move)} as confirms_transfers,
       ${hasFacilitatedAtDepth(tx, move)} as confirms_facilitated,
-      ${hasConcludable(tx, move)} as concludes_operations,
+      ${hasConcludable(tx, move)} as confirms_operations,
       ${hasChangesAtDepth(tx, move)} as confirms_changes,
       ${hasOutgoing(tx, { network, after, to: depthNumber })} as has_outgoing,
       ${hasOrphanedRefunds(tx, network)} as has_orphaned_refunds,

@@ -25,7 +25,7 @@ type LinkMove = { id: string; before: string; after: string; wantsReceipt: boole
  * claim, or a transfer of its exact amount that is booked on it without paying it; else ACTIVE, or EXPIRED when it has expired. CANCELLED
  * stays. Returns the changed links, and wakes who waits for one.
  */
-export async function refreshLinks(
+export async function recomputeLinkStatus(
   tx: Tx,
   { linkIds, isReorg, mismatchMinUnits = 0n }: LinkRefresh,
 ): Promise<LinkMove[]> {

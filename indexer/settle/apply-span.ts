@@ -11,26 +11,26 @@ import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { type Due, findDue } from "../../db/ledger/due-at-depth.ts";
-import { beginAhead } from "../../db/ledger/leader-lock.ts";
+import { lockOutNextLeader } from "../../db/ledger/former-leader-transactions.ts";
 import { lockPaymentsOfBlocks } from "../../db/ledger/lock-payments.ts";
 import type { NewTransfer } from "../../db/ledger/transfers.ts";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
-import { moveRefunds } from "../../db/wallet-ops/moved-refunds.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { moveRefunds } from "../../db/wallet-ops/reorganised-refunds.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { bulkOf, FencedError, type Term } from "../term.ts";
-import { concludeDeepOperations } from "./conclude-operations.ts";
-import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused.ts";
+import { bulkOf, FencedError, type Term } from "../leader-term.ts";
+import { confirmOperationsIsolated } from "./confirm-operations.ts";
+import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
-import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
+import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle-transfers.ts";
 
 /** Blocks to commit, and what is known of those around them. */
 export type Span = {
@@ -95,7 +95,7 @@ async function applyAhead(term: Term, span: Span, { before, onBegun, isolateIn }
   const writeAhead = () =>
     term.sql.begin(async (tx) => {
       // also: the events of a span come before those of the next, by the number of its transaction
-      if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
+      if (!(await lockOutNextLeader(tx, term))) throw new FencedError(term.network);
       const rows = await findUnrelated(tx, settlingOf(term, detailed));
       if (!rows) return undefined;
       onBegun();
@@ -236,12 +236,12 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   // locked already where links were attributed to; otherwise the refunded ones would be locked before those to confirm
   if (due.linksRefunded.length > 0) await lockLinks(tx, lockedToo);
   await storeAccountChanges(tx, network, accountChangesOf(blocks), isolate);
-  const [confirmed, facilitatedIds = [], concludedIds = []] = await Promise.all([
+  const [confirmed, facilitatedIds = [], confirmedOperationIds = []] = await Promise.all([
     due.confirmsTransfers ? confirmTransfers(tx, { network, depthNumber, confirmations }) : NOTHING_CONFIRMED,
     due.confirmsFacilitated ? confirmFacilitatedPayments(tx, { network, depthNumber }) : undefined,
-    due.concludesOperations && !isolate ? concludeOperations(tx, { network, depthNumber }) : undefined,
+    due.confirmsOperations && !isolate ? confirmDeepOperations(tx, { network, depthNumber }) : undefined,
   ]);
-  const isolatedIds = isolate && (await concludeDeepOperations(tx, { network, depthNumber }, isolate));
+  const isolatedIds = isolate && (await confirmOperationsIsolated(tx, { network, depthNumber }, isolate));
   // after the operations and transfers that it names are concluded
   if (due.confirmsChanges || due.hasOutgoing)
     await reportWalletChanges(tx, { network, after, depthNumber }, isolate);
@@ -251,11 +251,11 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
     ...confirmed.paymentIds,
     ...facilitatedIds,
     ...settled.operationIds,
-    ...concludedIds,
+    ...confirmedOperationIds,
     ...(isolatedIds ?? []),
   ];
   await Promise.all([
-    refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits }),
+    recomputeLinkStatus(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits }),
     notify(tx, changedIds),
     announceBlock(tx, term, to.number),
   ]);
@@ -274,7 +274,7 @@ function withOwn(stored: Due, { watched }: Term, { blocks, depthNumber, confirme
       stored.confirmsTransfers ||
       deep.some(({ block, transfers }) => transfers.length > 0 && confirmedAtS(block.number) === undefined),
     confirmsFacilitated: stored.confirmsFacilitated || deep.some(({ spent }) => spent.length > 0),
-    concludesOperations: stored.concludesOperations || blocks.some(({ operations }) => operations.length > 0),
+    confirmsOperations: stored.confirmsOperations || blocks.some(({ operations }) => operations.length > 0),
     confirmsChanges: stored.confirmsChanges || deep.some(({ accountLogs }) => accountLogs.length > 0),
     hasOutgoing:
       stored.hasOutgoing || deep.some(({ transfers }) => transfers.some(({ from }) => watched.has(from))),

@@ -7,7 +7,7 @@ import { saveAssignment } from "../../db/ledger/assignments.ts";
 import { applySpan } from "../../indexer/settle/apply-span.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { BlockContent } from "../../indexer/source/decode-logs.ts";
-import type { Term } from "../../indexer/term.ts";
+import type { Term } from "../../indexer/leader-term.ts";
 import {
   acceptFacilitated,
   type BooksLab,
