@@ -7,8 +7,8 @@ import { hasFacilitatedAtDepth } from "../payments/facilitated-payments.ts";
 import type { Tx } from "../postgres/client.ts";
 import { hasChangesAtDepth, hasOutgoing } from "../wallet-ops/account-changes.ts";
 import { hasConcludable } from "../wallet-ops/confirm-operations.ts";
-import { hasOrphanedRefunds } from "../wallet-ops/reorganised-refunds.ts";
 import { linksRefundedBy } from "../wallet-ops/refunds.ts";
+import { hasOrphanedRefunds } from "../wallet-ops/reorganised-refunds.ts";
 import { hasDetectedAtDepth, linksToConfirm } from "./confirm-transfers.ts";
 import { hasOrphanedAssignments } from "./reorganised-assignments.ts";
 

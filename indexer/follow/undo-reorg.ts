@@ -15,9 +15,9 @@ import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
 import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
+import { FencedError, type Term } from "../leader-term.ts";
 import { announceBlock } from "../settle/apply-span.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeaderOn } from "../source/block-header.ts";
-import { FencedError, type Term } from "../leader-term.ts";
 
 /** Headers asked for at a time while walking back; most reorganisations are shallow. */
 const WALK_BATCHES = [8, 64, 512] as const;
@@ -119,7 +119,11 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
     if (!(await moveCursor(tx, { network, epoch, from: cursor, to: ancestor, head })))
       throw new FencedError(network);
     await deleteBlocksAbove(tx, network, ancestor.number);
-    const taken = await orphanBlocksAbove(tx, { network, ancestor: ancestor.number, claimLeaseS: CLAIM_LEASE_S });
+    const taken = await orphanBlocksAbove(tx, {
+      network,
+      ancestor: ancestor.number,
+      claimLeaseS: CLAIM_LEASE_S,
+    });
     await recomputeLinkStatus(tx, {
       linkIds: taken.linkIds,
       isReorg: true,

@@ -10,6 +10,7 @@ import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
+import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import {
   assertChained,
   type BlockHeader,
@@ -21,7 +22,6 @@ import {
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import { confirmOperationsIsolated } from "./confirm-operations.ts";
 import { commitIsolating, type Isolate } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";

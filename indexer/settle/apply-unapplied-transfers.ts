@@ -3,8 +3,8 @@
 import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { findUnappliedTransfers } from "../../db/links/unapplied-transfers.ts";
-import { assignTransfers } from "../../db/payments/retroactive-attribution.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
+import { assignTransfers } from "../../db/payments/retroactive-attribution.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { Term } from "../leader-term.ts";

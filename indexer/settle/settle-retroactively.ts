@@ -13,15 +13,15 @@ import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unapplied-transfers.ts";
 import {
   assignTransfers,
-  type RetroactiveAttribution,
   type BookedTransfer,
   findNamedTransfers,
+  type RetroactiveAttribution,
 } from "../../db/payments/retroactive-attribution.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { FencedError, type Term } from "../leader-term.ts";
-import { settlePaymentsAndClaims } from "./settle-payments.ts";
 import { applyUnappliedTransfers } from "./apply-unapplied-transfers.ts";
+import { settlePaymentsAndClaims } from "./settle-payments.ts";
 
 /** Settles what can be settled from the ledger alone. Cheap when there is nothing. */
 export async function settleRetroactively(term: Term): Promise<void> {

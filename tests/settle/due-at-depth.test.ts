@@ -4,10 +4,10 @@ import { newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { newLinkId, newRefundId, newSendId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { saveAssignment } from "../../db/ledger/assignments.ts";
+import type { Term } from "../../indexer/leader-term.ts";
 import { applySpan } from "../../indexer/settle/apply-span.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { BlockContent } from "../../indexer/source/decode-logs.ts";
-import type { Term } from "../../indexer/leader-term.ts";
 import {
   acceptFacilitated,
   type BooksLab,
