@@ -242,7 +242,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
     due.confirmsOperations && !isolate ? confirmDeepOperations(tx, { network, depthNumber }) : undefined,
   ]);
   const isolatedIds = isolate && (await confirmOperationsIsolated(tx, { network, depthNumber }, isolate));
-  // after the operations and transfers that it names are concluded
+  // after the operations and transfers that it names are confirmed
   if (due.confirmsChanges || due.hasOutgoing)
     await reportWalletChanges(tx, { network, after, depthNumber }, isolate);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
