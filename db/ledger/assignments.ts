@@ -1,4 +1,4 @@
-/** A merchant's manual assignments of received transfers to links. Stored by position in the chain, so that they survive a rebuild; a reorganisation moves them (moved-assignments.ts). */
+/** A merchant's manual assignments of received transfers to links. Stored by position in the chain, so that they survive a rebuild; a reorganisation moves them (reorganised-assignments.ts). */
 
 import type { LinkException, LinkStatus } from "../../core/domain/link.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
