@@ -2,7 +2,13 @@
 import { randomBytes } from "node:crypto";
 import type postgres from "postgres";
 import { startEmbeddedServer, type TestServer } from "./postgres-server.ts";
-import { asAdmin, createFromTemplate, openAdmin, prepareTemplate, withDatabase } from "./template-database.ts";
+import {
+  asAdmin,
+  createFromTemplate,
+  openAdmin,
+  prepareTemplate,
+  withDatabase,
+} from "./template-database.ts";
 
 export type TestDatabase = { url: string; name: string; drop: () => Promise<void> };
 
