@@ -113,7 +113,7 @@ export async function listSignedAdditions(tx: Tx, walletId: string): Promise<Sig
 
 /**
  * Whether an addition that was signed for every network names an owner who has been removed from this wallet since, or is being removed.
- * The signature stays valid wherever it has not run yet, and is public.
+ * The signature stays valid wherever it has not run yet, and is public. One that ran was signed, also where a stranger had it alone.
  */
 export async function hasRemovedAddition(
   tx: Tx,
@@ -125,7 +125,7 @@ export async function hasRemovedAddition(
     join owner_changes change on change.id = op.owner_change_id
     where op.wallet_id = ${id}
       and op.is_any_chain
-      and op.signature is not null
+      and (op.signature is not null or op.tx_hash is not null)
       and (
         exists (
           select from account_changes removal

@@ -11,8 +11,8 @@ import {
   listSignedAdditions,
   listWaitingAdditions,
 } from "../../db/wallet-ops/owner-changes.ts";
-import { failUnsentOperations, leaseQueuedOperations } from "../../db/wallet-ops/queue.ts";
-import { recordOperationEvents } from "../../db/wallet-ops/settlement.ts";
+import { failQueuedOperations, failUnsentOperations, leaseQueuedOperations } from "../../db/wallet-ops/queue.ts";
+import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import {
   eventOf,
@@ -164,6 +164,36 @@ describe("a removal has overtaken a signed addition for every network", () => {
     expect(await overtaken(made)).toBe(false);
     await set(addition, { is_any_chain: true, state: "FAILED", reason: "NOT_SENT", signature: null });
     expect(await overtaken(made)).toBe(false);
+  });
+
+  test("also when the addition had failed here and a stranger executed it", async () => {
+    const made = await lab.makeOperation();
+    const [addition, failed] = [await changed(made), await changed(made, { nonce: (1n << 64n) + 1n })];
+    const send = await lab.queued(made);
+    const ended = [addition, failed, send].map(({ id }) => ({ id, reason: "NOT_SENT" as const }));
+    await failQueuedOperations(sql, ended);
+    expect((await lab.rowOf(send)).signature).toBeNull();
+    expect(await listSignedAdditions(sql, made.walletId)).toEqual([]);
+    const event = eventOf(addition, { nonce: 1n << 64n });
+    await settleOperations(sql, NETWORK, [event]);
+    // a further network runs it before what follows it
+    expect(ownersOf(await listSignedAdditions(sql, made.walletId))).toEqual([addition.owner]);
+    expect(await overtaken(made)).toBe(false);
+    const wallet = { address: made.address, network: NETWORK } as const;
+    await logOwner(sql, wallet, addition.owner, { type: "OWNER_REMOVED" });
+    expect(await overtaken(made)).toBe(true);
+  });
+
+  test("also when a stranger executed it after it was cancelled here, so that its signature is unknown", async () => {
+    const made = await lab.makeOperation();
+    const addition = await changed(made);
+    await set(addition, { state: "CANCELLED", signature: null });
+    await logOwner(sql, { address: made.address, network: NETWORK }, addition.owner, {
+      type: "OWNER_REMOVED",
+    });
+    expect(await overtaken(made)).toBe(false);
+    await settleOperations(sql, NETWORK, [eventOf(addition, { nonce: 1n << 64n })]);
+    expect(await overtaken(made)).toBe(true);
   });
 
   test("when a change of this user removes its owner and is signed, until it ends", async () => {
