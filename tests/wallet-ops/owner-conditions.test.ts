@@ -11,7 +11,11 @@ import {
   listSignedAdditions,
   listWaitingAdditions,
 } from "../../db/wallet-ops/owner-changes.ts";
-import { failQueuedOperations, failUnsentOperations, leaseQueuedOperations } from "../../db/wallet-ops/queue.ts";
+import {
+  failQueuedOperations,
+  failUnsentOperations,
+  leaseQueuedOperations,
+} from "../../db/wallet-ops/queue.ts";
 import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import {
