@@ -65,7 +65,7 @@ async function measure(size: number) {
   }
 }
 
-/** As indexer/audit/reconcile.ts does, without the node. Returns how far the sum reaches. */
+/** As indexer/audit/reconcile-balances.ts does, without the node. Returns how far the sum reaches. */
 async function compare(sql: Sql, { since, number }: { since: number; number: number }): Promise<number> {
   const wallets = await findWalletsToReconcile(sql, NETWORK, { number, since, limit: 500 });
   const ids = wallets.map(({ id }) => id);

@@ -2,9 +2,9 @@
 import { bytesToHex, hashTypedData, recoverTypedDataAddress, verifyTypedData } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { authorizationDigest, tokenDomainOf } from "../core/chain/authorization-digest.ts";
+import { recoverPayer } from "../core/chain/recover-payer.ts";
 import { findNativeSecp256k1, nobleSecp256k1, secp256k1 } from "../core/chain/secp256k1.ts";
 import { signRelay } from "../core/chain/sign-relay.ts";
-import { recoverPayer } from "../core/chain/signature.ts";
 import type { Authorization } from "../core/domain/authorization.ts";
 import { type Hex, NETWORKS } from "../core/domain/networks.ts";
 import { TRANSFER_TYPES } from "../tests/support/payer.ts";

@@ -1566,6 +1566,9 @@ CREATE OR REPLACE FUNCTION public.count_changed_transactions()
  LANGUAGE plpgsql
 AS $function$
 begin
+  if not exists (select from added) then
+    return null;
+  end if;
   insert into transaction_count_deltas (user_id, day, network, type, status, amount_bucket, count, units)
   select
     user_of(owner), transaction_day(detected_at), network, type, status, transaction_amount_bucket(amount_units),

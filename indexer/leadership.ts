@@ -5,7 +5,7 @@
  */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Log } from "../core/runtime/log.ts";
-import { type LeaderLock, openLeaderLock } from "../db/ledger/leader-lock.ts";
+import { type IndexerLeaderLock, openIndexerLeaderLock } from "../db/ledger/indexer-leader-lock.ts";
 
 const TRY_EVERY_MS = 250;
 /** How often a standby looks for a frozen leader. */
@@ -27,7 +27,7 @@ export async function waitForLeadership(
 ): Promise<Leadership | undefined> {
   const lost = new AbortController();
   let isLeading = false;
-  const lock = openLeaderLock(databaseUrl, network, {
+  const lock = openIndexerLeaderLock(databaseUrl, network, {
     name,
     onBroken: () => {
       if (isLeading) lost.abort();
@@ -53,7 +53,7 @@ export async function waitForLeadership(
 }
 
 function keepLeading(
-  lock: LeaderLock,
+  lock: IndexerLeaderLock,
   lost: AbortController,
   { network, log }: { network: NetworkId; log: Log },
 ): Leadership {

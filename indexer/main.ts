@@ -10,7 +10,7 @@ import { statusPage } from "../core/status-page/serve-status-page.ts";
 import { openTracing } from "../core/tracing/open-tracing.ts";
 import { reportProcess } from "../db/health/process-heartbeats.ts";
 import { readServiceStatus } from "../db/health/service-status.ts";
-import { INDEXER_POOL_NAME } from "../db/ledger/leader-lock.ts";
+import { INDEXER_POOL_NAME } from "../db/ledger/indexer-leader-lock.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";

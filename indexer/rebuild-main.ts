@@ -6,9 +6,9 @@ import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
 import { beginEpoch } from "../db/ledger/cursors.ts";
 import { openDatabase } from "../db/postgres/client.ts";
-import { rebuildNetwork } from "./audit/rebuild.ts";
+import { rebuildNetwork } from "./audit/rebuild-network.ts";
 import { readIndexerConfig } from "./config.ts";
-import { beginTerm } from "./follow/start-term.ts";
+import { beginLeaderTerm } from "./follow/begin-leader-term.ts";
 import { waitForLeadership } from "./leadership.ts";
 import { openIndexerMetrics } from "./metrics.ts";
 
@@ -35,7 +35,7 @@ async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<n
     name: "rebuild-lead",
   });
   try {
-    const term = await beginTerm({
+    const term = await beginLeaderTerm({
       network: id,
       chain,
       sql,

@@ -5,11 +5,11 @@ import type { Chain } from "../core/rpc/chain-client.ts";
 import type { Log } from "../core/runtime/log.ts";
 import type { Sql } from "../db/postgres/client.ts";
 import { runMaintenance } from "./audit/maintenance.ts";
-import { followChain } from "./follow/follow.ts";
-import { beginTerm } from "./follow/start-term.ts";
+import { beginLeaderTerm } from "./follow/begin-leader-term.ts";
+import { followChain } from "./follow/follow-chain.ts";
+import { FencedError } from "./leader-term.ts";
 import { type Leadership, sleep, waitForLeadership } from "./leadership.ts";
 import type { IndexerMetrics } from "./metrics.ts";
-import { FencedError } from "./term.ts";
 
 const RETRY_MS = 500;
 
@@ -57,7 +57,7 @@ async function leadOnce(
 ): Promise<void> {
   const ended = new AbortController();
   const signal = AbortSignal.any([stop, leadership.lost, ended.signal]);
-  const term = await beginTerm({ ...parts, signal });
+  const term = await beginLeaderTerm({ ...parts, signal });
   const { network, cursor, watched } = term;
   parts.log.info(
     { network, epoch: Number(term.epoch), cursor: cursor.number, wallets: watched.size },

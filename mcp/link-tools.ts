@@ -1,7 +1,7 @@
 /** Tools about payment links: create, read, wait, and request a refund. */
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { z } from "zod";
-import { compactLink, compactPayment, linkId } from "./compact.ts";
+import { compactLink, compactPayment, linkId } from "./compact-answers.ts";
 import type { McpOptions } from "./options.ts";
 import { answering, answerWith, ToolRefusal } from "./tool-result.ts";
 import { waitForPayment } from "./wait-for-payment.ts";

@@ -1,7 +1,7 @@
 /** Tools about the history: list, sum up, export. All read only. */
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { z } from "zod";
-import { compactTransaction } from "./compact.ts";
+import { compactTransaction } from "./compact-answers.ts";
 import type { McpOptions } from "./options.ts";
 import { answering, answerWith } from "./tool-result.ts";
 

@@ -1,6 +1,6 @@
 /** Waits by the service's event streams, never by polling. */
 import type { Client, WatchedLink } from "../sdk/client.ts";
-import { compactLink } from "./compact.ts";
+import { compactLink } from "./compact-answers.ts";
 
 type Wait = {
   id: string;

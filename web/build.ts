@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { emit, write } from "./emit.ts";
+import { emit, write } from "./emit-files.ts";
 
 const ROOT = import.meta.dir;
 const DIST = join(ROOT, "dist");

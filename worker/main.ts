@@ -27,10 +27,10 @@ import type { PaymentNetwork } from "./payments/payment-network.ts";
 import { openPaymentRelays } from "./payments/payment-relays.ts";
 import { drainPayments } from "./payments/relay-payments.ts";
 import { openBudgetMetrics } from "./sender/budget-metrics.ts";
-import { coalesce } from "./sender/coalesce.ts";
 import { openRelayMetrics } from "./sender/metrics.ts";
 import { type RelayQueue, startNetworkLoop } from "./sender/network-loop.ts";
 import { openLanes, readBalances } from "./sender/relayer-lanes.ts";
+import { singleFlight } from "./sender/single-flight.ts";
 import { openTasks } from "./tasks.ts";
 import { sendBudgets } from "./wallet-ops/send-budgets.ts";
 import { sendOperations } from "./wallet-ops/send-operations.ts";
@@ -133,9 +133,11 @@ const networks = new Map(
     return [id, { ...shared, ...memory, ...ledger }];
   }),
 );
-const drains = new Map([...networks].map(([id, network]) => [id, coalesce(() => drainPayments(network))]));
+const drains = new Map(
+  [...networks].map(([id, network]) => [id, singleFlight(() => drainPayments(network))]),
+);
 const operationDrains = new Map(
-  [...networks].map(([id, network]) => [id, coalesce(() => sendOperations(network))]),
+  [...networks].map(([id, network]) => [id, singleFlight(() => sendOperations(network))]),
 );
 for (const [id, network] of networks) {
   const { ledger, held, timing } = network;

@@ -2,7 +2,7 @@
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { readSealConfig } from "./config.ts";
-import { resealReturnSecrets, resealWebhookSecrets } from "./webhooks/reseal.ts";
+import { resealReturnSecrets, resealWebhookSecrets } from "./webhooks/reseal-secrets.ts";
 
 const config = readEnvOrExit(() => readSealConfig());
 const sql = openDatabase(config.databaseUrl, { name: "reseal" });

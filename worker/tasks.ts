@@ -19,7 +19,7 @@ import { sendReceiptEmail } from "./mail/send-receipt-email.ts";
 import { sendWalletFile } from "./mail/send-wallet-file.ts";
 import type { RelayNetwork } from "./sender/relay-network.ts";
 import { deployWallet } from "./wallet-ops/deploy-wallet.ts";
-import { deliverWebhooks } from "./webhooks/deliver.ts";
+import { deliverWebhooks } from "./webhooks/deliver-webhooks.ts";
 
 type Handlers = { [Name in JobName]: (payload: JobPayload<Name>) => Promise<void> };
 

@@ -3,7 +3,7 @@
 import { acceptedLanguage, DEFAULT_LANGUAGE, findLanguage } from "../../core/domain/language.ts";
 import { documentNumber } from "../../core/domain/numbered-document.ts";
 import { type ShownDocument, toPrinted } from "../../db/documents/documents.ts";
-import { findLogo, findMerchantPage } from "../../db/links/merchant-pages.ts";
+import { findLogo, findMerchantPage } from "../../db/links/page-settings.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
 export async function sendPdf(

@@ -6,15 +6,15 @@ import type { EventPosition } from "../../db/events/cursor-history.ts";
 const CURSOR = /^(?:([0-9a-f]{32})\.)?(\d{1,20})\.(\d{1,19})(?:\.([0-9a-f]{16}))?$/;
 export const CURSOR_LENGTH_MAX = 200;
 
-export function writeCursor({ epoch, writtenBy, id, seal }: EventPosition): string {
-  return Buffer.from(`${epoch}.${writtenBy}.${id}.${seal}`).toString("base64url");
+export function writeCursor({ epoch, writtenBy, id, digest }: EventPosition): string {
+  return Buffer.from(`${epoch}.${writtenBy}.${id}.${digest}`).toString("base64url");
 }
 
 export function readCursor(cursor: string): EventPosition {
   const bytes = Buffer.from(cursor, "base64url");
   const match = bytes.toString("base64url") === cursor ? CURSOR.exec(bytes.toString()) : null;
-  const [, epoch, writtenBy = "", id = "", seal] = match ?? [];
+  const [, epoch, writtenBy = "", id = "", digest] = match ?? [];
   const isInRange = match && BigInt(writtenBy) < 2n ** 64n && BigInt(id) < 2n ** 63n;
   if (!isInRange) throw invalid("cursor", "is not a cursor of this list");
-  return { epoch, writtenBy: BigInt(writtenBy), id: BigInt(id), seal };
+  return { epoch, writtenBy: BigInt(writtenBy), id: BigInt(id), digest };
 }

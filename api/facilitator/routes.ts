@@ -8,17 +8,17 @@ import { ServiceError } from "../../core/domain/errors.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { hashOf, parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { insertFacilitatedPayments, listRelayers } from "../../db/payments/facilitated-payments.ts";
-import type { Asker } from "../../db/payments/settlement-answers.ts";
+import type { Asker } from "../../db/payments/reported-successes.ts";
 import { type AuthRule, access } from "../http/access.ts";
 import { authenticate } from "../http/authenticate.ts";
 import type { Caller } from "../http/caller.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { openPayTools } from "../x402/pay-tools.ts";
-import { isAnswerDueTo } from "./answer-once.ts";
+import { isAnswerDueTo } from "./report-success-once.ts";
 import { type FacilitatorRequest, readRequest } from "./request.ts";
-import { type SettleTools, settlePayment } from "./settle.ts";
-import { openChainTimeReader, verifyPayment } from "./verify.ts";
+import { type SettleTools, settlePayment } from "./settle-payment.ts";
+import { openChainTimeReader, verifyPayment } from "./verify-payment.ts";
 
 const SCOPE = "facilitator";
 const maySettle = {

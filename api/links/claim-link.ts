@@ -2,10 +2,11 @@
  * A payer states which transaction paid a link, optionally with a proof. The chain is checked at once, within limits; an unknown
  * transaction becomes a claim with a lease.
  */
-import { verifyClaimProof } from "../../core/chain/claim-proof.ts";
+
 import { type ClaimCheck, inspectClaim } from "../../core/chain/inspect-claim.ts";
+import { verifyClaimProof } from "../../core/chain/verify-claim-proof.ts";
 import { CLAIM_LEASE_S, nextCheckInS } from "../../core/domain/claim.ts";
-import { type ClaimTerms, claimTypedData } from "../../core/domain/claim-statement.ts";
+import { type ClaimTerms, claimTypedData } from "../../core/domain/claim-proof.ts";
 import { conflict, invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { newClaimId, newTransactionId } from "../../core/domain/ids.ts";
 import type { Language } from "../../core/domain/language.ts";

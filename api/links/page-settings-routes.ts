@@ -4,7 +4,7 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { COLOR } from "../../core/domain/page-colors.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
-import { findMerchantPage, replaceLogo, updatePageSettings } from "../../db/links/merchant-pages.ts";
+import { findMerchantPage, replaceLogo, updatePageSettings } from "../../db/links/page-settings.ts";
 import type { MerchantPage } from "../../db/links/schema.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { access } from "../http/access.ts";

@@ -1,11 +1,11 @@
 /** The secret that signs a merchant's return addresses: made when it is first needed, sealed at rest. */
 import { newReturnSecret } from "../../core/domain/return-url.ts";
-import { type KeyList, seal, tryUnseal, unseal } from "../../core/domain/seal.ts";
+import { type KeyList, seal, tryUnseal, unseal } from "../../core/domain/seal-secrets.ts";
 import {
   findMerchantPage,
   keepFirstReturnSecret,
   replaceReturnSecret,
-} from "../../db/links/merchant-pages.ts";
+} from "../../db/links/page-settings.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 
 type Keys = { webhookSealKeys: KeyList };

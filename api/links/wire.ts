@@ -14,7 +14,7 @@ import { DEFAULT_NETWORK, NETWORK_IDS, NETWORKS, type NetworkId } from "../../co
 import { REFERENCE_MAX } from "../../core/domain/order-data.ts";
 import { presentReuse } from "../../core/domain/present-link.ts";
 import { signReturnUrl } from "../../core/domain/return-url.ts";
-import type { KeyList } from "../../core/domain/seal.ts";
+import type { KeyList } from "../../core/domain/seal-secrets.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { PublicLink } from "../../db/links/links.ts";
 import type { LinkPayment } from "../../db/links/uses.ts";

@@ -1,6 +1,6 @@
 /** Proves a new owner before it is added: a new passkey by a registration, an address by a signature. Each answers one challenge, once. */
 import { hashTypedData } from "viem";
-import { isSignedByAddress } from "../../core/chain/address-proof.ts";
+import { isSignedByAddress } from "../../core/chain/address-signature.ts";
 import { toAddressOwner } from "../../core/chain/passkey-account.ts";
 import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { invalid, notFound, ServiceError } from "../../core/domain/errors.ts";

@@ -12,10 +12,11 @@ import { encodeAddOwner, encodeRemoveOwner } from "../../core/chain/passkey-acco
 import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newChallengeId, newOwnerChangeIds } from "../../core/domain/ids.ts";
-import { canRemove } from "../../core/domain/last-owner.ts";
+import { canRemoveOwner } from "../../core/domain/last-owner.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { OPERATION_LIFE_MS } from "../../core/domain/operation-lifetime.ts";
 import { addressOfOwner, type OwnerAction, ownerIdOf } from "../../core/domain/owner.ts";
-import { OPERATION_LIFE_MS, type OperationTerms, operationTag } from "../../core/domain/wallet-operation.ts";
+import { type OperationTerms, operationTag } from "../../core/domain/wallet-operation.ts";
 import { insertChallenge } from "../../db/auth/challenges.ts";
 import { listPasskeys, listPasskeysOfAccount, renamePasskey } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
@@ -97,7 +98,7 @@ async function plan(
     if (!only || !owner) throw notFound(`An owner of your wallet on ${network} with this id`);
     const own = new Set(passkeys.filter(({ userId }) => userId === user.id).map(ownerOf));
     const members = new Set(passkeys.filter(({ userId }) => userId !== user.id).map(ownerOf));
-    if (!canRemove(only.coming, { removed: owner, own, members }))
+    if (!canRemoveOwner(only.coming, { removed: owner, own, members }))
       throw conflict(
         "This is the last owner that the account itself could use the wallet with: add another one first",
         {

@@ -1,7 +1,7 @@
 /** Serves a merchant's branding for pages: a style sheet with its colour, and its logo, each at an address that changes with its content. */
 import { Elysia } from "elysia";
 import { pageColors } from "../../core/domain/page-colors.ts";
-import { findLogo } from "../../db/links/merchant-pages.ts";
+import { findLogo } from "../../db/links/page-settings.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { requestContext } from "../http/request-context.ts";
 

@@ -4,7 +4,7 @@
  */
 import { createHash, randomUUID } from "node:crypto";
 import { hashTypedData } from "viem";
-import { isSignedByAddress } from "../../core/chain/address-proof.ts";
+import { isSignedByAddress } from "../../core/chain/address-signature.ts";
 import { toAddressOwner } from "../../core/chain/passkey-account.ts";
 import { OWNER_PROOF_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";

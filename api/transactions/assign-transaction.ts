@@ -17,9 +17,9 @@ import {
   reopenClaims,
   saveAssignment,
 } from "../../db/ledger/assignments.ts";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { assignTransfers } from "../../db/payments/backdated-settlement.ts";
+import { assignTransfers } from "../../db/payments/retroactive-attribution.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { findTransaction } from "../../db/transactions/transactions.ts";
@@ -136,13 +136,13 @@ async function finish(
   },
 ): Promise<HistoryRow> {
   const { userId, transactionId, trace, mismatchMinUnits } = asked;
-  const moves = await refreshLinks(tx, { linkIds: [done.linkId], isReorg: false, mismatchMinUnits });
+  await recomputeLinkStatus(tx, { linkIds: [done.linkId], isReorg: false, mismatchMinUnits });
   const row = await getTransaction(tx, asked);
   const data = { ...done.data, txHash: row.txHash };
   await recordEvents(tx, [{ userId, type: done.type, subjectId: transactionId, data }]);
   const type = done.type === "transaction.assigned" ? "transfer_assigned" : "transfer_unassigned";
   await recordSecurityEvent(tx, { userId, type, ...trace, details: { transactionId, linkId: done.linkId } });
-  await notify(tx, [done.linkId, ...moves.map(({ id }) => id)]);
+  await notify(tx, [done.linkId]);
   return row;
 }
 

@@ -16,10 +16,10 @@ import { conflict, invalid, ServiceError } from "../../core/domain/errors.ts";
 import { newChallengeId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { OPERATION_LIFE_MS } from "../../core/domain/operation-lifetime.ts";
 import { additionsInOrder, type OwnerSlots, withAdded } from "../../core/domain/owner.ts";
 import {
   DEPLOYMENT_MINIMUM_SENDS,
-  OPERATION_LIFE_MS,
   type OperationKind,
   type OperationTerms,
   operationTag,

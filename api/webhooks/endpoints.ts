@@ -2,7 +2,7 @@
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import type { EventType } from "../../core/domain/event-types.ts";
 import { newWebhookEndpointId } from "../../core/domain/ids.ts";
-import { seal } from "../../core/domain/seal.ts";
+import { seal } from "../../core/domain/seal-secrets.ts";
 import { ENDPOINTS_MAX, newWebhookSecret, OLD_SECRET_LIFE_H } from "../../core/domain/webhook.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Delivery } from "../../db/webhooks/deliveries.ts";

@@ -3,19 +3,19 @@
  * it knows nothing of the HTTP framework.
  */
 
-import { findObstacle, type PayableLink } from "../../core/domain/decide-link-payment.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
 import { acceptedLanguage } from "../../core/domain/language.ts";
 import { parseUnits } from "../../core/domain/money.ts";
 import { PAYMENT_REFUSALS, type Refusal, refusalOf } from "../../core/domain/payment.ts";
+import { findObstacle, type PayableLink } from "../../core/domain/payment-acceptance.ts";
 import { isRelayObstacle } from "../../core/domain/relay-budget.ts";
 import { choiceOf, isTooFine } from "../../core/domain/reusable-link.ts";
 import { IDEMPOTENCY_KEY_MAX } from "../../db/http/idempotency.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import type { PayMetrics } from "./metrics.ts";
 import type { OfferSigner } from "./offers.ts";
-import { type LinkPayTools, type PayOrder, type PayResult, payLink } from "./pay.ts";
+import { type LinkPayTools, type PayOrder, type PayResult, payLink } from "./pay-link.ts";
 import { readShown } from "./payload.ts";
 import { resourceUrl, type Shape } from "./payment-required.ts";
 import { type Answer, type Paid, present, type Terms } from "./present.ts";

@@ -1,7 +1,7 @@
 /** Prometheus metrics of paying: how payments are answered, why they are refused, and how long payers wait. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";
-import type { PayResult } from "./pay.ts";
+import type { PayResult } from "./pay-link.ts";
 
 const SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15];
 

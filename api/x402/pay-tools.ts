@@ -1,6 +1,6 @@
 /** What paying depends on: the process's resources, and what all payments share. */
 
-import type { PayableLink } from "../../core/domain/decide-link-payment.ts";
+import type { PayableLink } from "../../core/domain/payment-acceptance.ts";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";
 import { type AskedLink, findPayableLinks } from "../../db/links/payable-links.ts";
 import { findPaymentViews, type PaymentView } from "../../db/payments/payments.ts";

@@ -2,9 +2,10 @@
  * What a payer is asked for. One 402 serves every client: the body has one item, the PAYMENT-REQUIRED header carries version 2. Shape `a` is
  * the merged item, the standard `exact` item of version 1 plus our own fields; shape `b` the `evm-erc3009` item, which `/x402/{linkId}` gives.
  */
-import type { PayableLink } from "../../core/domain/decide-link-payment.ts";
+
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { Refusal } from "../../core/domain/payment.ts";
+import type { PayableLink } from "../../core/domain/payment-acceptance.ts";
 import { choiceOf } from "../../core/domain/reusable-link.ts";
 import { describeCall, describeCallInVersion1, JSON_SCHEMA } from "./bazaar.ts";
 import type { OfferSigner } from "./offers.ts";

@@ -1,14 +1,15 @@
 /** Presents the result of an x402 request: our documented JSON on the JSON routes, x402's headers and its 402 with the terms on the others. */
-import type { PayableLink } from "../../core/domain/decide-link-payment.ts";
+
 import { effectiveStatus } from "../../core/domain/link-expiry.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { isSettled, PAYMENT_REFUSALS, type Refusal, standardReason } from "../../core/domain/payment.ts";
+import type { PayableLink } from "../../core/domain/payment-acceptance.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import type { PaymentView } from "../../db/payments/payments.ts";
 import type { PaymentRef } from "./await-payment.ts";
 import type { OfferSigner } from "./offers.ts";
 import type { Outcome } from "./openapi-schemas.ts";
-import type { PayResult } from "./pay.ts";
+import type { PayResult } from "./pay-link.ts";
 import type { Way } from "./payload.ts";
 import { encodeHeader, requirementsOf, type Shape, unpayable } from "./payment-required.ts";
 

@@ -11,9 +11,9 @@ import { readBodyText } from "../http/json-body.ts";
 import { takeFromCallersLimit, takeFromLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
-import { answerInTime } from "./answer-in-time.ts";
 import { answerPaymentRequest, type LinkAnswerTools } from "./answer-payment-request.ts";
 import { storeLinkPayments } from "./group-commit.ts";
+import { limitDatabaseWait } from "./limit-database-wait.ts";
 import { openPayMetrics, openRelayLimitMetrics } from "./metrics.ts";
 import { openOfferSigner } from "./offers.ts";
 import { documentX402 } from "./openapi-schemas.ts";
@@ -55,7 +55,7 @@ function resource(deps: ApiDeps, tools: LinkAnswerTools, prefix: string, default
     const { headers, set, clientAddress } = context;
     Object.assign(set.headers, CORS);
     const limitName = bringsPayment(headers, bodyText) ? "x402Pay" : "x402Requirements";
-    const answer = await answerInTime(async (onAccepting) => {
+    const answer = await limitDatabaseWait(async (onAccepting) => {
       await takeFromCallersLimit(deps, set, limitName, { clientAddress, route: "x402" });
       return answerPaymentRequest(tools, {
         linkId: context.params.linkId,

@@ -10,12 +10,12 @@ import {
   isContractSignatureValid,
   readContractSignature,
 } from "../../core/chain/contract-signature.ts";
-import { recoverPayer } from "../../core/chain/signature.ts";
+import { recoverPayer } from "../../core/chain/recover-payer.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
-import type { StoredAuthorization } from "../../core/domain/decide-link-payment.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { type PaymentRefusal, refusalOf } from "../../core/domain/payment.ts";
+import type { StoredAuthorization } from "../../core/domain/payment-acceptance.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { PaymentAttempt } from "./payload.ts";

@@ -4,9 +4,9 @@
  */
 import type { Hex } from "../domain/networks.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
+import { isLowS, toAddress } from "./recover-payer.ts";
 import { secp256k1 } from "./secp256k1.ts";
 import { prepareRelay, type RelayTransaction } from "./sign-relay.ts";
-import { isLowS, toAddress } from "./signature.ts";
 
 const TIMEOUT_MS = 2_000;
 const ANSWER_MAX_BYTES = 512 * 1024;

@@ -1,9 +1,9 @@
 /** Signs a relayer's EIP-1559 transaction, and only calls that a relay makes. */
 import { CONTRACTS, type Hex, NETWORK_IDS, NETWORKS } from "../domain/networks.ts";
 import { keccak256Bytes } from "./keccak.ts";
+import { toAddress } from "./recover-payer.ts";
 import { TRANSACTION_GAS_MAX } from "./relay.ts";
 import { type Secp256k1, secp256k1 } from "./secp256k1.ts";
-import { toAddress } from "./signature.ts";
 
 export type RelayTransaction = {
   readonly chainId: number;

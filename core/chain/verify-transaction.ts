@@ -8,8 +8,8 @@ import { formatTransaction } from "viem-modules/utils/formatters/transaction.js"
 import type { Hex } from "../domain/networks.ts";
 import { fieldOf } from "../rpc/parse-answers.ts";
 import { keccak256Bytes } from "./keccak.ts";
+import { toAddress } from "./recover-payer.ts";
 import { secp256k1 } from "./secp256k1.ts";
-import { toAddress } from "./signature.ts";
 
 /** `to` is undefined for a contract creation. Lower case. */
 export type VerifiedTransaction = { from: Hex; to: Hex | undefined; input: Hex };

@@ -24,6 +24,7 @@
  * OVERPAID): db/links/compute-link-status.ts.
  */
 import { authorizationKey } from "./authorization.ts";
+import { isLateFor, isOpenAt } from "./late-transfer.ts";
 import type {
   AssignmentFacts,
   AttributableTransfer,
@@ -35,7 +36,6 @@ import type {
   PaymentFacts,
 } from "./ledger-snapshot.ts";
 import { isExactAmount } from "./link.ts";
-import { isLateFor, isOpenAt } from "./link-expiry.ts";
 import { tagOfNonce } from "./link-tag.ts";
 import type { Hex } from "./networks.ts";
 import { isInferred, type SettledBy } from "./settled-by.ts";
@@ -254,7 +254,7 @@ function isPayable({ id, cancelledAtMs }: LinkFacts, index: Index): boolean {
 }
 
 /**
- * Links that fit and were unpaid at the transfer's position: the open ones, else the expired ones (link-expiry.ts). Limited to as many as prove the
+ * Links that fit and were unpaid at the transfer's position: the open ones, else the expired ones (late-transfer.ts). Limited to as many as prove the
  * transfer ambiguous: one transaction may hold thousands of transfers of one price.
  */
 function findCandidates(transfer: AttributableTransfer, index: Index): LinkFacts[] {

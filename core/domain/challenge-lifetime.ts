@@ -1,4 +1,4 @@
-/** How long a challenge for a passkey or an owner's address can be answered. For signing a send: `OPERATION_LIFE_MS` of wallet-operation.ts. */
+/** How long a challenge for a passkey or an owner's address can be answered. For signing a send: operation-lifetime.ts. */
 
 export const CHALLENGE_LIFE_MS = 60_000;
 /** As long as a person may take to choose from the browser's list, which is open while the page is. */

@@ -1,6 +1,6 @@
 /**
  * Whether an authorization meets what a link or another seller requires: its recipient, exactly its amount, and a validity window that has
- * begun and has at least six seconds left, the time to get into a block. Whether a link accepts a payment at all: decide-link-payment.ts.
+ * begun and has at least six seconds left, the time to get into a block. Whether a link accepts a payment at all: payment-acceptance.ts.
  */
 import type { Authorization } from "./authorization.ts";
 import type { Hex } from "./networks.ts";

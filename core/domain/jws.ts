@@ -1,6 +1,6 @@
 /** Statements signed as JSON Web Signatures (RFC 7515) with Ed25519 (RFC 8037), under keys that a did:web document publishes. Pure. */
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, sign } from "node:crypto";
-import { deriveKey, type KeyList } from "./seal.ts";
+import { deriveKey, type KeyList } from "./seal-secrets.ts";
 
 export type JwsSigner = {
   /** Compact serialization, signed with the newest key. */

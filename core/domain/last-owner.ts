@@ -7,7 +7,7 @@ import { addressOfOwner, type OwnerSlots } from "./owner.ts";
  * keys no one can hold do not count. Of the account's own owners (its passkeys, and addresses, which it alone can add) the last one
  * stays, whatever members hold: a member must not lock the account out.
  */
-export function canRemove(
+export function canRemoveOwner(
   slots: OwnerSlots,
   { removed, own, members }: { removed: Hex; own: ReadonlySet<Hex>; members: ReadonlySet<Hex> },
 ): boolean {

@@ -4,7 +4,7 @@
  *   ACTIVE --claim | accepted authorization | paying transfer seen--> PENDING --paying transfer N blocks deep--> PAID
  *   PENDING --nothing holds it: disproved | permanently refused | lease over--> ACTIVE, or EXPIRED when it has expired
  *   PENDING --no holder left, and a fitting transfer is attributed to it--> PAID by that transfer
- *   ACTIVE --clock passes expiresAt--> EXPIRED --late transfer that pays it (link-expiry.ts)--> PENDING --N deep--> PAID (exception PAID_LATE)
+ *   ACTIVE --clock passes expiresAt--> EXPIRED --late transfer that pays it (late-transfer.ts)--> PENDING --N deep--> PAID (exception PAID_LATE)
  *   ACTIVE | PENDING on claims alone --merchant, before it expires--> CANCELLED, which stays
  *   ACTIVE | PENDING | EXPIRED --merchant assigns a CONFIRMED transfer that pays it--> PAID
  *   PAID --paying block reorganised away | merchant unassigns the transfer--> PENDING | ACTIVE, or EXPIRED when it has expired

@@ -4,7 +4,7 @@
  * pepper, until the code is used, replaced or expired.
  */
 import { createHmac, randomInt, timingSafeEqual } from "node:crypto";
-import { deriveKey, type KeyList, seal, unseal } from "./seal.ts";
+import { deriveKey, type KeyList, seal, unseal } from "./seal-secrets.ts";
 
 export const OTP_DIGITS = 6;
 export const OTP_LIFE_S = 600;

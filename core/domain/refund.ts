@@ -47,7 +47,7 @@ export type RefundSums = {
 
 /**
  * What may still be refunded of a transfer: limited by the transfer and by the whole link, since a refunded transfer may be missing, or come
- * back from a reorganisation unlike what it was (db/wallet-ops/moved-refunds.ts). Negative when one that was refunded is no longer there.
+ * back from a reorganisation unlike what it was (db/wallet-ops/reorganised-refunds.ts). Negative when one that was refunded is no longer there.
  */
 export function leftToRefund(sums: RefundSums): bigint {
   const ofTransfer = sums.transferUnits - sums.transferRefundedUnits;

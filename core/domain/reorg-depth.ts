@@ -1,7 +1,7 @@
 /**
  * How deep a reorganisation can be and still be undone: as deep as blocks are kept below the cursor: the newest 4,096, and below them
  * those of the newest 200,000 that are not final (`pruneBlocks` of db/ledger/blocks.ts; of a range read while catching up, only what is
- * within 4,096 of the head). A deeper one stops the indexer without a change (indexer/follow/reorg.ts).
+ * within 4,096 of the head). A deeper one stops the indexer without a change (indexer/follow/undo-reorg.ts).
  */
 
 /** So many blocks below the cursor are kept also when they are final. */

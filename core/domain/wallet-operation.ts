@@ -2,7 +2,7 @@
  * User operations of a passkey wallet: their states (transitions: ARCHITECTURE.md, States), and which transfers on the chain are theirs.
  * Whom a send or refund may pay: recipient.ts. The owner's passkey signs the operation's hash, which commits to the wallet, its nonce,
  * the network, and call data that names each recipient, each amount and this operation's id (core/chain/user-operation-hash.ts): a
- * signature is good for exactly these payments, once, and is accepted for ten minutes after preparation. Pure.
+ * signature is good for exactly these payments, once, and is accepted for ten minutes after preparation (operation-lifetime.ts). Pure.
  */
 import type { Hex } from "./networks.ts";
 
@@ -37,9 +37,6 @@ export type OperationFailure = (typeof OPERATION_FAILURES)[number];
 
 export const PAYOUT_RECIPIENTS_MAX = 100;
 export const NOTE_MAX_CHARS = 500;
-/** From preparation: a signature that arrives later is refused. */
-export const OPERATION_LIFE_MS = 10 * 60_000;
-
 /** Sends that failed within an hour at the relayers' cost: the money is moved between simulation and block. Then the user pauses. */
 export const SEND_FAILURES_MAX = 3;
 /** An account is deployed at our cost, where gas costs money, only for a wallet that holds so many times the least send. */

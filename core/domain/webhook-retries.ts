@@ -1,6 +1,6 @@
 /**
  * The delays between a webhook's delivery attempts, and when its endpoint is disabled: when an attempt fails 72 hours after the first
- * that failed since its last success, or at once when it answers 410 Gone (worker/webhooks/deliver.ts).
+ * that failed since its last success, or at once when it answers 410 Gone (worker/webhooks/deliver-webhooks.ts).
  */
 
 /** The published schedule: the delay before each attempt, in seconds. The first is immediate; after the last the delivery is FAILED. */

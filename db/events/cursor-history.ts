@@ -8,14 +8,14 @@ export type EventPosition = {
   writtenBy: bigint;
   id: bigint;
   /** Undefined in cursors of versions without it. */
-  seal: string | undefined;
+  digest: string | undefined;
 };
 
 const FIRST_EPOCH = 1;
-const SEAL_HEX_LENGTH = 16;
+const DIGEST_HEX_LENGTH = 16;
 
 /** The event at a position, if it exists together with everything the reader was shown before it. */
-export function selectReached(tx: Tx, userId: string, { epoch, writtenBy, id, seal }: EventPosition) {
+export function selectReached(tx: Tx, userId: string, { epoch, writtenBy, id, digest }: EventPosition) {
   const isOfEpoch =
     epoch === undefined
       ? tx`reached.epoch = ${FIRST_EPOCH}`
@@ -27,16 +27,16 @@ export function selectReached(tx: Tx, userId: string, { epoch, writtenBy, id, se
       and user_id = ${userId}
       and written_by = ${writtenBy.toString()}::text::xid8
       and ${isOfEpoch}
-      and (${seal ?? null}::text is null or ${selectSeal(tx, tx`reached`)} = ${seal ?? null}::text)`;
+      and (${digest ?? null}::text is null or ${selectHistoryDigest(tx, tx`reached`)} = ${digest ?? null}::text)`;
 }
 
 /**
  * Names the events up to this one that a surviving log may lack although it holds this one, itself included. The list
  * is final once the event is shown. Usually it is one event; a long transaction adds those written while it was open.
  */
-export function selectSeal(tx: Tx, last: ReturnType<Tx>) {
+export function selectHistoryDigest(tx: Tx, last: ReturnType<Tx>) {
   return tx`(
-    select left(encode(sha256(convert_to(string_agg(event_name(earlier.public_id), ',' order by earlier.written_by, earlier.id), 'UTF8')), 'hex'), ${SEAL_HEX_LENGTH}::int)
+    select left(encode(sha256(convert_to(string_agg(event_name(earlier.public_id), ',' order by earlier.written_by, earlier.id), 'UTF8')), 'hex'), ${DIGEST_HEX_LENGTH}::int)
     from events earlier
     where owner_key(earlier.user_id) = owner_key(${last}.user_id)
       and earlier.epoch = ${last}.epoch

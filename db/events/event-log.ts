@@ -4,7 +4,7 @@ import type { EventType } from "../../core/domain/event-types.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { events } from "../schema.ts";
-import { type EventPosition, selectReached, selectSeal } from "./cursor-history.ts";
+import { type EventPosition, selectHistoryDigest, selectReached } from "./cursor-history.ts";
 
 export type LoggedEvent = {
   id: bigint;
@@ -25,7 +25,7 @@ export type EventPage = {
   end: EventPosition | undefined;
 };
 
-type Row = LoggedEvent & { writtenBy: string; epoch: string; seal: string | null };
+type Row = LoggedEvent & { writtenBy: string; epoch: string; digest: string | null };
 
 /**
  * At most `limit` of a user's events after a position, oldest first; undefined when this log lacks what was read up to there: its
@@ -61,8 +61,8 @@ export async function listEvents(
       page.id, event_name(page.public_id) as public_id, page.type, page.subject_id, page.data, page.created_at, page.written_by::text as written_by,
       (select name from event_epochs where number = page.epoch) as epoch,
       case when page.place = ${limit}::int or page.place = (select count(*) from page)
-        then ${selectSeal(tx, tx`page`)}
-      end as seal
+        then ${selectHistoryDigest(tx, tx`page`)}
+      end as digest
     from reached
     left join page on true
     order by page.place`;
@@ -106,8 +106,8 @@ function isFinal(tx: Tx, userId: string) {
 
 function endOf(last: LoggedEvent | undefined): EventPosition | undefined {
   if (!last) return undefined;
-  const { epoch, writtenBy, id, seal } = last as Row;
-  return { epoch, writtenBy: BigInt(writtenBy), id, seal: seal ?? undefined };
+  const { epoch, writtenBy, id, digest } = last as Row;
+  return { epoch, writtenBy: BigInt(writtenBy), id, digest: digest ?? undefined };
 }
 
 /**
@@ -132,7 +132,7 @@ export async function findNewestPosition(tx: Tx, userId: string): Promise<EventP
     select
       newest.id, newest.written_by::text as written_by,
       (select name from event_epochs where number = newest.epoch) as epoch,
-      ${selectSeal(tx, tx`newest`)} as seal
+      ${selectHistoryDigest(tx, tx`newest`)} as digest
     from newest`;
   return endOf(row);
 }

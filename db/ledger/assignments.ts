@@ -1,11 +1,11 @@
-/** A merchant's manual assignments of received transfers to links. Stored by position in the chain, so that they survive a rebuild; a reorganisation moves them (moved-assignments.ts). */
+/** A merchant's manual assignments of received transfers to links. Stored by position in the chain, so that they survive a rebuild; a reorganisation moves them (reorganised-assignments.ts). */
 
 import type { LinkException, LinkStatus } from "../../core/domain/link.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { Tx } from "../postgres/client.ts";
-import { clearPlaces } from "./moved-assignments.ts";
+import { clearPlaces } from "./reorganised-assignments.ts";
 
 const USDC_ADDRESSES = Object.values(NETWORKS).map(({ usdc }) => usdc.address);
 

@@ -16,7 +16,7 @@ import { lockLinks } from "../links/lock-links.ts";
 import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { TakenLink } from "./rebuild-attributions.ts";
-import { findFirstVerdicts } from "./returned-transfers.ts";
+import { findFirstVerdicts } from "./reincluded-transfers.ts";
 
 /** Links' payments of these authorizations, locked in a fixed order. Payments are locked before links everywhere. */
 export async function loadPayments(
@@ -190,7 +190,7 @@ export async function findTaggedLinks(
   return rows.map(({ id }) => id);
 }
 
-/** An assignment whose transfer was orphaned does not apply to another transfer at its place (moved-assignments.ts). */
+/** An assignment whose transfer was orphaned does not apply to another transfer at its place (reorganised-assignments.ts). */
 async function findAssignments(
   tx: Tx,
   network: NetworkId,

@@ -5,16 +5,22 @@ import { STATEMENT_ROWS } from "./transfers.ts";
 
 export type ConfirmedTransfers = { linkIds: string[]; paymentIds: string[] };
 
-/** The links whose transfers `confirmTransfers` will confirm. */
-export async function findLinksToConfirm(
-  tx: Tx,
-  { network, depthNumber }: { network: NetworkId; depthNumber: number },
-): Promise<string[]> {
-  const rows = await tx<{ linkId: string }[]>`
-    select distinct link_id
+type Depth = { network: NetworkId; depthNumber: number };
+
+/** SQL: whether `confirmTransfers` has anything to do. */
+export function hasDetectedAtDepth(tx: Tx, depth: Depth) {
+  return tx`exists (select ${detectedAtDepth(tx, depth)})`;
+}
+
+/** SQL: the links whose transfers `confirmTransfers` will confirm. */
+export function linksToConfirm(tx: Tx, depth: Depth) {
+  return tx`select distinct link_id ${detectedAtDepth(tx, depth)} and link_id is not null`;
+}
+
+function detectedAtDepth(tx: Tx, { network, depthNumber }: Depth) {
+  return tx`
     from transfers
-    where network = ${network} and status = 'DETECTED' and block_number <= ${depthNumber} and link_id is not null`;
-  return rows.map(({ linkId }) => linkId);
+    where network = ${network} and status = 'DETECTED' and block_number <= ${depthNumber}`;
 }
 
 /** DETECTED -> CONFIRMED for everything at or below `depthNumber`, with its history rows, payments and events. */
@@ -31,7 +37,7 @@ export async function confirmTransfers(tx: Tx, deep: Deep): Promise<ConfirmedTra
   return confirmed;
 }
 
-type Deep = { network: NetworkId; depthNumber: number; confirmations: number };
+type Deep = Depth & { confirmations: number };
 
 /** At most STATEMENT_ROWS of them. */
 function confirmPart(

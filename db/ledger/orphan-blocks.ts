@@ -1,14 +1,14 @@
 /**
  * Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. What their links are then is decided
- * by `refreshLinks` of db/links/compute-link-status.ts, which the caller asks.
+ * by `recomputeLinkStatus` of db/links/compute-link-status.ts, which the caller asks.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import { forgetAccountChanges } from "../wallet-ops/account-changes.ts";
-import { noteOrphanedRefunds } from "../wallet-ops/moved-refunds.ts";
 import { reopenOperationHistory, reopenOperations } from "../wallet-ops/reorganised-operations.ts";
-import { noteOrphanedAssignments } from "./moved-assignments.ts";
+import { noteOrphanedRefunds } from "../wallet-ops/reorganised-refunds.ts";
+import { noteOrphanedAssignments } from "./reorganised-assignments.ts";
 import { discardSumsAbove } from "./running-sums.ts";
 import { STATEMENT_ROWS } from "./transfers.ts";
 
@@ -24,7 +24,7 @@ export type Undone = {
  * Reverts everything above `ancestor`: transfers and history rows become ORPHANED (rows that were open before are PENDING again),
  * relays BROADCAST, payments SIGNED with their relay or QUEUED without, claims OPEN with a new lease.
  */
-export async function orphanAbove(
+export async function orphanBlocksAbove(
   tx: Tx,
   { network, ancestor, claimLeaseS }: { network: NetworkId; ancestor: number; claimLeaseS: number },
 ): Promise<Undone> {

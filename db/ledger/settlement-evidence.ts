@@ -8,7 +8,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
 import { findFittingLinks, findTaggedLinks, loadClaims } from "./attribution.ts";
-import { hasAssignments } from "./moved-assignments.ts";
+import { hasAssignments } from "./reorganised-assignments.ts";
 
 /**
  * Whether a payment of one of these authorizations, or a claim, assignment or link that one of these transfers could settle, is there.

@@ -7,7 +7,7 @@ import { columnsOf } from "../postgres/columns-of.ts";
 import { notify } from "../postgres/notifications.ts";
 import { type Claim, claims, type PaymentLink, paymentLinks } from "../schema.ts";
 import { lockLinks } from "./lock-links.ts";
-import { hasUnappliedTransfer } from "./unheld-links.ts";
+import { hasUnappliedTransfer } from "./unapplied-transfers.ts";
 
 export type ClaimKey = Pick<Claim, "linkId" | "txHash" | "clientAddress">;
 

@@ -7,6 +7,7 @@
 import { enqueue } from "../jobs/queue.ts";
 import { queueDocuments } from "../jobs/queue-documents.ts";
 import type { Tx } from "../postgres/client.ts";
+import { notify } from "../postgres/notifications.ts";
 import { lockLinks } from "./lock-links.ts";
 import { noteReceiptMails } from "./receipts.ts";
 
@@ -17,14 +18,14 @@ export type LinkRefresh = {
   mismatchMinUnits?: bigint | undefined;
 };
 
-export type LinkMove = { id: string; userId: string; before: string; after: string; wantsReceipt: boolean };
+type LinkMove = { id: string; before: string; after: string; wantsReceipt: boolean };
 
 /**
  * Computes these links from the ledger: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an open
  * claim, or a transfer of its exact amount that is booked on it without paying it; else ACTIVE, or EXPIRED when it has expired. CANCELLED
- * stays. Returns the changed links.
+ * stays. Returns the changed links, and wakes who waits for one.
  */
-export async function refreshLinks(
+export async function recomputeLinkStatus(
   tx: Tx,
   { linkIds, isReorg, mismatchMinUnits = 0n }: LinkRefresh,
 ): Promise<LinkMove[]> {
@@ -35,11 +36,18 @@ export async function refreshLinks(
     lockLinks(tx, ids),
     computeLinks(tx, { ids, isReorg, mismatchMinUnits }),
   ]);
-  await queueReceipts(tx, moves);
-  await queueDocuments(
-    tx,
-    moves.filter(({ before, after }) => before === "PAID" || after === "PAID").map(({ id }) => id),
-  );
+  const paid = moves.filter(({ before, after }) => before === "PAID" || after === "PAID");
+  await Promise.all([
+    queueReceipts(tx, moves),
+    queueDocuments(
+      tx,
+      paid.map(({ id }) => id),
+    ),
+    notify(
+      tx,
+      moves.map(({ id }) => id),
+    ),
+  ]);
   return moves;
 }
 
@@ -160,6 +168,6 @@ function computeLinks(
       where step.event is not null
       order by id, step.place
     )
-    select id, user_id, old_status as before, status as after, wants_receipt
+    select id, old_status as before, status as after, wants_receipt
     from moved`;
 }

@@ -10,9 +10,9 @@ import { type PaymentLink, paymentLinks, type User } from "../schema.ts";
 import { hasLapsed } from "./expire-links.ts";
 import { countUses } from "./max-uses.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
-import { countOpenDoubts } from "./payment-doubts.ts";
 import type { MerchantPage } from "./schema.ts";
-import { hasUnappliedTransfer } from "./unheld-links.ts";
+import { hasUnappliedTransfer } from "./unapplied-transfers.ts";
+import { countUnknownOutcomes } from "./unknown-outcomes.ts";
 
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
   expiresInHours: number;
@@ -141,7 +141,7 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
       coalesce(merchant_page.frame_origins, '{}') as frame_origins, case when link.is_reusable then ${countUses(tx, tx`link.id`)} end as uses,
       ${restsOnClaims(tx)} as is_free,
       coalesce((select number from cursors where cursors.network = link.network), 0)::float8 as ledger_block,
-      ${countOpenDoubts(tx, "link.id")} > 0 as is_uncertain,
+      ${countUnknownOutcomes(tx, "link.id")} > 0 as is_uncertain,
       paying.tx_hash as paying_tx_hash, paying.from_address as paying_from, paying.depth as paying_depth, now() as now
     from payment_links link
     join users on users.id = link.user_id

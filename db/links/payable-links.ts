@@ -1,6 +1,7 @@
 /** Reads a link as its payer needs it: terms, status, and the payment that already holds it. */
-import type { PayableLink } from "../../core/domain/decide-link-payment.ts";
+
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { PayableLink } from "../../core/domain/payment-acceptance.ts";
 import type { Tx } from "../postgres/client.ts";
 import { isUsedUp } from "./max-uses.ts";
 

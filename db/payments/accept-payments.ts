@@ -1,7 +1,7 @@
 /** Accepting payments with their links: of several payers of a link one is accepted, and an authorization once. Retries are accepted alike. */
 import type { Language } from "../../core/domain/language.ts";
-import { countOpenDoubts, OPEN_DOUBTS_MAX } from "../links/payment-doubts.ts";
-import { hasUnappliedTransfer } from "../links/unheld-links.ts";
+import { hasUnappliedTransfer } from "../links/unapplied-transfers.ts";
+import { countUnknownOutcomes, UNKNOWN_OUTCOMES_MAX } from "../links/unknown-outcomes.ts";
 import type { Tx } from "../postgres/client.ts";
 import { toByteaText } from "../postgres/hex-bytes.ts";
 import type { Payment } from "../schema.ts";
@@ -62,7 +62,7 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
       ) paying on true
       where paying.id is null
         and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
-        and ${countOpenDoubts(tx, "link.id")} < ${OPEN_DOUBTS_MAX}
+        and ${countUnknownOutcomes(tx, "link.id")} < ${UNKNOWN_OUTCOMES_MAX}
       on conflict do nothing
       returning id, link_id
     ),

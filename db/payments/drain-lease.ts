@@ -1,6 +1,6 @@
 /**
  * The drain lease of a network: while a worker holds it, others leave queued payments to it, since N workers that lease side by side send
- * N small transactions instead of one. It only saves cost: what a payment may do is decided by its own lease and the signing fence, so an
+ * N small transactions instead of one. It only saves cost: what a payment may do is decided by its own lease and the unpaid check before signing, so an
  * expired lease only makes batches smaller. Full batches do not need it.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";

@@ -117,17 +117,25 @@ export async function loadFacilitatedPayments(
     for update`;
 }
 
+type Depth = { network: NetworkId; depthNumber: number };
+
+/** SQL: whether `confirmFacilitatedPayments` has anything to do. */
+export function hasFacilitatedAtDepth(tx: Tx, depth: Depth) {
+  return tx`exists (select from payments where ${isMinedAtDepth(tx, depth)})`;
+}
+
 /** MINED -> CONFIRMED at or below `depthNumber`. Returns their ids. */
-export async function confirmFacilitatedPayments(
-  tx: Tx,
-  { network, depthNumber }: { network: NetworkId; depthNumber: number },
-): Promise<string[]> {
+export async function confirmFacilitatedPayments(tx: Tx, depth: Depth): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
     update payments
     set state = 'CONFIRMED', updated_at = now()
-    where network = ${network} and facilitated_mined_block <= ${depthNumber}
+    where ${isMinedAtDepth(tx, depth)}
     returning id`;
   return rows.map((row) => row.id);
+}
+
+function isMinedAtDepth(tx: Tx, { network, depthNumber }: Depth) {
+  return tx`network = ${network} and facilitated_mined_block <= ${depthNumber}`;
 }
 
 /** The relayer addresses of each network. */

@@ -1,6 +1,7 @@
 /** Payments: locking, reading and failing them. Only the indexer marks them settled. */
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { hasUnappliedTransfer } from "../links/unheld-links.ts";
+import { hasUnappliedTransfer } from "../links/unapplied-transfers.ts";
+import { unknownUntil } from "../links/unknown-outcomes.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Payment } from "../schema.ts";
 
@@ -22,14 +23,11 @@ export function isNoneStored(tx: Tx, network: NetworkId, ids: readonly string[])
   )`;
 }
 
-/** Maximum time a doubt delays a link's next payment. */
-const DOUBT_MAX_S = 3_600;
-
 /**
  * Ends payments that cannot be settled: FAILED with a reason, links released (ACTIVE, or EXPIRED when they have expired; PENDING when an attributed
  * transfer is going to pay them), history rows FAILED. Only QUEUED payments can fail here: no signed bytes of ours exist that could
  * still be mined. A payment whose transfer is recorded without a link is left to the indexer.
- * `isDoubtful`: no node confirmed that the authorization is unused. The doubt ends with the authorization, at most after an hour.
+ * `isOutcomeUnknown`: no node confirmed that the authorization is unused. Until when: `unknownUntil` of db/links/unknown-outcomes.ts.
  */
 export async function failPayments(
   tx: Tx,
@@ -37,30 +35,30 @@ export async function failPayments(
     id: string;
     reason: string;
     message?: string | undefined;
-    isDoubtful?: boolean | undefined;
+    isOutcomeUnknown?: boolean | undefined;
   }[],
 ): Promise<{ id: string; linkId: string | null }[]> {
   if (failures.length === 0) return [];
-  const rows = failures.map(({ id, reason, message, isDoubtful = false }) => ({
+  const rows = failures.map(({ id, reason, message, isOutcomeUnknown = false }) => ({
     id,
     reason,
     message,
-    is_doubtful: isDoubtful,
+    is_outcome_unknown: isOutcomeUnknown,
   }));
   return tx<{ id: string; linkId: string | null }[]>`
     with given as (
       select *
       from json_to_recordset(${JSON.stringify(rows)}::text::json)
-        as row (id text, reason text, message text, is_doubtful boolean)
+        as row (id text, reason text, message text, is_outcome_unknown boolean)
     ),
     failed as (
       update payments
       set
         state = 'FAILED', reason = given.reason, reason_text = given.message, relay_id = null, updated_at = now(),
-        doubt_since = case when given.is_doubtful and link_id is not null then now() end,
+        doubt_since = case when given.is_outcome_unknown and link_id is not null then now() end,
         doubt_until = case
-          when given.is_doubtful and link_id is not null
-          then to_timestamp(least(valid_before, extract(epoch from now()) + ${DOUBT_MAX_S}::int)::float8)
+          when given.is_outcome_unknown and link_id is not null
+          then ${unknownUntil(tx)}
         end
       from given
       where payments.id = given.id

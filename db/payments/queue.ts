@@ -5,7 +5,7 @@ import { columnsOf } from "../postgres/columns-of.ts";
 import { type Payment, payments } from "../schema.ts";
 
 /** An earlier payment of the same link that ended while no node answered. */
-export type Doubt = { id: string; payer: Hex; nonce: Hex };
+export type UnknownOutcome = { id: string; payer: Hex; nonce: Hex };
 
 /**
  * `isLinkPaid`: another transfer pays its link, or will if nothing else does. `payerReverts`: this payer's reverted payments in the last
@@ -19,7 +19,7 @@ export type LeasedPayment = Payment & {
   isLinkPaid: boolean;
   payerReverts: number;
   readNumber: bigint | null;
-  doubts: Doubt[] | null;
+  unknownOutcomes: UnknownOutcome[] | null;
   /** For whom it is relayed: the link's merchant, or the owner of the API key. */
   merchantId: string;
   /** Today's gas budget of the merchant; the maximum is null without a limit of their own. */
@@ -47,7 +47,7 @@ export async function leaseQueuedPayments(
       order by payments.next_try_at, payments.created_at
     ),
     -- what another worker is leasing is left out. Not by locks on the rows, each a record of the log: a payment that is signed or fails
-    -- meanwhile is found out under the fence. Materialized above, or the whole queue would be locked before it is sorted
+    -- meanwhile is found out by the unpaid check before signing. Materialized above, or the whole queue would be locked before it is sorted
     due as (
       select id
       from queued
@@ -102,10 +102,10 @@ export async function leaseQueuedPayments(
       ) as payer_reverts,
       (select number from cursors where cursors.network = ${network}) as read_number,
       (
-        select jsonb_agg(jsonb_build_object('id', doubtful.id, 'payer', hex_of(doubtful.payer), 'nonce', hex_of(doubtful.nonce)))
-        from payments doubtful
-        where doubtful.link_id = leased.link_id and doubtful.doubt_until > now()
-      ) as doubts
+        select jsonb_agg(jsonb_build_object('id', earlier.id, 'payer', hex_of(earlier.payer), 'nonce', hex_of(earlier.nonce)))
+        from payments earlier
+        where earlier.link_id = leased.link_id and earlier.doubt_until > now()
+      ) as unknown_outcomes
     from leased
     left join lateral (
       select tag, user_id

@@ -29,18 +29,18 @@ export async function findPrunedRelays(tx: Tx, network: NetworkId, limit: number
 }
 
 /** `isDisproved`: the ledger has another block at its height. Otherwise it has none, and a node is asked. */
-export type DoubtfulRelay = UnprovenRelay & { isDisproved: boolean };
+export type ContradictedRelay = UnprovenRelay & { isDisproved: boolean };
 
 /**
  * CONFIRMED relays that are contradicted: their nonce is unused on the chain, or they still carry a payment or operation that no block
  * settled. Those in a block that the ledger has are left to it: the node lags, or the indexer has not undone that block yet.
  */
-export async function findDoubtfulRelays(
+export async function findContradictedRelays(
   tx: Tx,
   network: NetworkId,
   { lanes, limit }: { lanes: readonly UsedNonces[]; limit: number },
-): Promise<DoubtfulRelay[]> {
-  return tx<DoubtfulRelay[]>`
+): Promise<ContradictedRelay[]> {
+  return tx<ContradictedRelay[]>`
     with contradicted as (
       ${relaysBeyond(tx, network, lanes)}
       union

@@ -59,16 +59,24 @@ export type ConfirmedChange = {
   isFirst: boolean;
 };
 
+type Depth = { network: NetworkId; depthNumber: number };
+
+/** SQL: whether `confirmAccountChanges` has anything to do. */
+export function hasChangesAtDepth(tx: Tx, depth: Depth) {
+  return tx`exists (select from account_changes where ${isUnconfirmedAtDepth(tx, depth)})`;
+}
+
+function isUnconfirmedAtDepth(tx: Tx, { network, depthNumber }: Depth) {
+  return tx`network = ${network} and confirmed_at is null and block_number <= ${depthNumber}`;
+}
+
 /** Those at `depthNumber` and below that were not reported yet; each is returned once. */
-export async function confirmAccountChanges(
-  tx: Tx,
-  { network, depthNumber }: { network: NetworkId; depthNumber: number },
-): Promise<ConfirmedChange[]> {
+export async function confirmAccountChanges(tx: Tx, depth: Depth): Promise<ConfirmedChange[]> {
   return tx<ConfirmedChange[]>`
     with confirmed as (
       update account_changes
       set confirmed_at = now()
-      where network = ${network} and confirmed_at is null and block_number <= ${depthNumber}
+      where ${isUnconfirmedAtDepth(tx, depth)}
       returning network, wallet_address, type, subject, owner_index, tx_hash, block_number, log_index
     )
     select
@@ -138,11 +146,25 @@ export type OutgoingTransfers = {
   isOurs: boolean;
 };
 
+type BlockRange = { network: NetworkId; after: number; to: number };
+
+/** SQL: whether `listOutgoing` lists any once the transfers of its blocks are CONFIRMED. */
+export function hasOutgoing(tx: Tx, range: BlockRange) {
+  return tx`exists (select ${outgoingIn(tx, range)} and transfer.status <> 'ORPHANED')`;
+}
+
+function outgoingIn(tx: Tx, { network, after, to }: BlockRange) {
+  return tx`
+    from transfers transfer
+    join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.from_address
+    where transfer.network = ${network}
+      and transfer.block_number > ${after}
+      and transfer.block_number <= ${to}
+      and transfer.block_time > now() - interval '1 day'`;
+}
+
 /** Confirmed transfers out of wallets in a range of blocks, by transaction; none that are older than a day. */
-export async function listOutgoing(
-  tx: Tx,
-  { network, after, to }: { network: NetworkId; after: number; to: number },
-): Promise<OutgoingTransfers[]> {
+export async function listOutgoing(tx: Tx, range: BlockRange): Promise<OutgoingTransfers[]> {
   return tx<OutgoingTransfers[]>`
     select
       wallet.user_id, wallet.id as wallet_id, transfer.tx_hash, sum(transfer.amount_units) as units,
@@ -155,13 +177,7 @@ export async function listOutgoing(
           where op.wallet_id = wallet.id and op.tx_hash = hex_of(transfer.tx_hash) and op.succeeded
         )
       ) as is_ours
-    from transfers transfer
-    join wallets wallet on wallet.network = transfer.network and wallet.address = transfer.from_address
-    where transfer.network = ${network}
-      and transfer.block_number > ${after}
-      and transfer.block_number <= ${to}
-      and transfer.status = 'CONFIRMED'
-      and transfer.block_time > now() - interval '1 day'
+    ${outgoingIn(tx, range)} and transfer.status = 'CONFIRMED'
     group by wallet.user_id, wallet.id, transfer.tx_hash
     order by transfer.tx_hash`;
 }

@@ -7,8 +7,18 @@ import { refreshRefundedUnits } from "./refunds.ts";
 
 type Depth = { network: NetworkId; depthNumber: number };
 
-/** What `concludeOperations` ends, for a caller that ends one at a time. */
-export async function findConcludable(tx: Tx, depth: Depth): Promise<string[]> {
+/** SQL: whether `confirmDeepOperations` has anything to do. */
+export function hasConcludable(tx: Tx, depth: Depth) {
+  return tx`exists (
+    select
+    from wallet_operations op
+    join wallets wallet on wallet.id = op.wallet_id
+    where ${isConcludable(tx, depth)}
+  )`;
+}
+
+/** What `confirmDeepOperations` ends, for a caller that ends one at a time. */
+export async function findConfirmableOperations(tx: Tx, depth: Depth): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
     select op.id
     from wallet_operations op
@@ -40,7 +50,7 @@ function isConcludable(tx: Tx, { network, depthNumber }: Depth) {
  * At `depthNumber` and below: MINED -> CONFIRMED, or FAILED when the calls failed; and what waits behind a nonce that another operation
  * has spent -> FAILED (NONCE_TAKEN). Of all operations, or of `id`. Returns those that ended.
  */
-export async function concludeOperations(
+export async function confirmDeepOperations(
   tx: Tx,
   { id, ...depth }: Depth & { id?: string },
 ): Promise<string[]> {

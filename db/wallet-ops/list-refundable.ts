@@ -5,7 +5,7 @@ import type { Tx } from "../postgres/client.ts";
 /**
  * CONFIRMED transfers booked on a link, in the chain's order. A refund counts while its operation has moved money or still may: one that
  * ended without it frees its part. A transfer's refunds are those of its place in the chain, which follows it through reorganisations
- * (moved-refunds.ts), whichever link it was booked on when they were prepared. `except`: a refund that is about to reserve its own.
+ * (reorganised-refunds.ts), whichever link it was booked on when they were prepared. `except`: a refund that is about to reserve its own.
  */
 export async function listRefundable(
   tx: Tx,

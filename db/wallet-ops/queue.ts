@@ -1,13 +1,12 @@
 /** The queue of signed user operations: leases, the relay that carries each, and the ends that do not depend on the chain. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { SEND_WITHIN_S } from "../../core/domain/operation-lifetime.ts";
 import type { OperationFailure, OperationState } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Wallet } from "../schema.ts";
 import { isLive } from "./list-refundable.ts";
 import type { WalletOperation } from "./schema.ts";
 
-/** A queued operation that was not sent within this time is never sent: after an outage or a restored backup its user no longer expects it. */
-export const SEND_WITHIN_S = 15 * 60;
 /** Mined relays that did not run an operation before it is given up. */
 const MISSED_RELAYS_MAX = 3;
 

@@ -104,13 +104,16 @@ function shownState(tx: Tx) {
   end`;
 }
 
-/** The links of refunds that are going to be concluded at `depthNumber`, or whose operations are these. */
-export async function findLinksRefundedBy(
+/** SQL: the links of refunds that are going to be concluded at `depthNumber`, or whose operations are these. */
+export function linksRefundedBy(
   tx: Tx,
-  network: NetworkId,
-  { depthNumber, userOpHashes }: { depthNumber: number; userOpHashes: readonly Hex[] },
-): Promise<string[]> {
-  const rows = await tx<{ linkId: string }[]>`
+  {
+    network,
+    depthNumber,
+    userOpHashes,
+  }: { network: NetworkId; depthNumber: number; userOpHashes: readonly Hex[] },
+) {
+  return tx`
     select distinct link_id
     from refunds
     where id = any(array(
@@ -122,7 +125,6 @@ export async function findLinksRefundedBy(
       from wallet_operations
       where network = ${network} and user_op_hash = any(${[...userOpHashes]}::text[])
     ))`;
-  return rows.map(({ linkId }) => linkId);
 }
 
 /**

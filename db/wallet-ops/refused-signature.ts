@@ -1,6 +1,6 @@
 /** Queued operations whose signature the account refuses: its signer is no owner at this block. */
+import { SEND_WITHIN_S } from "../../core/domain/operation-lifetime.ts";
 import type { Tx } from "../postgres/client.ts";
-import { SEND_WITHIN_S } from "./queue.ts";
 
 /** An operation whose signature the account refuses is simulated again so soon, and so late. */
 const REFUSED_RETRY_MIN_S = 0.5;

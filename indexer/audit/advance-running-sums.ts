@@ -1,7 +1,7 @@
 /** Advances the running sums of wallets' transfers to a block, in bounded steps. */
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { continueSums, type RunningSum, storeSums } from "../../db/ledger/running-sums.ts";
-import { FencedError, type Term } from "../term.ts";
+import { FencedError, type Term } from "../leader-term.ts";
 
 /** Transfers a statement sums, of all its wallets together and each way. */
 const ROWS_A_STEP = 20_000;

@@ -5,14 +5,14 @@
 
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import { endAbandonedTransactions } from "../../db/postgres/abandoned-transactions.ts";
+import { FencedError, type Term } from "../leader-term.ts";
 import { sleep } from "../leadership.ts";
 import { OtherBranchError } from "../settle/apply-missed-blocks.ts";
-import { FencedError, type Term } from "../term.ts";
-import { searchAccountLogs } from "./account-logs.ts";
-import { backfillWallets } from "./backfill.ts";
-import { recheckLogs } from "./recheck.ts";
-import { reconcileBalances, recountSums } from "./reconcile.ts";
+import { backfillWallets } from "./backfill-wallets.ts";
+import { recheckLogs } from "./recheck-logs.ts";
+import { reconcileBalances, recountSums } from "./reconcile-balances.ts";
 import { reconcileNonces } from "./reconcile-nonces.ts";
+import { searchAccountLogs } from "./search-account-logs.ts";
 
 const LOOK_EVERY_MS = 500;
 const RECHECK_EVERY_MS = 2_000;

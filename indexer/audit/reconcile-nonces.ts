@@ -6,11 +6,11 @@ import { readAccountNonces } from "../../core/chain/passkey-account.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { recordReconciliation } from "../../db/ledger/reconciliation.ts";
 import { findUnspentNonces, type UnspentNonce } from "../../db/wallet-ops/missed-events.ts";
+import type { Term } from "../leader-term.ts";
 import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readPast } from "../source/past-logs.ts";
-import type { Term } from "../term.ts";
-import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill.ts";
+import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill-wallets.ts";
 
 /** Left to settle at the head before they are compared. */
 const BEHIND_BLOCKS = 8;

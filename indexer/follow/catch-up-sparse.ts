@@ -4,11 +4,11 @@
  */
 import { confirmingBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import type { Term } from "../leader-term.ts";
 import { collectAfter, commitSpan } from "../settle/commit-blocks.ts";
 import { type BlockHeader, readHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
-import type { Term } from "../term.ts";
 
 /** Up to this many wallets (one query a direction) this is cheaper than reading everything: docs/BENCHMARKS.md. */
 const WALLETS_MAX = TOPIC_VALUES_MAX;

@@ -4,12 +4,12 @@
  */
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openEventEpoch } from "../../db/events/event-log.ts";
+import type { Term } from "../leader-term.ts";
 import { type Applying, NOTHING_BEFORE, toSpan } from "../settle/apply-span.ts";
 import { collectAfter, commitAfter, NEAR_BLOCKS } from "../settle/commit-blocks.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import { readRange, type Watch } from "../source/block-logs.ts";
 import { type BlockContent, isOurs } from "../source/decode-logs.ts";
-import type { Term } from "../term.ts";
 
 const BLOCKS_FIRST = 16;
 const BLOCKS_MAX = 500;

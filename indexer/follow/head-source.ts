@@ -4,8 +4,8 @@
  * while every block is read.
  */
 import type { Chain } from "../../core/rpc/chain-client.ts";
+import { openStalledNodeDetector } from "../../core/rpc/detect-stalled-nodes.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { openHeadWatch } from "../../core/rpc/head-watch.ts";
 import type { BlockPoint } from "../../db/ledger/cursors.ts";
 import { type BlockHeader, parseHeader, readHeader } from "../source/block-header.ts";
 
@@ -28,7 +28,7 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
   let announcedMs = Number.NEGATIVE_INFINITY;
   let readMs = Number.NEGATIVE_INFINITY;
   let stop: (() => void) | undefined;
-  const watch = openHeadWatch(chain);
+  const watch = openStalledNodeDetector(chain);
 
   function subscribe(): () => void {
     return chain.onNewHead(({ blockNumber, header }) => {

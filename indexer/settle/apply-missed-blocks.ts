@@ -5,11 +5,12 @@ import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { discardSums } from "../../db/ledger/running-sums.ts";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
+import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import {
   assertChained,
   type BlockHeader,
@@ -21,11 +22,10 @@ import {
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { bulkOf, FencedError, type Term } from "../term.ts";
-import { concludeDeepOperations } from "./conclude-operations.ts";
-import { commitIsolating, type Isolate } from "./isolate-refused.ts";
+import { confirmOperationsIsolated } from "./confirm-operations.ts";
+import { commitIsolating, type Isolate } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
-import { settleTransfers } from "./settle.ts";
+import { settleTransfers } from "./settle-transfers.ts";
 
 /** Near the head, blocks without anything of ours are passed over by at most this many at a time, and not stored. */
 const PASSED_OVER_MAX = 32;
@@ -95,24 +95,19 @@ async function writeMissed(
     network,
     missing.flatMap(({ from, to }) => [from, to]),
   );
-  const moves = await refreshLinks(tx, {
+  await recomputeLinkStatus(tx, {
     linkIds: touched.linkIds,
     isReorg: false,
     mismatchMinUnits: term.mismatchMinUnits,
   });
   const depth = { network, depthNumber };
-  const concludedIds = await (isolate
-    ? concludeDeepOperations(tx, depth, isolate)
-    : concludeOperations(tx, depth));
+  const confirmedOperationIds = await (isolate
+    ? confirmOperationsIsolated(tx, depth, isolate)
+    : confirmDeepOperations(tx, depth));
   await storeAccountChanges(tx, network, accountChangesOf(own), isolate);
   const reported = { network, after: from - 1, depthNumber: Math.min(to, depthNumber) };
   await reportWalletChanges(tx, reported, isolate);
-  await notify(tx, [
-    ...touched.paymentIds,
-    ...touched.operationIds,
-    ...concludedIds,
-    ...moves.map(({ id }) => id),
-  ]);
+  await notify(tx, [...touched.paymentIds, ...touched.operationIds, ...confirmedOperationIds]);
   return missing.length + operations.filter((operation) => !recorded.has(placeOfSeen(operation))).length;
 }
 

@@ -8,29 +8,29 @@ import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirm
 import type { Hex } from "../../core/domain/networks.ts";
 import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
-import { confirmTransfers, findLinksToConfirm } from "../../db/ledger/confirm-transfers.ts";
+import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
-import { beginAhead } from "../../db/ledger/leader-lock.ts";
+import { type Due, findDue } from "../../db/ledger/due-at-depth.ts";
+import { lockOutNextLeader } from "../../db/ledger/former-leader-transactions.ts";
 import { lockPaymentsOfBlocks } from "../../db/ledger/lock-payments.ts";
 import type { NewTransfer } from "../../db/ledger/transfers.ts";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { isUniqueViolation } from "../../db/postgres/unique-violation.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
-import { moveRefunds } from "../../db/wallet-ops/moved-refunds.ts";
-import { findLinksRefundedBy } from "../../db/wallet-ops/refunds.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { moveRefunds } from "../../db/wallet-ops/reorganised-refunds.ts";
+import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { bulkOf, FencedError, type Term } from "../term.ts";
-import { concludeDeepOperations } from "./conclude-operations.ts";
-import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused.ts";
+import { confirmOperationsIsolated } from "./confirm-operations.ts";
+import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
-import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle.ts";
+import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle-transfers.ts";
 
 /** Blocks to commit, and what is known of those around them. */
 export type Span = {
@@ -95,15 +95,15 @@ async function applyAhead(term: Term, span: Span, { before, onBegun, isolateIn }
   const writeAhead = () =>
     term.sql.begin(async (tx) => {
       // also: the events of a span come before those of the next, by the number of its transaction
-      if (!(await beginAhead(tx, term))) throw new FencedError(term.network);
+      if (!(await lockOutNextLeader(tx, term))) throw new FencedError(term.network);
       const rows = await findUnrelated(tx, settlingOf(term, detailed));
       if (!rows) return undefined;
       onBegun();
       await storeAhead(tx, term, rows);
       await before.applied;
       // not before: who holds a link that the span before waits for may wait for a refund
-      const settle = async () => {
-        await moveRefunds(tx, term.network);
+      const settle = async ({ hasOrphanedRefunds }: Due) => {
+        if (hasOrphanedRefunds) await moveRefunds(tx, term.network);
         return NOTHING_SETTLED;
       };
       return writeSpan(tx, term, detailed, { settle });
@@ -135,8 +135,8 @@ async function applyWhole(term: Term, span: DetailedSpan, isolateIn: IsolateIn):
   const written = await writeAsNew(term, (tx, areNew) => {
     const isolate = isolateIn?.(tx);
     const bulk = isCatchingUp ? { ...bulkOf(term), areNew } : undefined;
-    const settle = (lockedToo: readonly string[]) =>
-      settleTransfers(tx, { ...settlingOf(term, span), bulk, lockedToo, isolate });
+    const settle = (due: Due, lockedToo: readonly string[]) =>
+      settleTransfers(tx, { ...settlingOf(term, span), bulk, due, lockedToo, isolate });
     return writeSpan(tx, term, span, { settle, isolate });
   });
   return finish(term, span, written);
@@ -211,8 +211,8 @@ function unixMs(): number {
 }
 
 type Writing = {
-  /** Given the links that are refreshed whatever it settles. */
-  settle: (lockedToo: readonly string[]) => Promise<Touched>;
+  /** `lockedToo`: the links that are refreshed whatever it settles. */
+  settle: (due: Due, lockedToo: readonly string[]) => Promise<Touched>;
   isolate?: Isolate | undefined;
 };
 
@@ -220,48 +220,65 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   const { network, confirmations } = term;
   const { blocks, from = term.cursor, to, head, depthNumber } = span;
   const { spent, operations } = settlingOf(term, span);
+  const after = newestConfirmedBlock(from.number, confirmations);
+  const userOpHashes = operations.map(({ userOpHash }) => userOpHash);
   // sent together, in this order: the links are read once their payments are locked
-  const [isMoved, , , toConfirm, refunded] = await Promise.all([
+  const [isMoved, , , stored] = await Promise.all([
     moveCursor(tx, { network, epoch: term.epoch, from, to, head }),
     insertBlocks(tx, network, span.kept),
     lockPaymentsOfBlocks(tx, network, { authorizations: spent, depthNumber }),
-    findLinksToConfirm(tx, { network, depthNumber }),
-    findLinksRefundedBy(tx, network, {
-      depthNumber,
-      userOpHashes: operations.map(({ userOpHash }) => userOpHash),
-    }),
+    findDue(tx, { network, after, depthNumber, userOpHashes }),
   ]);
   if (!isMoved) throw new FencedError(network);
-  const lockedToo = [...toConfirm, ...refunded];
-  const settled = await settle(lockedToo);
+  const due = withOwn(stored, term, span);
+  const lockedToo = [...due.linksToConfirm, ...due.linksRefunded];
+  const settled = await settle(due, lockedToo);
   // locked already where links were attributed to; otherwise the refunded ones would be locked before those to confirm
-  if (refunded.length > 0) await lockLinks(tx, lockedToo);
+  if (due.linksRefunded.length > 0) await lockLinks(tx, lockedToo);
   await storeAccountChanges(tx, network, accountChangesOf(blocks), isolate);
-  const [confirmed, facilitatedIds, concludedIds = []] = await Promise.all([
-    confirmTransfers(tx, { network, depthNumber, confirmations }),
-    confirmFacilitatedPayments(tx, { network, depthNumber }),
-    isolate ? undefined : concludeOperations(tx, { network, depthNumber }),
+  const [confirmed, facilitatedIds = [], confirmedOperationIds = []] = await Promise.all([
+    due.confirmsTransfers ? confirmTransfers(tx, { network, depthNumber, confirmations }) : NOTHING_CONFIRMED,
+    due.confirmsFacilitated ? confirmFacilitatedPayments(tx, { network, depthNumber }) : undefined,
+    due.confirmsOperations && !isolate ? confirmDeepOperations(tx, { network, depthNumber }) : undefined,
   ]);
-  const isolatedIds = isolate && (await concludeDeepOperations(tx, { network, depthNumber }, isolate));
+  const isolatedIds = isolate && (await confirmOperationsIsolated(tx, { network, depthNumber }, isolate));
   // after the operations and transfers that it names are concluded
-  const after = newestConfirmedBlock(from.number, confirmations);
-  await reportWalletChanges(tx, { network, after, depthNumber }, isolate);
+  if (due.confirmsChanges || due.hasOutgoing)
+    await reportWalletChanges(tx, { network, after, depthNumber }, isolate);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];
-  const moves = await refreshLinks(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
-  const settledMs = unixMs();
+  const changedIds = [
+    ...settled.paymentIds,
+    ...confirmed.paymentIds,
+    ...facilitatedIds,
+    ...settled.operationIds,
+    ...confirmedOperationIds,
+    ...(isolatedIds ?? []),
+  ];
   await Promise.all([
-    notify(tx, [
-      ...settled.paymentIds,
-      ...confirmed.paymentIds,
-      ...facilitatedIds,
-      ...settled.operationIds,
-      ...concludedIds,
-      ...(isolatedIds ?? []),
-      ...moves.map(({ id }) => id),
-    ]),
+    recomputeLinkStatus(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits }),
+    notify(tx, changedIds),
     announceBlock(tx, term, to.number),
   ]);
+  const settledMs = unixMs();
   return { settled, settledMs, movedBlocks: to.number - from.number };
+}
+
+const NOTHING_CONFIRMED = { linkIds: [], paymentIds: [] };
+
+/** With what these blocks make due themselves, once they are settled. */
+function withOwn(stored: Due, { watched }: Term, { blocks, depthNumber, confirmedAtS }: Span): Due {
+  const deep = blocks.filter(({ block }) => block.number <= depthNumber);
+  return {
+    ...stored,
+    confirmsTransfers:
+      stored.confirmsTransfers ||
+      deep.some(({ block, transfers }) => transfers.length > 0 && confirmedAtS(block.number) === undefined),
+    confirmsFacilitated: stored.confirmsFacilitated || deep.some(({ spent }) => spent.length > 0),
+    confirmsOperations: stored.confirmsOperations || blocks.some(({ operations }) => operations.length > 0),
+    confirmsChanges: stored.confirmsChanges || deep.some(({ accountLogs }) => accountLogs.length > 0),
+    hasOutgoing:
+      stored.hasOutgoing || deep.some(({ transfers }) => transfers.some(({ from }) => watched.has(from))),
+  };
 }
 
 /** Wakes the worker, which looks at its transactions in flight. */

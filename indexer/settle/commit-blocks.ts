@@ -1,9 +1,9 @@
 /** Commits blocks (apply-span.ts), and updates metrics, traces and progress. */
 import { newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { collectEvery } from "../../core/runtime/collect-garbage.ts";
+import type { Term } from "../leader-term.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
-import type { Term } from "../term.ts";
 import { type Applied, type Applying, applyAfter, applySpan, type Span, toSpan } from "./apply-span.ts";
 import { traceCommit } from "./trace-commit.ts";
 

@@ -25,7 +25,7 @@ import {
   recordAccountChanges,
 } from "../../db/wallet-ops/account-changes.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
-import type { Isolate } from "./isolate-refused.ts";
+import type { Isolate } from "./isolate-refused-records.ts";
 
 type Words = { notice: NoticeKind; event: EventType; trail: SecurityEventType };
 

@@ -16,7 +16,7 @@ import {
   settleOperations,
 } from "../../db/wallet-ops/settlement.ts";
 import type { SeenOperation, SeenTransfer } from "../source/decode-logs.ts";
-import type { Isolate } from "./isolate-refused.ts";
+import type { Isolate } from "./isolate-refused-records.ts";
 
 export type SettledOperations = {
   /** By transfer, the item of the operation that made it. */

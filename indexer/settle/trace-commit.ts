@@ -5,7 +5,7 @@
  */
 import { isTracing, type SpanAttributes, startSpan } from "../../core/tracing/spans.ts";
 import { findTraces } from "../../db/traces/traces.ts";
-import type { Term } from "../term.ts";
+import type { Term } from "../leader-term.ts";
 import type { Applied, Span } from "./apply-span.ts";
 
 /** `heardMs`: Unix time at which the first of its blocks was heard of. */

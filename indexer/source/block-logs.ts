@@ -116,7 +116,7 @@ async function readNearBlock(
 
 /**
  * Reads a range far below the head: headers and logs of one node, which must agree with one another and with each block's bloom.
- * Contradictions are settled by proof, and so are ours where they are few; every block is read once more later (recheck.ts).
+ * Contradictions are settled by proof, and so are ours where they are few; every block is read once more later (recheck-logs.ts).
  * `areOurs`: all of them are expected to touch our wallets.
  */
 export async function readRange(

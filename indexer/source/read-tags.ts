@@ -30,10 +30,13 @@ export async function withTags(
   const incoming = blocks.flatMap(({ transfers }) => transfers.filter(({ to }) => isWatched(to)));
   const open = await findUnexplained(term, incoming);
   if (open.length === 0) return [...blocks];
-  const relayers = new Set<string>(await listRelayerAddresses(term.sql, term.network));
   const blockHashes = new Map(open.map(({ txHash, block }) => [txHash, block.hash]));
   const places = Array.from(blockHashes, ([hash, blockHash]) => ({ hash, blockHash }));
-  const transactions = await readTransactions(term, places);
+  const [transactions, addresses] = await Promise.all([
+    readTransactions(term, places),
+    listRelayerAddresses(term.sql, term.network),
+  ]);
+  const relayers = new Set<string>(addresses);
   const tags = new Map(
     open.map((transfer) => [
       transfer,

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
-import { recheckLogs } from "../../indexer/audit/recheck.ts";
-import { reconcileBalances } from "../../indexer/audit/reconcile.ts";
-import type { Term } from "../../indexer/term.ts";
+import { recheckLogs } from "../../indexer/audit/recheck-logs.ts";
+import { reconcileBalances } from "../../indexer/audit/reconcile-balances.ts";
+import type { Term } from "../../indexer/leader-term.ts";
 import { fundEth } from "../../local/chain/usdc.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
 import {

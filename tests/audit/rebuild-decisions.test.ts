@@ -4,10 +4,10 @@ import { encodeTransfer } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
+import { watchOf } from "../../indexer/leader-term.ts";
 import { applyMissedBlocks } from "../../indexer/settle/apply-missed-blocks.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
-import { watchOf } from "../../indexer/term.ts";
 import {
   amounts,
   type Lab,

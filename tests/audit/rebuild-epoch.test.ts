@@ -1,6 +1,6 @@
 /** A rebuild takes long. Being the first to write after a start of Postgres, it would have all others wait for the epoch that it opens. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import {
   type Lab,
   makeLink,

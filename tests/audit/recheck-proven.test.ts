@@ -1,8 +1,8 @@
 /** Blocks that are read by their proofs after an answer left something out. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openChain } from "../../core/rpc/chain-client.ts";
-import { recheckLogs } from "../../indexer/audit/recheck.ts";
-import type { Term } from "../../indexer/term.ts";
+import { recheckLogs } from "../../indexer/audit/recheck-logs.ts";
+import type { Term } from "../../indexer/leader-term.ts";
 import { startScriptedNode, transferLog } from "../source/scripted-node.ts";
 import { type BooksLab, NETWORK, openBooks } from "../support/ledger-lab.ts";
 import { randomAddress } from "../support/seed.ts";

@@ -3,10 +3,10 @@ import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { encodeAbiParameters } from "viem";
 import { ADD_OWNER_TOPIC } from "../../core/chain/account-logs.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { searchAccountLogs } from "../../indexer/audit/account-logs.ts";
+import { searchAccountLogs } from "../../indexer/audit/search-account-logs.ts";
+import type { Term } from "../../indexer/leader-term.ts";
 import { commitQuietBlocks } from "../../indexer/settle/commit-blocks.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
-import type { Term } from "../../indexer/term.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import {
   type Lab,

@@ -1,5 +1,5 @@
 /**
- * What goes wrong while people pay: refusals lead on, doubts show no button, no order is paid twice; and with several people or tabs nobody
+ * What goes wrong while people pay: refusals lead on, unknown outcomes show no button, no order is paid twice; and with several people or tabs nobody
  * pays twice, and nobody gets what another one paid for.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";

@@ -1,6 +1,6 @@
 /** Concurrent claims on the answer of a settled payment, one statement at a time. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { answerOnce } from "../../api/facilitator/answer-once.ts";
+import { reportSuccessOnce } from "../../api/facilitator/report-success-once.ts";
 import { openPaymentReader } from "../../api/x402/pay-tools.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import {
@@ -9,7 +9,7 @@ import {
   isAnswerDue,
   recordCut,
   recordSent,
-} from "../../db/payments/settlement-answers.ts";
+} from "../../db/payments/reported-successes.ts";
 import { type FacilitatorWorld, inVersion2, purchase, startFacilitatorWorld } from "./world.ts";
 
 let lab: FacilitatorWorld;
@@ -110,12 +110,12 @@ describe("claims", () => {
   });
 });
 
-describe("answerOnce", () => {
+describe("reportSuccessOnce", () => {
   const answer = async (id: string, asker: Asker, connection: AbortSignal) => {
     const log = openLog("test", "silent");
     const readPayment = openPaymentReader(lab.sql);
     const tools = { sql: lab.sql, log, readPayment, config: { payWaitMs: 2_000 } };
-    return answerOnce(tools, { paymentId: id, asker, connection });
+    return reportSuccessOnce(tools, { paymentId: id, asker, connection });
   };
 
   test("behavior: a connection that is closed already is not answered, and the claim is released", async () => {

@@ -4,7 +4,7 @@ import { assignTransaction } from "../../api/transactions/assign-transaction.ts"
 import { newPaymentId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import {
   type Lab,
   linkOf,

@@ -4,7 +4,7 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
 import { findHighestBlocks, insertBlocks } from "../../db/ledger/blocks.ts";
 import { noteLinkWatch } from "../../db/links/link-watches.ts";
-import { recheckLogs } from "../../indexer/audit/recheck.ts";
+import { recheckLogs } from "../../indexer/audit/recheck-logs.ts";
 import { applyMissedBlocks } from "../../indexer/settle/apply-missed-blocks.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { decodeBlock, selectFollowedLogs } from "../../indexer/source/decode-logs.ts";

@@ -2,10 +2,10 @@
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { openLog } from "../../core/runtime/log.ts";
 import { catchUpSparse } from "../../indexer/follow/catch-up-sparse.ts";
-import { followChain } from "../../indexer/follow/follow.ts";
-import { TooDeepError, undoReorg } from "../../indexer/follow/reorg.ts";
+import { followChain } from "../../indexer/follow/follow-chain.ts";
+import { TooDeepError, undoReorg } from "../../indexer/follow/undo-reorg.ts";
+import { FencedError, type Term } from "../../indexer/leader-term.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
-import { FencedError, type Term } from "../../indexer/term.ts";
 import {
   headOf,
   type Lab,

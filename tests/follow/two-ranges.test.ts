@@ -3,10 +3,10 @@ import { afterAll, afterEach, beforeAll, expect, setDefaultTimeout, test } from 
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { catchUp } from "../../indexer/follow/catch-up.ts";
+import { FencedError, type Term, watchOf } from "../../indexer/leader-term.ts";
 import { type Applying, applyAfter, NOTHING_BEFORE, toSpan } from "../../indexer/settle/apply-span.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
-import { FencedError, type Term, watchOf } from "../../indexer/term.ts";
 import { startFaultProxy } from "../rpc/fault-proxy.ts";
 import {
   amounts,

@@ -1,6 +1,6 @@
 /** A leader that is stopped keeps its connections and its lock. It is replaced, and writes nothing when it wakes. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { type LeaderLock, openLeaderLock } from "../../db/ledger/leader-lock.ts";
+import { type IndexerLeaderLock, openIndexerLeaderLock } from "../../db/ledger/indexer-leader-lock.ts";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { type ServiceProcess, startServiceProcess } from "../../local/processes/service-process.ts";
 import { serviceProgram } from "../support/compiled-services.ts";
@@ -178,8 +178,8 @@ test("a leader that stopped between two messages of one statement keeps no rows 
 
 describe("a leader's lock", () => {
   let other: Lab;
-  let leader: LeaderLock;
-  let standby: LeaderLock;
+  let leader: IndexerLeaderLock;
+  let standby: IndexerLeaderLock;
   let broken = 0;
   beforeAll(async () => {
     other = await openLab();
@@ -188,7 +188,7 @@ describe("a leader's lock", () => {
     await settled(other);
     await indexer.stop();
     const open = (onBroken: () => void) =>
-      openLeaderLock(other.db.url, NETWORK, { name: "indexer-lead", onBroken });
+      openIndexerLeaderLock(other.db.url, NETWORK, { name: "indexer-lead", onBroken });
     leader = open(() => {
       broken += 1;
     });

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { FencedError, watchOf } from "../../indexer/leader-term.ts";
 import { applySpan, toSpan } from "../../indexer/settle/apply-span.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readBlocks } from "../../indexer/source/block-logs.ts";
-import { FencedError, watchOf } from "../../indexer/term.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import {
   amounts,

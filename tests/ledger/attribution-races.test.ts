@@ -5,7 +5,7 @@ import { newClaimId, newPaymentId, newRequestId, newTransactionId } from "../../
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { disputeTransfers, findPendingLinks } from "../../db/links/claim-proofs.ts";
 import { endClaim, openClaim, type StoredClaim } from "../../db/links/claims.ts";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments } from "../../db/payments/accept-payments.ts";
@@ -307,13 +307,13 @@ describe("a proof against another link's transfer", () => {
   test("finds that link PENDING, or PAID when that was committed first", async () => {
     const link = await newLink();
     await book(sql, { linkId: link, pays: true, status: "DETECTED", settledBy: "early_claim" });
-    await sql.begin((tx) => refreshLinks(tx, { linkIds: [link], isReorg: false }));
+    await sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [link], isReorg: false }));
     expect(await sql.begin((tx) => findPendingLinks(tx, [link]))).toEqual([link]);
     const { second } = await overlap(
       async (tx) => {
         await lockLinks(tx, [link]);
         await tx`update transfers set status = 'CONFIRMED', confirmed_at = now() where link_id = ${link}`;
-        return refreshLinks(tx, { linkIds: [link], isReorg: false });
+        return recomputeLinkStatus(tx, { linkIds: [link], isReorg: false });
       },
       (tx) => findPendingLinks(tx, [link]),
     );
@@ -324,17 +324,17 @@ describe("a proof against another link's transfer", () => {
   test("keeps the link from becoming PAID until its transaction has ended", async () => {
     const link = await newLink();
     await book(sql, { linkId: link, pays: true, status: "DETECTED", settledBy: "early_claim" });
-    await sql.begin((tx) => refreshLinks(tx, { linkIds: [link], isReorg: false }));
+    await sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [link], isReorg: false }));
     const { first, second } = await overlap(
       async (tx) => {
         const pending = await findPendingLinks(tx, [link]);
         await tx`update transfers set link_id = null, pays = false, settled_by = null where link_id = ${link}`;
-        await refreshLinks(tx, { linkIds: [link], isReorg: false });
+        await recomputeLinkStatus(tx, { linkIds: [link], isReorg: false });
         return pending;
       },
       async (tx) => {
         await tx`update transfers set status = 'CONFIRMED', confirmed_at = now() where link_id = ${link}`;
-        return refreshLinks(tx, { linkIds: [link], isReorg: false });
+        return recomputeLinkStatus(tx, { linkIds: [link], isReorg: false });
       },
     );
     expect(first).toEqual([link]);

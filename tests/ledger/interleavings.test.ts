@@ -4,7 +4,7 @@ import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/id
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
 import { endClaim, openClaim } from "../../db/links/claims.ts";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, requeuePayment } from "../../db/payments/accept-payments.ts";
@@ -13,12 +13,12 @@ import { markSigned, requeueUnsettled } from "../../db/payments/queue.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { confirmRelays, insertRelay, markMined } from "../../db/relays/relays.ts";
+import type { Term } from "../../indexer/leader-term.ts";
 import { applyMissedBlocks } from "../../indexer/settle/apply-missed-blocks.ts";
-import { settleTransfers } from "../../indexer/settle/settle.ts";
-import { settleBackdated } from "../../indexer/settle/settle-backdated.ts";
+import { settleRetroactively } from "../../indexer/settle/settle-retroactively.ts";
+import { settleTransfers } from "../../indexer/settle/settle-transfers.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
-import type { Term } from "../../indexer/term.ts";
 import { makeBlock, randomHash, undoAbove } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
@@ -66,7 +66,7 @@ function read(transfers: readonly SeenTransfer[]): Promise<void> {
       isWatched: (address) => address === merchant.address,
       confirmedAtS: () => Math.floor(Date.now() / 1000),
     });
-    await refreshLinks(tx, { linkIds, isReorg: false });
+    await recomputeLinkStatus(tx, { linkIds, isReorg: false });
   });
 }
 
@@ -144,7 +144,7 @@ describe("several transfers in one transaction", () => {
     );
     expect(await statusOf(five)).toBe("PAID");
     await claim(three, txHash, from, "EOA");
-    await settleBackdated(term());
+    await settleRetroactively(term());
     expect(await statusOf(three)).toBe("PAID");
     expect(await historyOf(txHash)).toMatchObject([
       { linkId: five, type: "PAYMENT_LINK" },

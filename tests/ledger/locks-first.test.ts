@@ -1,6 +1,6 @@
 /** Locks and the reads behind them are pipelined: the reads must see what previous lock holders committed. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments } from "../../db/payments/accept-payments.ts";
@@ -41,7 +41,7 @@ test("behavior: a link is computed from what the holder of its lock committed", 
     const payment = await accept(lab, linkId);
     await lab.sql.begin(async (tx) => {
       await lockLinks(tx, [linkId]);
-      refreshed = lab.sql.begin((other) => refreshLinks(other, { linkIds: [linkId], isReorg: false }));
+      refreshed = lab.sql.begin((other) => recomputeLinkStatus(other, { linkIds: [linkId], isReorg: false }));
       await isWaiting();
       await tx`update payments set state = 'FAILED', reason = 'EXPIRED_TRANSFER' where id = ${payment?.id ?? ""}`;
     });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { claimTypedData } from "../../core/domain/claim-statement.ts";
+import { claimTypedData } from "../../core/domain/claim-proof.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openClient } from "../support/http-client.ts";
 import { PAYER_PAGE, type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";

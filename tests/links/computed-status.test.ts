@@ -1,6 +1,6 @@
 /** A link's status as it follows from the ledger, and after its payment has failed. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accepted,
@@ -67,7 +67,7 @@ describe("the link of a failed payment", () => {
 
 describe("computing a link's status from the ledger", () => {
   const refresh = (...linkIds: string[]) =>
-    lab.sql.begin((tx) => refreshLinks(tx, { linkIds, isReorg: false }));
+    lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds, isReorg: false }));
 
   test("gives each link what its own transfer says, and leaves links that were not named", async () => {
     const [paid = "", open = "", unnamed = ""] = await seedLinks(lab.sql, lab.merchant, { count: 3 });

@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { concat, encodeFunctionData, erc20Abi, keccak256 } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
-import { claimTypedData } from "../../core/domain/claim-statement.ts";
+import { claimTypedData } from "../../core/domain/claim-proof.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { type Payer, type SignedPayment, shapeA, signPayment, standardV1 } from "../support/payer.ts";

@@ -56,7 +56,7 @@ test("comparisons are moved by one case in TypeScript and in SQL", () => {
 });
 
 test("a limit is one higher, with the digits' separators gone", () => {
-  expect(changesOf("const DOUBT_MAX_S = 3_600;")).toEqual(["const DOUBT_MAX_S = 3601;"]);
+  expect(changesOf("const UNKNOWN_OUTCOME_MAX_S = 3_600;")).toEqual(["const UNKNOWN_OUTCOME_MAX_S = 3601;"]);
   expect(changesOf("export const DUST_UNITS = 999n;")).toEqual(["export const DUST_UNITS = 1000n;"]);
 });
 

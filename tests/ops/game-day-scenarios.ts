@@ -1,6 +1,6 @@
 /** How each alarm is provoked on a running service, and what the runbook says to do about it, done. */
 import { privateKeyToAccount } from "viem/accounts";
-import { LEADER_CLASS } from "../../db/ledger/leader-lock.ts";
+import { LEADER_CLASS } from "../../db/ledger/indexer-leader-lock.ts";
 import { fundEth } from "../../local/chain/usdc.ts";
 import { payByHand } from "../payments/second-payer.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
@@ -125,7 +125,7 @@ export const SCENARIOS: readonly Scenario[] = [
     },
   },
   {
-    alert: "FenceWaits",
+    alert: "SigningWaits",
     cureText: "as `IndexerLags`",
     async provoke({ lab }) {
       const pid = lab.service.pidOf("indexer");

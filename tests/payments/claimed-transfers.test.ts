@@ -1,10 +1,10 @@
 /**
- * The fence before a payment is signed, beside claims: a transfer that an open claim of the link names is going to pay the link once the
+ * The unpaid check before signing, beside claims: a transfer that an open claim of the link names is going to pay the link once the
  * indexer has looked at it, although the ledger does not say so yet.
  */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
-import { judgeForSigning, lockForSigning } from "../../db/payments/signing-fence.ts";
+import { checkUnpaidBeforeSigning, lockForSigning } from "../../db/payments/check-unpaid-before-signing.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {
   accepted,
@@ -39,12 +39,12 @@ beforeEach(async () => {
 
 async function judge(): Promise<unknown> {
   const { hash: headHash } = lab.term.cursor;
-  const fence = { network: NETWORK, headNumber: 100n, headHash, unread: undefined } as const;
+  const simulationHead = { network: NETWORK, headNumber: 100n, headHash, unread: undefined } as const;
   const paymentIds = [payment.id];
   const [, verdicts] = await lab.sql.begin((tx) =>
     Promise.all([
       lockForSigning(tx, paymentIds),
-      judgeForSigning(tx, fence, { paymentIds, state: "QUEUED" }),
+      checkUnpaidBeforeSigning(tx, simulationHead, { paymentIds, state: "QUEUED" }),
     ]),
   );
   return verdicts.get(payment.id);

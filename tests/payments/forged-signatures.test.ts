@@ -209,8 +209,8 @@ describe("a payer with code, and no node available", () => {
       expect(again).toMatchObject({ status: 409, body: { error: "NONCE_USED", txHash: body.txHash } });
       const others = [{ signature: garbage }, { validBefore: payment.validBefore + 1 }];
       for (const other of others) {
-        const doubtful = await pay(lab, { linkId, payment: { ...order.payment, ...other } });
-        expect(doubtful).toMatchObject({
+        const unverified = await pay(lab, { linkId, payment: { ...order.payment, ...other } });
+        expect(unverified).toMatchObject({
           status: 500,
           body: { success: false, error: "INTERNAL_ERROR", retryable: true, txHash: null },
         });

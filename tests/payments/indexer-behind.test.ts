@@ -1,7 +1,7 @@
 /** A link's payment is signed only when the ledger holds every block it was simulated on, or those it does not hold are known to pay nothing. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { fundUsdc } from "../../local/chain/usdc.ts";
-import { HEAD_VALID_MS } from "../../worker/sender/send.ts";
+import { HEAD_VALID_MS } from "../../worker/sender/send-relay.ts";
 import { makeKey } from "../facilitator/world.ts";
 import { makePayer, type SignedPayment, signPayment } from "../support/payer.ts";
 import {

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
+import { findSignedPayments } from "../../db/payments/payments-of-relay.ts";
 import {
   findExpiredRelays,
   leaseQueuedPayments,
@@ -10,7 +11,6 @@ import {
   requeueUnsettled,
 } from "../../db/payments/queue.ts";
 import { settlePayments } from "../../db/payments/settlement.ts";
-import { findSignedPayments } from "../../db/payments/signing-fence.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { confirmRelays } from "../../db/relays/relays.ts";
 import {

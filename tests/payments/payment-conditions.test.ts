@@ -242,7 +242,7 @@ describe("ending a payment as FAILED", () => {
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
   });
 
-  test("failing in doubt keeps a link's payment doubtful until its window closes, and no facilitated one", async () => {
+  test("a link's payment that fails without a node's answer has an unknown outcome until its window closes, and no facilitated one", async () => {
     const linked = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     const facilitated = await acceptFacilitated(lab);
     const ids = [linked.id, facilitated.id];
@@ -250,17 +250,17 @@ describe("ending a payment as FAILED", () => {
       await lockPayments(tx, ids);
       await failPayments(
         tx,
-        ids.map((id) => ({ id, reason: "RELAYER_UNAVAILABLE", isDoubtful: true })),
+        ids.map((id) => ({ id, reason: "RELAYER_UNAVAILABLE", isOutcomeUnknown: true })),
       );
     });
     const rows = await lab.sql`
-      select id, state, doubt_since is not null as is_doubtful, doubt_until is not null as has_end
+      select id, state, doubt_since is not null as is_outcome_unknown, doubt_until is not null as has_end
       from payments
       where id = any(${ids}::text[])
       order by link_id nulls last`;
     expect([...rows]).toEqual([
-      { id: linked.id, state: "FAILED", isDoubtful: true, hasEnd: true },
-      { id: facilitated.id, state: "FAILED", isDoubtful: false, hasEnd: false },
+      { id: linked.id, state: "FAILED", isOutcomeUnknown: true, hasEnd: true },
+      { id: facilitated.id, state: "FAILED", isOutcomeUnknown: false, hasEnd: false },
     ]);
   });
 

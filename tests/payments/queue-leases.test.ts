@@ -54,7 +54,11 @@ const change = (columns: Record<string, string | number | Date | null>) =>
 
 describe("leasing", () => {
   test("takes a payment that is due and holds it for the lease's time", async () => {
-    expect(await leased()).toMatchObject({ id: payment.id, readNumber: BigInt(READ_TO), doubts: null });
+    expect(await leased()).toMatchObject({
+      id: payment.id,
+      readNumber: BigInt(READ_TO),
+      unknownOutcomes: null,
+    });
     expect(await lease()).toEqual([]);
     expect((await rowOf(payment))?.waitS).toBe(LEASE_MS / 1000);
   });
@@ -195,17 +199,17 @@ describe("what a lease says about its payment", () => {
     expect(await leased()).toMatchObject({ merchantGasUsed: 0n, merchantGasReserved: 0n });
   });
 
-  test("open doubts of its link's earlier payments are listed, those that are over are not", async () => {
+  test("unknown outcomes of its link's earlier payments are listed, those that are over are not", async () => {
     await change({ state: "FAILED", reason: "NONCE_USED" });
-    const doubtful = payment;
+    const earlier = payment;
     await lab.sql`update payment_links set status = 'ACTIVE' where id = ${linkId}`;
     await change({ doubt_since: new Date(), doubt_until: new Date(Date.now() + 60_000) });
     payment = await accepted();
-    const { payer, nonce } = doubtful;
-    expect((await leased())?.doubts).toEqual([{ id: doubtful.id, payer, nonce }]);
-    await lab.sql`update payments set doubt_until = now() - interval '1 second' where id = ${doubtful.id}`;
+    const { payer, nonce } = earlier;
+    expect((await leased())?.unknownOutcomes).toEqual([{ id: earlier.id, payer, nonce }]);
+    await lab.sql`update payments set doubt_until = now() - interval '1 second' where id = ${earlier.id}`;
     await returnLeases(lab.sql, [payment.id], 0);
-    expect((await leased())?.doubts).toBeNull();
+    expect((await leased())?.unknownOutcomes).toBeNull();
   });
 });
 

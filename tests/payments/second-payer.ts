@@ -1,4 +1,4 @@
-/** What the fence protects: a link that one payer pays by a plain transfer while another pays it by an authorization. */
+/** What the unpaid check before signing protects: a link that one payer pays by a plain transfer while another pays it by an authorization. */
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { newPayer, sendUsdc } from "../links/payers.ts";

@@ -6,12 +6,15 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { findFirstLinks } from "../../db/links/first-link-times.ts";
 import { findPayableLinks } from "../../db/links/payable-links.ts";
-import { findUnappliedTransfers } from "../../db/links/unheld-links.ts";
+import { findUnappliedTransfers } from "../../db/links/unapplied-transfers.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
-import { findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
+import {
+  checkUnpaidBeforeSigning,
+  type SimulationHead,
+} from "../../db/payments/check-unpaid-before-signing.ts";
 import { takeDrainLease } from "../../db/payments/drain-lease.ts";
 import { failPayments, findPaymentViews } from "../../db/payments/payments.ts";
 import {
@@ -21,12 +24,12 @@ import {
   requeueExpired,
   requeueUnsettled,
 } from "../../db/payments/queue.ts";
-import { type Fence, judgeForSigning } from "../../db/payments/signing-fence.ts";
+import { findNamedTransfers } from "../../db/payments/retroactive-attribution.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { ensureLane, takeNonce } from "../../db/relays/nonces.ts";
 import { insertRelay, markMined, recordSend } from "../../db/relays/relays.ts";
 import { findSentTo } from "../../db/wallet-ops/operations.ts";
-import { settleTransfers } from "../../indexer/settle/settle.ts";
+import { settleTransfers } from "../../indexer/settle/settle-transfers.ts";
 import { makeTransfer, randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
@@ -105,7 +108,7 @@ async function newRelay(tx: Tx): Promise<{ relayId: bigint; txHash: Hex }> {
 }
 
 /** Unread blocks hold one transfer, made by a transaction that is not ours. */
-function fence(): Fence {
+function simulationHead(): SimulationHead {
   const seen = { txHash: randomHash(), from: randomAddress(), to: merchant.address, amountUnits: UNITS };
   const unread = { payees: [merchant.address], afterNumber: 80n, afterHash: randomHash(), transfers: [seen] };
   return { network: NETWORK, headNumber: 81n, headHash: randomHash(), unread };
@@ -119,7 +122,7 @@ async function lookAround(): Promise<void> {
   } as const;
   await findNamedTransfers(sql, NETWORK);
   await findUnappliedTransfers(sql, NETWORK);
-  await judgeForSigning(sql, fence(), { paymentIds: ["pay_"], state: "QUEUED" });
+  await checkUnpaidBeforeSigning(sql, simulationHead(), { paymentIds: ["pay_"], state: "QUEUED" });
   await requeueExpired(sql, NETWORK, 1);
   await requeueUnsettled(sql, NETWORK, 1);
   await findExpiredRelays(sql, [0n], { nowS: 0n });
@@ -128,7 +131,7 @@ async function lookAround(): Promise<void> {
   await findSentTo(sql, merchant.userId, 10);
   await findFirstLinks(sql, NETWORK, [merchant.address]);
   await areLogsTaken(sql, claim, [{ logIndex: 1, authorizationNonce: randomHash() }]);
-  await sql.begin((tx) => refreshLinks(tx, { linkIds: ["link_"], isReorg: false }));
+  await sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: ["link_"], isReorg: false }));
 }
 
 /** One payment relayed and settled, one failed, a claim made, found late and ended: and nothing of it is kept. */
@@ -148,7 +151,9 @@ async function runOnce(): Promise<Record<string, Reads>> {
     await step("leaseQueuedPayments", () => leaseQueuedPayments(tx, NETWORK, 50, 1_000));
     await step("failPayments", () => failPayments(tx, [{ id: second.id, reason: "EXPIRED_TRANSFER" }]));
     const paymentIds = [first.id];
-    await step("judgeForSigning", () => judgeForSigning(tx, fence(), { paymentIds, state: "QUEUED" }));
+    await step("checkUnpaidBeforeSigning", () =>
+      checkUnpaidBeforeSigning(tx, simulationHead(), { paymentIds, state: "QUEUED" }),
+    );
     const { relayId, txHash } = await newRelay(tx);
     await step("markSigned", () => markSigned(tx, relayId, [first.id]));
     await step("recordSend", () => recordSend(tx, relayId, { txHash, answer: "accepted", isAccepted: true }));
@@ -169,7 +174,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
     await step("settleTransfers", () =>
       settleTransfers(tx, { ...settling, transfers: [own], spent, operations: [] }),
     );
-    await step("refreshLinks", () => refreshLinks(tx, { linkIds: [paid], isReorg: false }));
+    await step("recomputeLinkStatus", () => recomputeLinkStatus(tx, { linkIds: [paid], isReorg: false }));
     await step("findSentTo", () => findSentTo(tx, merchant.userId, 10));
     await step("findFirstLinks", () => findFirstLinks(tx, NETWORK, [merchant.address]));
     const other = makeTransfer({ merchant }, 91, { amountUnits: UNITS - 1n });
@@ -308,7 +313,10 @@ test("behavior: a relay's payments are read once, however many of its transfers 
       const unread = { payees: [merchant.address], afterNumber: 100n, afterHash: "0x", transfers } as const;
       const asked = { network: NETWORK, headNumber: 101n, headHash: randomHash(), unread } as const;
       const reads = await measure(tx, async () => {
-        const verdicts = await judgeForSigning(tx, asked, { paymentIds: [judged.id], state: "QUEUED" });
+        const verdicts = await checkUnpaidBeforeSigning(tx, asked, {
+          paymentIds: [judged.id],
+          state: "QUEUED",
+        });
         expect(verdicts.get(judged.id)).toBe("free");
       });
       expect(reads.payments).toBeWithin(CARRIED, 2 * CARRIED);

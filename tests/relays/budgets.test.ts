@@ -17,7 +17,7 @@ import { insertAttempt, markMined } from "../../db/relays/relays.ts";
 import { chargesOf, type PaymentLimits, paymentBudgets } from "../../worker/payments/payment-budgets.ts";
 import type { LocalKey } from "../../worker/relayer-keys-env.ts";
 import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";
-import { storeRelay } from "../../worker/sender/send.ts";
+import { storeRelay } from "../../worker/sender/send-relay.ts";
 import { sendBudgets } from "../../worker/wallet-ops/send-budgets.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";

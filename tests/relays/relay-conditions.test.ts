@@ -17,7 +17,7 @@ import {
   recordSend,
 } from "../../db/relays/relays.ts";
 import {
-  findDoubtfulRelays,
+  findContradictedRelays,
   findPrunedRelays,
   markDropped,
   reopenOrphanedRelays,
@@ -288,27 +288,27 @@ describe("a reorganisation", () => {
     expect((await findPrunedRelays(lab.sql, NETWORK, 10)).map(({ id }) => id)).toEqual([pruned.id]);
   });
 
-  test("a CONFIRMED relay is doubtful when its nonce is unused on a chain as high as its block", async () => {
+  test("a CONFIRMED relay is contradicted when its nonce is unused on a chain as high as its block", async () => {
     const gone = await relay({ nonce: 5n, state: "CONFIRMED", isBlockKept: false });
-    const doubtful = async (chainNonce: bigint, headNumber: number) => {
+    const contradicted = async (chainNonce: bigint, headNumber: number) => {
       const lanes = [{ relayer, chainNonce, headNumber: BigInt(headNumber) }];
-      return (await findDoubtfulRelays(lab.sql, NETWORK, { lanes, limit: 10 })).map(({ id }) => id);
+      return (await findContradictedRelays(lab.sql, NETWORK, { lanes, limit: 10 })).map(({ id }) => id);
     };
-    expect(await doubtful(5n, DEEP)).toEqual([gone.id]);
-    expect(await doubtful(6n, DEEP)).toEqual([]);
-    expect(await doubtful(5n, DEEP - 1)).toEqual([]);
+    expect(await contradicted(5n, DEEP)).toEqual([gone.id]);
+    expect(await contradicted(6n, DEEP)).toEqual([]);
+    expect(await contradicted(5n, DEEP - 1)).toEqual([]);
     await keepBlock(DEEP, gone.blockHash);
-    expect(await doubtful(5n, DEEP)).toEqual([]);
+    expect(await contradicted(5n, DEEP)).toEqual([]);
     await lab.sql`update relays set state = 'MINED', block_hash = ${randomHash()} where id = ${gone.id}`;
-    expect(await doubtful(5n, DEEP)).toEqual([]);
+    expect(await contradicted(5n, DEEP)).toEqual([]);
   });
 
   test.each(PENDING)(
-    "a CONFIRMED relay with a payment that is %s is doubtful, and disproved by another block",
+    "a CONFIRMED relay with a payment that is %s is contradicted, and disproved by another block",
     async (state) => {
       const gone = await relay({ state: "CONFIRMED", isBlockKept: false });
       await carries(gone, state);
-      const find = () => findDoubtfulRelays(lab.sql, NETWORK, { lanes: [], limit: 10 });
+      const find = () => findContradictedRelays(lab.sql, NETWORK, { lanes: [], limit: 10 });
       expect(await find()).toMatchObject([{ id: gone.id, isDisproved: false }]);
       await keepBlock(DEEP, randomHash());
       expect(await find()).toMatchObject([{ id: gone.id, isDisproved: true }]);

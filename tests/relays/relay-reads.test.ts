@@ -16,7 +16,7 @@ import {
   readRaw,
 } from "../../db/relays/relays.ts";
 import {
-  findDoubtfulRelays,
+  findContradictedRelays,
   findPrunedRelays,
   reopenOrphanedRelays,
   reopenRelays,
@@ -153,12 +153,12 @@ test("a payment on its way contradicts its own network's relay, and none once it
     await lab.sql.begin((tx) => markSigned(tx, one.id, [payment.id]));
     await mine(one, "CONFIRMED", 50);
   }
-  const doubted = async (network: "base" | typeof NETWORK) =>
-    (await findDoubtfulRelays(lab.sql, network, { lanes: [], limit: 10 })).map(({ id }) => id);
-  expect([await doubted(NETWORK), await doubted("base")]).toEqual([[first.id, second.id], []]);
+  const contradicted = async (network: "base" | typeof NETWORK) =>
+    (await findContradictedRelays(lab.sql, network, { lanes: [], limit: 10 })).map(({ id }) => id);
+  expect([await contradicted(NETWORK), await contradicted("base")]).toEqual([[first.id, second.id], []]);
   // still open, but not carried any more
   await lab.sql`update payments set state = 'QUEUED' where relay_id = ${second.id}`;
-  expect(await doubted(NETWORK)).toEqual([first.id]);
+  expect(await contradicted(NETWORK)).toEqual([first.id]);
   await lab.sql`delete from open_payments`;
 });
 
@@ -168,7 +168,7 @@ test("an unused nonce contradicts relays of its own key alone", async () => {
   const [own, foreign] = [await relay(), await relay({ by: other })];
   for (const one of [own, foreign]) await mine(one, "CONFIRMED", 50);
   const lanes = [{ relayer, chainNonce: 0n, headNumber: 100n }];
-  const found = await findDoubtfulRelays(lab.sql, NETWORK, { lanes, limit: 10 });
+  const found = await findContradictedRelays(lab.sql, NETWORK, { lanes, limit: 10 });
   expect(found.map(({ id }) => id)).toEqual([own.id]);
   await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED'`;
   expect(await hasUnfinished(lab.sql, NETWORK, lanes)).toBe(true);
@@ -177,7 +177,7 @@ test("an unused nonce contradicts relays of its own key alone", async () => {
   await lab.sql.begin((tx) =>
     insertBlocks(tx, NETWORK, [{ number: 50, hash: randomHash(), parentHash: randomHash(), timeS: 1 }]),
   );
-  expect(await findDoubtfulRelays(lab.sql, NETWORK, { lanes, limit: 10 })).toEqual([]);
+  expect(await findContradictedRelays(lab.sql, NETWORK, { lanes, limit: 10 })).toEqual([]);
 });
 
 describe("a relay whose block left the chain", () => {

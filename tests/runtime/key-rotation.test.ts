@@ -3,9 +3,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { newWebhookEndpointId } from "../../core/domain/ids.ts";
-import { seal } from "../../core/domain/seal.ts";
+import { seal } from "../../core/domain/seal-secrets.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { resealWebhookSecrets } from "../../worker/webhooks/reseal.ts";
+import { resealWebhookSecrets } from "../../worker/webhooks/reseal-secrets.ts";
 import { waitFor } from "../links/payer-side.ts";
 import { type Client, openClient } from "../support/http-client.ts";
 import { type Merchant, newEmail, readCode, signIn, signUp } from "../support/sign-up.ts";

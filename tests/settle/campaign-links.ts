@@ -3,8 +3,12 @@ import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { endClaim } from "../../db/links/claims.ts";
 import { expireLinks } from "../../db/links/expire-links.ts";
 import { insertLink } from "../../db/links/links.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { failPayments, lockPayments } from "../../db/payments/payments.ts";
+import type { Payment } from "../../db/schema.ts";
 import { callRpcBatch } from "../../local/chain/rpc.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { type Lab, NETWORK } from "../support/indexer-lab.ts";
@@ -35,7 +39,7 @@ export async function makeLink(
   { sql }: Lab,
   { userId }: { userId: string },
   amountUnits: bigint,
-): Promise<void> {
+): Promise<string> {
   const id = newLinkId();
   await sql.begin((tx) =>
     insertLink(tx, {
@@ -43,6 +47,7 @@ export async function makeLink(
       ...{ amountUnits, expiresInHours: 1 },
     }),
   );
+  return id;
 }
 
 export function listActive({ sql }: Lab): Promise<{ id: string }[]> {
@@ -74,4 +79,17 @@ export async function watchLinks({ sql }: Pick<Lab, "sql">, isOver: () => boolea
         )`;
     if (wrong.length > 0) throw new Error(`links that are not what the books say: ${JSON.stringify(wrong)}`);
   }
+}
+
+/** As the worker does it. */
+export async function failOne({ sql }: Lab, { id, linkId }: Payment): Promise<void> {
+  await sql.begin(async (tx) => {
+    await lockPayments(tx, [id]);
+    await lockLinks(tx, linkId ? [linkId] : []);
+    await failPayments(tx, [{ id, reason: "EXPIRED_TRANSFER" }]);
+  });
+}
+
+export async function endOne({ sql }: Lab, id: string): Promise<void> {
+  await sql.begin((tx) => endClaim(tx, { id, state: "EXPIRED", reason: "not_found", isProven: false }));
 }

@@ -1,23 +1,23 @@
 /**
  * Everything that can happen to a few links of equal amounts, in random order: payments accepted, failed, tried again and executed by
- * strangers, alone or several in a transaction, transfers of unique amounts and with link tags, transfers assigned and unassigned, claims made,
- * proven and ended, links over and cancelled, blocks reorganised away; by several hands at once when asked to. The books are
- * compared with the chain all along, and a rebuild at the end must make the same. By hand: `bun tests/settle/ledger-campaign.ts 2000 6`
- * (steps, hands), the seed from TEST_SEED when set.
+ * strangers, alone or several in a transaction, transfers of unique amounts and with link tags, transfers assigned and unassigned, claims
+ * made, proven and ended, links over and cancelled, blocks reorganised away; by several hands at once when asked to. The books are compared
+ * with the chain all along, and a rebuild at the end must make the same. `bun tests/settle/ledger-campaign.ts 2000 6` runs it (steps,
+ * hands), the seed from TEST_SEED when set.
  */
 import { keccak256 } from "viem";
 import type { PrivateKeyAccount } from "viem/accounts";
 import { encodeAggregate3 } from "../../core/chain/multicall.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import type { RebuildDifference } from "../../db/ledger/rebuild.ts";
-import { endClaim } from "../../db/links/claims.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { requeuePayment } from "../../db/payments/accept-payments.ts";
-import { failPayments, lockPayments } from "../../db/payments/payments.ts";
+import { lockPayments } from "../../db/payments/payments.ts";
 import type { Payment, PaymentLink } from "../../db/schema.ts";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
 import {
   type Lab,
@@ -37,13 +37,21 @@ import { signCancel } from "../support/payer.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { assertAssignments, assignReceived, unassignReceived } from "./campaign-assignments.ts";
-import { expireNow, listActive, lowerOf, makeLink, makeSenders, watchLinks } from "./campaign-links.ts";
+import {
+  endOne,
+  expireNow,
+  failOne,
+  listActive,
+  lowerOf,
+  makeLink,
+  makeSenders,
+  watchLinks,
+} from "./campaign-links.ts";
 
 const SIGNERS = 20;
 const AMOUNTS = [1_000_000n, 2_000_000n] as const;
 const REORG_DEPTH_MAX = 5;
-/** Payers and claims meet on the newest links. */
-const CROWD = 3;
+const NEWEST_LINKS_MET = 3;
 const CHECK_EVERY = 10;
 const QUIET_WITHIN_MS = 45_000;
 
@@ -80,7 +88,7 @@ export async function runBooksCampaign(steps: number, hands = 1): Promise<BooksR
   const random = seededRandom(`books campaign of ${steps} steps`);
   const lab = await openLab();
   const merchant = await makeMerchant(lab);
-  const senders = await makeSenders(lab, steps);
+  const senders = await makeSenders(lab, steps + 1);
   const signers = await Promise.all(Array.from({ length: SIGNERS }, () => makeSigner(lab, 10n ** 15n)));
   // what is set up must be older than the deepest reorganisation
   await mine(lab, REORG_DEPTH_MAX + 1);
@@ -102,6 +110,7 @@ export async function runBooksCampaign(steps: number, hands = 1): Promise<BooksR
       await takeSteps(stage, left, hands);
       await checkBooks(stage, true);
     }
+    await payNewLink(stage);
     await endEverything(stage);
     await checkBooks(stage, false);
     return await report(stage);
@@ -183,7 +192,7 @@ async function makeAnyLink(stage: Stage): Promise<void> {
 /** One of the newest links, whatever became of it. */
 async function newLink(stage: Stage) {
   const rows = await stage.lab.sql<PaymentLink[]>`select * from payment_links order by created_at, id`;
-  return anyOf(stage, rows.slice(-CROWD));
+  return anyOf(stage, rows.slice(-NEWEST_LINKS_MET));
 }
 
 /** Somebody types a link's unique amount. */
@@ -203,7 +212,7 @@ async function acceptAny(stage: Stage): Promise<void> {
   const { lab, merchant } = stage;
   const rows = await lab.sql<{ id: string; amountUnits: bigint }[]>`
     select id, amount_units from payment_links where status in ('ACTIVE', 'PENDING') order by created_at, id`;
-  const link = anyOf(stage, rows.slice(-CROWD));
+  const link = anyOf(stage, rows.slice(-NEWEST_LINKS_MET));
   const signer = anyOf(stage, stage.signers);
   if (!link || !signer) return;
   const { authorization, data } = await authorize(signer, { to: merchant.address, value: link.amountUnits });
@@ -222,15 +231,6 @@ async function failAny(stage: Stage): Promise<void> {
   if (payment) await failOne(stage.lab, payment);
 }
 
-/** As the worker does it. */
-async function failOne({ sql }: Lab, { id, linkId }: Payment): Promise<void> {
-  await sql.begin(async (tx) => {
-    await lockPayments(tx, [id]);
-    await lockLinks(tx, linkId ? [linkId] : []);
-    await failPayments(tx, [{ id, reason: "EXPIRED_TRANSFER" }]);
-  });
-}
-
 async function retryAny(stage: Stage): Promise<void> {
   const payment = await anyPayment(stage, "FAILED");
   if (!payment) return;
@@ -243,13 +243,13 @@ async function retryAny(stage: Stage): Promise<void> {
 
 /** Whatever became of its payment, and perhaps a second time. */
 async function executeAny(stage: Stage): Promise<void> {
-  const signed = anyOf(stage, stage.signed.slice(-3 * CROWD));
+  const signed = anyOf(stage, stage.signed.slice(-3 * NEWEST_LINKS_MET));
   if (signed) await sendCall(stage, signed.data, signed.signer.lower);
 }
 
 /** A transaction with several transfers, whose places in the next block depend on what comes before them. */
 async function batchAny(stage: Stage): Promise<void> {
-  const signed = stage.signed.slice(-3 * CROWD).filter(() => stage.random() < 0.5);
+  const signed = stage.signed.slice(-3 * NEWEST_LINKS_MET).filter(() => stage.random() < 0.5);
   const calls = signed.map(({ data }) => ({ to: USDC, data }));
   const [first] = signed;
   if (first) await sendCall(stage, encodeAggregate3(calls), first.signer.lower, CONTRACTS.multicall3);
@@ -265,7 +265,7 @@ async function unassignAny(stage: Stage): Promise<void> {
 }
 
 async function spendAny(stage: Stage): Promise<void> {
-  const signed = anyOf(stage, stage.signed.slice(-3 * CROWD));
+  const signed = anyOf(stage, stage.signed.slice(-3 * NEWEST_LINKS_MET));
   if (signed) await sendCall(stage, await signCancel(signed.signer, signed.nonce));
 }
 
@@ -290,7 +290,7 @@ async function claimAny(stage: Stage, proof?: "EOA"): Promise<void> {
   const { lab } = stage;
   const rows = await lab.sql<{ id: string }[]>`
     select id from payment_links where status in ('ACTIVE', 'PENDING') order by created_at, id`;
-  const [link, sent] = [anyOf(stage, rows.slice(-CROWD)), anyOf(stage, stage.sent.slice(-8))];
+  const [link, sent] = [anyOf(stage, rows.slice(-NEWEST_LINKS_MET)), anyOf(stage, stage.sent.slice(-8))];
   if (!link || !sent) return;
   const key = `${link.id}:${sent.txHash}:${proof}`;
   if (stage.claimed.has(key)) return;
@@ -303,10 +303,6 @@ async function claimAny(stage: Stage, proof?: "EOA"): Promise<void> {
 async function endAnyClaim(stage: Stage): Promise<void> {
   const id = anyOf(stage, stage.claims.slice(-5));
   if (id) await endOne(stage.lab, id);
-}
-
-async function endOne({ sql }: Lab, id: string): Promise<void> {
-  await sql.begin((tx) => endClaim(tx, { id, state: "EXPIRED", reason: "not_found", isProven: false }));
 }
 
 async function expireAny(stage: Stage): Promise<void> {
@@ -341,6 +337,12 @@ async function reorganise(stage: Stage): Promise<void> {
   await callRpc(rpcUrl, "anvil_reorg", [depth, placed]);
   await callRpc(rpcUrl, "evm_setTime", [Math.floor(Date.now() / 1000)]);
   await mine(lab);
+}
+
+/** Whatever the reorganisations have taken, one link is paid in the end. */
+async function payNewLink(stage: Stage): Promise<void> {
+  const id = await makeLink(stage.lab, stage.merchant, AMOUNTS[0]);
+  await sendCall(stage, `${encodeTransfer(stage.merchant.address, AMOUNTS[0])}${linkTag(id).slice(2)}`);
 }
 
 /** Nothing is held by anything unfinished any more. */

@@ -1,6 +1,6 @@
 /** What the rows of a link's payment and transfer make of its status. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import { accept, type BooksLab, linkOf, openBooks } from "../support/ledger-lab.ts";
@@ -30,7 +30,7 @@ describe("a link that no transfer pays", () => {
     ["CONFIRMED", "ACTIVE"],
   ] as const)("with a payment that is %s is %s", async (state, status) => {
     await lab.sql`update payments set state = ${state} where id = ${payment.id}`;
-    await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [linkId], isReorg: false }));
+    await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [linkId], isReorg: false }));
     expect(await linkOf(lab, linkId)).toMatchObject({ status });
   });
 });
@@ -46,7 +46,7 @@ test("a link is PAID_LATE by a block after its expiry, and not by one of that mo
     [1, "PAID_LATE"],
   ] as const) {
     await expireBefore(seconds);
-    await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [linkId], isReorg: false }));
+    await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [linkId], isReorg: false }));
     expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception });
   }
 });

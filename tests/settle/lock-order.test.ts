@@ -21,10 +21,10 @@ import { cancelUses } from "../../db/links/uses.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { insertOperation } from "../../db/wallet-ops/operations.ts";
+import { type Term, watchOf } from "../../indexer/leader-term.ts";
 import { applySpan, toSpan } from "../../indexer/settle/apply-span.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
-import { type Term, watchOf } from "../../indexer/term.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   amounts,

@@ -1,7 +1,7 @@
 /** Any number of transfers may come in one block: they are written in parts, since a statement that takes too long is cancelled. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
-import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
+import { orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
 import { STATEMENT_ROWS } from "../../db/ledger/transfers.ts";
 import { type BooksLab, makeTransfer, NETWORK, openBooks, read } from "../support/ledger-lab.ts";
 
@@ -45,7 +45,7 @@ test("more transfers than a statement takes are all stored, all confirmed, and a
     select count(*)::int from transfers join transactions history on history.transfer_id = transfers.id
     where to_address = ${lab.merchant.address} and transfers.status = 'CONFIRMED' and history.status = 'CONFIRMED'`;
   expect(row?.count).toBe(COUNT);
-  await lab.sql.begin((tx) => orphanAbove(tx, { network: NETWORK, ancestor: 100, claimLeaseS: 0 }));
+  await lab.sql.begin((tx) => orphanBlocksAbove(tx, { network: NETWORK, ancestor: 100, claimLeaseS: 0 }));
   expect(await largest()).toEqual([STATEMENT_ROWS, COUNT]);
   const orphaned = await lab.sql`
     select from transactions where status = 'ORPHANED' and user_of(owner) = ${lab.merchant.userId}`;

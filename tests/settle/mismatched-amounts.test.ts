@@ -1,6 +1,6 @@
 /** Attributed transfers of a wrong amount set an exception on their link, unless they are dust that anybody could send. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { type BooksLab, linkOf, makeTransfer, openBooks, read } from "../support/ledger-lab.ts";
 import { seedLink } from "../support/seed.ts";
 
@@ -24,7 +24,7 @@ async function linkWith(amountUnits: bigint, linkUnits = LINK_UNITS): Promise<st
     set link_id = ${linkId}, pays = false
     where tx_hash = ${transfer.txHash}`;
   await lab.sql.begin((tx) =>
-    refreshLinks(tx, { linkIds: [linkId], isReorg: false, mismatchMinUnits: LEAST_UNITS }),
+    recomputeLinkStatus(tx, { linkIds: [linkId], isReorg: false, mismatchMinUnits: LEAST_UNITS }),
   );
   return linkId;
 }

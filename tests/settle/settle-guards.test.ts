@@ -4,13 +4,13 @@ import { newSendId } from "../../core/domain/ids.ts";
 import { keepDecisions } from "../../db/ledger/rebuild-attributions.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { insertOperation } from "../../db/wallet-ops/operations.ts";
+import { FencedError, type Term } from "../../indexer/leader-term.ts";
 import { applyMissedBlocks, OtherBranchError } from "../../indexer/settle/apply-missed-blocks.ts";
 import { toSpan } from "../../indexer/settle/apply-span.ts";
 import { findPriorAttributions } from "../../indexer/settle/keep-rebuild-attributions.ts";
-import { settleBackdated } from "../../indexer/settle/settle-backdated.ts";
 import { settleSeenOperations } from "../../indexer/settle/settle-operations.ts";
+import { settleRetroactively } from "../../indexer/settle/settle-retroactively.ts";
 import type { BlockContent, SeenOperation, SeenTransfer } from "../../indexer/source/decode-logs.ts";
-import { FencedError, type Term } from "../../indexer/term.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   acceptFacilitated,
@@ -67,9 +67,9 @@ test("a former leader settles nothing that came late", async () => {
   await read(lab, [transfer]);
   await claim(lab, second, transfer, "EOA");
   const former = { ...lab.term, epoch: 7n };
-  await expect(settleBackdated(former)).rejects.toBeInstanceOf(FencedError);
+  await expect(settleRetroactively(former)).rejects.toBeInstanceOf(FencedError);
   expect(await linkOf(lab, second)).not.toMatchObject({ status: "PAID" });
-  await settleBackdated(lab.term);
+  await settleRetroactively(lab.term);
   expect(await linkOf(lab, second)).toMatchObject({ status: "PAID" });
   expect(await linkOf(lab, first)).not.toMatchObject({ status: "PAID" });
 });

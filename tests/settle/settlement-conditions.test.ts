@@ -1,10 +1,10 @@
 /** Conditions of the statements that settle payments, links and history: each with the row that it must leave alone. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import { noteReceiptMails } from "../../db/links/receipts.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
-import { assignTransfers, findNamedTransfers } from "../../db/payments/backdated-settlement.ts";
+import { assignTransfers, findNamedTransfers } from "../../db/payments/retroactive-attribution.ts";
 import { failSpentPayments } from "../../db/payments/settlement.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {
@@ -113,7 +113,7 @@ describe("an authorization that was spent without paying", () => {
 });
 
 describe("a transfer of another amount", () => {
-  const refresh = () => lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [linkId], isReorg: false }));
+  const refresh = () => lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [linkId], isReorg: false }));
 
   test("marks its link once, and the mark that ends with the transfer's block writes no event", async () => {
     await bookTransfer(lab, { link: linkId, units: UNITS - 1n });
@@ -132,7 +132,7 @@ describe("what stands beside a link's payment", () => {
     const link = await seedLink(lab.sql, lab.merchant);
     await bookTransfer(lab, { link, pays: true });
     await bookTransfer(lab, { link, units: UNITS - 1n });
-    await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [link], isReorg: false }));
+    await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [link], isReorg: false }));
     expect(await linkOf(lab, link)).toEqual({ status: "PAID", exception: "DUPLICATE" });
   });
 
@@ -157,7 +157,7 @@ describe("a link that becomes PAID", () => {
     const link = await seedLink(lab.sql, lab.merchant);
     await lab.sql`update payment_links set customer_email = ${customer} where id = ${link}`;
     await bookTransfer(lab, { link, pays: true });
-    const moves = await lab.sql.begin((tx) => refreshLinks(tx, { linkIds: [link], isReorg: false }));
+    const moves = await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [link], isReorg: false }));
     const mails = await lab.sql`select 1 from receipt_mails where link_id = ${link}`;
     return { link, moves, mails: mails.length };
   }

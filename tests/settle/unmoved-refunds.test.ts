@@ -1,7 +1,7 @@
 /** An account that its owner has upgraded may say that its calls succeeded without making them: such a refund does not count. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { settleSeenOperations } from "../../indexer/settle/settle-operations.ts";
 import type { SeenOperation, SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import {
@@ -59,7 +59,7 @@ function refund(amountUnits: bigint): { operation: SeenOperation; transfer: Seen
 async function settle({ operation, transfer }: ReturnType<typeof refund>, { isMoved = false } = {}) {
   const seen = { operations: [operation], transfers: isMoved ? [transfer] : [], booked: [], attributed: [] };
   const { operationIds } = await lab.sql.begin((tx) => settleSeenOperations(tx, NETWORK, seen));
-  await concludeOperations(lab.sql, { network: NETWORK, depthNumber: 102 });
+  await confirmDeepOperations(lab.sql, { network: NETWORK, depthNumber: 102 });
   return operationIds.length;
 }
 

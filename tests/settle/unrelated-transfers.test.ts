@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { findUnrelated } from "../../indexer/settle/settle.ts";
+import { findUnrelated } from "../../indexer/settle/settle-transfers.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../../indexer/source/decode-logs.ts";
 import {
   accept,

@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { watchOf } from "../../indexer/leader-term.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
 import { WatchedSet } from "../../indexer/source/watched-wallets.ts";
-import { watchOf } from "../../indexer/term.ts";
 import { type CountingProxy, startCountingProxy } from "../support/counting-proxy.ts";
 import {
   headOf,

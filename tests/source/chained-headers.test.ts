@@ -2,10 +2,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
+import { watchOf } from "../../indexer/leader-term.ts";
 import { assertChained, type BlockHeader } from "../../indexer/source/block-header.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
 import { WatchedSet } from "../../indexer/source/watched-wallets.ts";
-import { watchOf } from "../../indexer/term.ts";
 import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
 import { type Lab, mine, NETWORK, openLab } from "../support/indexer-lab.ts";
 import { makeBlock, randomHash } from "../support/ledger-lab.ts";

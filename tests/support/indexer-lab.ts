@@ -9,10 +9,10 @@ import { openLog } from "../../core/runtime/log.ts";
 import { openClaim, type StoredClaim } from "../../db/links/claims.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import type { PaymentLink } from "../../db/schema.ts";
-import { beginTerm } from "../../indexer/follow/start-term.ts";
+import { beginLeaderTerm } from "../../indexer/follow/begin-leader-term.ts";
+import type { Term } from "../../indexer/leader-term.ts";
 import { openIndexerMetrics } from "../../indexer/metrics.ts";
 import { runNetwork } from "../../indexer/run-network.ts";
-import type { Term } from "../../indexer/term.ts";
 import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
@@ -102,7 +102,7 @@ export async function openTerm(
 ): Promise<Term & { close: () => void }> {
   const chain = openChain({ network: NETWORK, urls, timeoutMs: 2_000 });
   const end = new AbortController();
-  const term = await beginTerm({
+  const term = await beginLeaderTerm({
     ...{ network: NETWORK, chain, sql: lab.sql, confirmations: 1, signal: end.signal },
     mismatchMinUnits: MISMATCH_MIN_UNITS,
     ...{

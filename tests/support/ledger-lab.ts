@@ -4,9 +4,9 @@ import { newApiKeyId, newClaimId, newPaymentId, newTransactionId } from "../../c
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { insertApiKey } from "../../db/api-keys/api-keys.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
-import { orphanAbove } from "../../db/ledger/orphan-blocks.ts";
+import { orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
 import { openClaim } from "../../db/links/claims.ts";
-import { refreshLinks } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
 import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
@@ -15,11 +15,11 @@ import { markSigned } from "../../db/payments/queue.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { insertRelay } from "../../db/relays/relays.ts";
-import { settleTransfers } from "../../indexer/settle/settle.ts";
-import { settleBackdated } from "../../indexer/settle/settle-backdated.ts";
+import type { Term } from "../../indexer/leader-term.ts";
+import { settleRetroactively } from "../../indexer/settle/settle-retroactively.ts";
+import { settleTransfers } from "../../indexer/settle/settle-transfers.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { SeenTransfer, SpentAuthorization } from "../../indexer/source/decode-logs.ts";
-import type { Term } from "../../indexer/term.ts";
 import { createTestDatabase } from "./postgres.ts";
 import { randomAddress, type SeededMerchant, seedMerchant } from "./seed.ts";
 
@@ -99,7 +99,7 @@ export function read(
       isWatched: (address) => address === merchant.address,
       confirmedAtS: () => (isDeep ? Math.floor(Date.now() / 1000) : undefined),
     });
-    await refreshLinks(tx, { linkIds, isReorg: false });
+    await recomputeLinkStatus(tx, { linkIds, isReorg: false });
   });
 }
 
@@ -119,14 +119,14 @@ export async function readUpTo({ sql }: Pick<BooksLab, "sql">, number: number): 
 
 export function undoAbove({ sql }: Pick<BooksLab, "sql">, ancestor: number): Promise<void> {
   return sql.begin(async (tx) => {
-    const { linkIds } = await orphanAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 90 });
-    await refreshLinks(tx, { linkIds, isReorg: true });
+    const { linkIds } = await orphanBlocksAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 90 });
+    await recomputeLinkStatus(tx, { linkIds, isReorg: true });
   });
 }
 
 /** The leader's next poll of links that were released, and of claims that came after their block. */
 export function lookBack({ term }: BooksLab): Promise<void> {
-  return settleBackdated(term);
+  return settleRetroactively(term);
 }
 
 /** `proof`: how the sender proved that it made the transfer. */

@@ -5,7 +5,7 @@ import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { insertUser } from "../../db/accounts/users.ts";
-import { foldLinkCounts, foldTransactionCounts } from "../../db/jobs/fold-counts.ts";
+import { foldLinkCounts, foldTransactionCounts } from "../../db/jobs/fold-count-deltas.ts";
 import { countLinks } from "../../db/links/links.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { bucketOf } from "../../db/transactions/amount-counts.ts";

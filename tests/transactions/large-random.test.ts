@@ -11,7 +11,7 @@ import {
 } from "../../core/domain/payment.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { insertUser } from "../../db/accounts/users.ts";
-import { foldTransactionCounts } from "../../db/jobs/fold-counts.ts";
+import { foldTransactionCounts } from "../../db/jobs/fold-count-deltas.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { listTransactions } from "../../db/transactions/transactions.ts";
 import { roundsOf } from "../support/depth.ts";

@@ -1,7 +1,7 @@
 /** Every way to read a history gives its user's own rows, those of the filter, and all of them: also what is open, and after folding. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
-import { foldTransactionCounts } from "../../db/jobs/fold-counts.ts";
+import { foldTransactionCounts } from "../../db/jobs/fold-count-deltas.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { readSettledCells } from "../../db/transactions/counts.ts";
 import { sumReceivedByDay } from "../../db/transactions/received-by-day.ts";

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
 import { openLies } from "../payments/lying-node-campaign.ts";
 import { startFaultProxy as startSendProxy } from "../rpc/fault-proxy.ts";

@@ -4,7 +4,7 @@ import { newRefundId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { hasUnfinished } from "../../db/relays/relays.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { listRefundable } from "../../db/wallet-ops/list-refundable.ts";
 import { cancelOperation } from "../../db/wallet-ops/operations.ts";
 import {
@@ -196,9 +196,9 @@ describe("an operation's event", () => {
     const [row] = await sql<{ count: number }[]>`
       select count(*)::int as count from wallet_operation_events where user_op_hash = ${made.userOpHash}`;
     expect(row?.count).toBe(1);
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 99 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 99 });
     expect(await rowOf(made)).toMatchObject({ state: "MINED" });
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 100 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 100 });
     expect(await rowOf(made)).toMatchObject({ state: "CONFIRMED" });
     expect(await settleOperations(sql, NETWORK, [event])).toEqual([]);
   });
@@ -206,9 +206,9 @@ describe("an operation's event", () => {
   test("of the same nonce but another operation ends a waiting one at depth, not before", async () => {
     const made = await relayed("BROADCAST");
     await recordOperationEvents(sql, NETWORK, [eventOf(made, { userOpHash: randomHash(), blockNumber: 95 })]);
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 94 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 94 });
     expect(await rowOf(made)).toMatchObject({ state: "SIGNED" });
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 95 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 95 });
     expect(await rowOf(made)).toMatchObject({ state: "FAILED", reason: "NONCE_TAKEN" });
   });
 
@@ -217,7 +217,7 @@ describe("an operation's event", () => {
     const settle = async (made: Made, nonce: bigint, blockNumber: number) => {
       await recordOperationEvents(sql, NETWORK, [eventOf(made, { nonce, blockNumber })]);
       await settleOperations(sql, NETWORK, [eventOf(made, { nonce, blockNumber })]);
-      await concludeOperations(sql, { network: NETWORK, depthNumber: blockNumber });
+      await confirmDeepOperations(sql, { network: NETWORK, depthNumber: blockNumber });
     };
     await settle(first, 0n, 200);
     const second = await queued(first, 1n);

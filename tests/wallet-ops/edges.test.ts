@@ -1,7 +1,7 @@
 /** When an operation may be called ended, and when it may still happen: each edge just inside and just outside. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findUnspentNonces } from "../../db/wallet-ops/missed-events.ts";
 import { findLiveOperation, findOperation } from "../../db/wallet-ops/operations.ts";
 import {
@@ -65,7 +65,7 @@ describe("an ended operation's nonce", () => {
     await recordOperationEvents(sql, NETWORK, [
       eventOf(made, { userOpHash: randomHash(), blockNumber: 300 }),
     ]);
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 300 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 300 });
     expect(await rowOf(made)).toMatchObject({ state: "FAILED", reason: "NONCE_TAKEN" });
     await reopenOperations(sql, { network: NETWORK, ancestor: 300 });
     expect(await view(made)).toMatchObject({ isNonceSpent: true });
@@ -82,7 +82,7 @@ describe("NONCE_TAKEN", () => {
       eventOf(stranger, { userOpHash: randomHash() }),
     ]);
     await recordOperationEvents(sql, OTHER_NETWORK, [eventOf(made, { userOpHash: randomHash() })]);
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 100 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 100 });
     expect(await rowOf(made)).toMatchObject({ state: "SIGNED", reason: null });
     expect(await rowOf(stranger)).toMatchObject({ state: "FAILED", reason: "NONCE_TAKEN" });
   });
@@ -90,7 +90,7 @@ describe("NONCE_TAKEN", () => {
   test("does not follow from the operation's own event", async () => {
     const made = await relayed("BROADCAST");
     await recordOperationEvents(sql, NETWORK, [eventOf(made)]);
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 100 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 100 });
     expect(await rowOf(made)).toMatchObject({ state: "SIGNED", reason: null });
   });
 
@@ -99,7 +99,7 @@ describe("NONCE_TAKEN", () => {
     await sql`update wallet_operations set state = 'FAILED', reason = 'NOT_SENT' where id = ${ended.id}`;
     for (const made of [waiting, ended])
       await recordOperationEvents(sql, NETWORK, [eventOf(made, { userOpHash: randomHash() })]);
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 100 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 100 });
     expect(await rowOf(waiting)).toMatchObject({ state: "AWAITING_SIGNATURE" });
     expect(await rowOf(ended)).toMatchObject({ state: "FAILED", reason: "NOT_SENT" });
   });
@@ -112,10 +112,10 @@ describe("an event whose calls failed", () => {
     await recordOperationEvents(sql, OTHER_NETWORK, [{ ...event, failure: "PAYMENT_NOT_ALLOWED" }]);
     await recordOperationEvents(sql, NETWORK, [event]);
     await settleOperations(sql, NETWORK, [event]);
-    await concludeOperations(sql, { network: OTHER_NETWORK, depthNumber: 100 });
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 99 });
+    await confirmDeepOperations(sql, { network: OTHER_NETWORK, depthNumber: 100 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 99 });
     expect(await rowOf(made)).toMatchObject({ state: "MINED" });
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 100 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 100 });
     expect(await rowOf(made)).toMatchObject({ state: "FAILED", reason: "INSUFFICIENT_FUNDS" });
   });
 });
@@ -172,7 +172,7 @@ test("only an end that was reported is withdrawn by an event", async () => {
     await recordOperationEvents(sql, NETWORK, [event]);
     await settleOperations(sql, NETWORK, [event]);
   }
-  await concludeOperations(sql, { network: NETWORK, depthNumber: 700 });
+  await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 700 });
   await reopenOperations(sql, { network: NETWORK, ancestor: 699 });
   const rows = await sql<{ subjectId: string }[]>`
     select subject_id from events

@@ -4,7 +4,7 @@ import { newOwnerChangeIds } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { findWaiting } from "../../db/ledger/watched-wallets.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { countPausedSenders, readDailyGasUsage } from "../../db/wallet-ops/daily-gas-usage.ts";
 import { openHistory } from "../../db/wallet-ops/operations.ts";
 import {
@@ -77,7 +77,7 @@ describe("an end", () => {
     await set(sent, { state: "BROADCAST" });
     for (const made of [inQueue, signed, sent])
       await recordOperationEvents(sql, NETWORK, [eventOf(made, { userOpHash: randomHash() })]);
-    const ended = await concludeOperations(sql, { network: NETWORK, depthNumber: 100 });
+    const ended = await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 100 });
     for (const { id } of [inQueue, signed, sent]) expect(ended).toContain(id);
   });
 
@@ -85,7 +85,7 @@ describe("an end", () => {
     const made = await lab.queued(undefined, 0n, { items: [item(5n), item(7n), item(100n, true)] });
     const change = await ownerOperation(await makeOperation());
     for (const one of [made, change]) await settle(one, 10);
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 10 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 10 });
     expect((await rowOf(change)).state).toBe("CONFIRMED");
     expect(await eventsOf(change)).toEqual([]);
     expect(await eventsOf(made)).toMatchObject([
@@ -114,7 +114,7 @@ describe("an end", () => {
     const event = eventOf(failed, { blockNumber: 20, succeeded: false, failure: "INSUFFICIENT_FUNDS" });
     await recordOperationEvents(sql, NETWORK, [event]);
     await settleOperations(sql, NETWORK, [event]);
-    await concludeOperations(sql, { network: NETWORK, depthNumber: 20 });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 20 });
     expect((await rowOf(failed)).state).toBe("FAILED");
     await reopenOperations(sql, { network: NETWORK, ancestor: 19 });
     const withdrawn = async (made: Made) =>
@@ -140,7 +140,7 @@ describe("a reorganisation", () => {
     async (state) => {
       const [made, stranger] = [await queued(), await queued()];
       for (const one of [made, stranger]) await settle(one, 41);
-      await concludeOperations(sql, { network: NETWORK, depthNumber: 41 });
+      await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 41 });
       const successor = await queued(made, 1n);
       await set(successor, {
         ...{ state, relay_id: await lab.makeRelay("SIGNED"), tx_hash: state === "MINED" ? "0x" : null },

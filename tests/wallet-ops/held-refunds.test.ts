@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { newRefundId } from "../../core/domain/ids.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { concludeOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { leaseQueuedOperations, markOperationsSigned } from "../../db/wallet-ops/queue.ts";
 import { reopenOperations } from "../../db/wallet-ops/reorganised-operations.ts";
 import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
@@ -144,7 +144,7 @@ test("a refund waits while an earlier one of its money, which had failed, may su
     const given = { ...event, blockNumber, succeeded };
     await recordOperationEvents(sql, NETWORK, [given]);
     await settleOperations(sql, NETWORK, [given]);
-    await concludeOperations(sql, { network: NETWORK, depthNumber: blockNumber });
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: blockNumber });
   };
   const relayId = await lab.makeRelay("BROADCAST");
   expect(await markOperationsSigned(sql, relayId, [earlier.id])).toEqual([earlier.id]);

@@ -2,13 +2,13 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
-import { recheckLogs } from "../../indexer/audit/recheck.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
+import { recheckLogs } from "../../indexer/audit/recheck-logs.ts";
 import { reconcileNonces } from "../../indexer/audit/reconcile-nonces.ts";
+import { type Term, watchOf } from "../../indexer/leader-term.ts";
 import { commitBlocks } from "../../indexer/settle/commit-blocks.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
-import { type Term, watchOf } from "../../indexer/term.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { NETWORK, openTerm, randomAddress, until } from "../support/indexer-lab.ts";

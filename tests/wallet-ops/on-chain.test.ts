@@ -10,7 +10,7 @@ import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { withWorkLock } from "../../db/postgres/work-lock.ts";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";

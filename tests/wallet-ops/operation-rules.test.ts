@@ -1,6 +1,6 @@
 /** Whom a wallet's operation may pay, which transfers are its own, and which owner may be removed. */
 import { describe, expect, test } from "bun:test";
-import { canRemove } from "../../core/domain/last-owner.ts";
+import { canRemoveOwner } from "../../core/domain/last-owner.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { additionsInOrder, ownerIdOf, withAdded } from "../../core/domain/owner.ts";
 import { parseRecipient, resembles } from "../../core/domain/recipient.ts";
@@ -98,7 +98,7 @@ describe("an owner", () => {
   const [mine, phone, members, unknown] = [passkey("1"), passkey("2"), passkey("3"), passkey("4")];
   const known = { own: new Set([mine, phone]), members: new Set([members]) };
   const isRemovable = (removed: Hex, ...slots: (Hex | undefined)[]) =>
-    canRemove(slots, { removed, ...known });
+    canRemoveOwner(slots, { removed, ...known });
 
   test("of the account is removable while another of the account stays", () => {
     expect(isRemovable(mine, mine, phone)).toBe(true);

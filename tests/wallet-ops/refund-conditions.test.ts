@@ -1,6 +1,7 @@
 /** Which refunds count, which requests are open, and which links are counted again: the conditions of the statements, one by one. */
 import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { newRefundId } from "../../core/domain/ids.ts";
+import { findDue } from "../../db/ledger/due-at-depth.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { hasLiveRefunds } from "../../db/wallet-ops/list-refundable.ts";
 import {
@@ -11,12 +12,7 @@ import {
   lockRefund,
   markCancelled,
 } from "../../db/wallet-ops/refund-requests.ts";
-import {
-  findLinksRefundedBy,
-  insertRefund,
-  lockForRefunds,
-  refreshRefundedUnits,
-} from "../../db/wallet-ops/refunds.ts";
+import { insertRefund, lockForRefunds, refreshRefundedUnits } from "../../db/wallet-ops/refunds.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import { type OperationLab, openOperationLab, randomHash } from "../support/operation-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
@@ -154,10 +150,9 @@ describe("what a link has given back", () => {
     const hashElsewhere = await operate(namedElsewhere.id, "BROADCAST");
     await sql`
       update wallet_operations set network = 'base' where id in (${elsewhere.id}, ${namedElsewhere.id})`;
-    const found = await findLinksRefundedBy(sql, NETWORK, {
-      ...{ depthNumber: 10, userOpHashes: [hash, hashElsewhere] },
-    });
-    expect(found.sort()).toEqual([deep.linkId, named.linkId].sort());
+    const userOpHashes = [hash, hashElsewhere];
+    const due = await findDue(sql, { network: NETWORK, after: 9, depthNumber: 10, userOpHashes });
+    expect(due.linksRefunded.sort()).toEqual([deep.linkId, named.linkId].sort());
   });
 
   test("is reserved under the lock of its own link: another link's is free", async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { openTerm, randomAddress, USDC } from "../support/indexer-lab.ts";

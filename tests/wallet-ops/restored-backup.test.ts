@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { rebuildNetwork } from "../../indexer/audit/rebuild.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
 import type { LocalPostgres } from "../../local/postgres/postgres.ts";

@@ -7,7 +7,7 @@ import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { markMined } from "../../db/relays/relays.ts";
-import { storeRelay } from "../../worker/sender/send.ts";
+import { storeRelay } from "../../worker/sender/send-relay.ts";
 import { operationCharges, type SendLimits } from "../../worker/wallet-ops/send-budgets.ts";
 import { type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import { verifyReceiptSignatureJWS } from "@x402/extensions/offer-receipt";
 import { openOfferSigner } from "../../api/x402/offers.ts";
-import type { PayResult } from "../../api/x402/pay.ts";
+import type { PayResult } from "../../api/x402/pay-link.ts";
 import { present } from "../../api/x402/present.ts";
 import { openJwsSigner } from "../../core/domain/jws.ts";
 import type { Hex } from "../../core/domain/networks.ts";

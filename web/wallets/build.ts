@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { emit } from "../emit.ts";
+import { emit } from "../emit-files.ts";
 
 const ROOT = import.meta.dir;
 const DIST = join(ROOT, "../dist");

@@ -60,7 +60,7 @@ import { renderProofs } from "./proof/render-proofs.ts";
 import { readBatches } from "./read-batches.ts";
 import type { Batches } from "./renderer.ts";
 import { openStatement, withBalances } from "./statement/build-statement.ts";
-import { type ClosingDeps, closePeriod } from "./statement/closing.ts";
+import { type ClosingDeps, closePeriod } from "./statement/close-period.ts";
 import { STATEMENT_RENDERERS } from "./statement/render-statement.ts";
 import {
   type Attempt,

@@ -14,7 +14,7 @@ import {
   dropSignedBytes,
   LEFTOVER_NAMES,
 } from "../../db/jobs/delete-old-rows.ts";
-import { foldLinkCounts, foldTransactionCounts } from "../../db/jobs/fold-counts.ts";
+import { foldLinkCounts, foldTransactionCounts } from "../../db/jobs/fold-count-deltas.ts";
 import { hasOverdueDelivery, takeOrphanedExports } from "../../db/jobs/missing-jobs.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql } from "../../db/postgres/client.ts";

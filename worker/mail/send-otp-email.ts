@@ -5,7 +5,7 @@
  */
 import { openSealedOtp } from "../../core/domain/otp.ts";
 import { renderOtpMail } from "../../core/domain/otp-mail.ts";
-import type { KeyList } from "../../core/domain/seal.ts";
+import type { KeyList } from "../../core/domain/seal-secrets.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { findSendableOtp, markOtpSent, markOtpUnsent } from "../../db/accounts/otps.ts";
 import type { JobPayload } from "../../db/jobs/queue.ts";

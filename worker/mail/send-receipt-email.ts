@@ -11,7 +11,7 @@ import type { DocumentBranding } from "../../core/pdf/document-pdf.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { type ShownDocument, toPrinted } from "../../db/documents/documents.ts";
 import type { JobPayload } from "../../db/jobs/queue.ts";
-import { findLogo } from "../../db/links/merchant-pages.ts";
+import { findLogo } from "../../db/links/page-settings.ts";
 import {
   findReceipt,
   findUnsentReceipt,

@@ -29,8 +29,8 @@ export function openPaymentMetrics(registry: Registry) {
       labelNames: ["network", "reason"],
       registers,
     }),
-    fenceWaits: new Counter({
-      name: "payment_fence_waits_total",
+    signingWaits: new Counter({
+      name: "payment_signing_waits_total",
       help: "Payments that waited for the indexer before they were signed; outcome signed, or returned to the queue",
       labelNames: ["network", "outcome"],
       registers,

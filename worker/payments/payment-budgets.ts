@@ -9,7 +9,7 @@ import type { BudgetSettings } from "../sender/budget-metrics.ts";
 import type { NoLane } from "../sender/relayer-lanes.ts";
 import type { Failure } from "./fail-payments.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
-import { endUnlessUsed, handleUnavailable } from "./refusals.ts";
+import { failUnlessUsed, handleUnavailable } from "./retry-or-fail-payments.ts";
 
 export type PaymentLimits = Pick<WorkerConfig, "relayGasPerMerchantPerDay" | "relayRevertedGasPerDay">;
 
@@ -121,7 +121,7 @@ export async function refuseOverBudget(
   const [payment] = payments;
   const isOver = scope !== "FEES" && judgeBudget(budget, amount) === "spent";
   if (payment && payments.length === 1 && isOver) {
-    return endUnlessUsed(network, [{ payment, reason: "RELAY_BUDGET_SPENT", message }]);
+    return failUnlessUsed(network, [{ payment, reason: "RELAY_BUDGET_SPENT", message }]);
   }
   await handleUnavailable(network, payments, { ...limitReached(message), triedMs: 0 });
 }

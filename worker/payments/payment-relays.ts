@@ -3,22 +3,18 @@ import { buildPaymentsCall } from "../../core/chain/relay.ts";
 import type { Network, NetworkId } from "../../core/domain/networks.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
+import { checkUnpaidBeforeSigning, lockForSigning } from "../../db/payments/check-unpaid-before-signing.ts";
+import { findReleasedPayments, findSignedPayments } from "../../db/payments/payments-of-relay.ts";
 import {
   findExpiredRelays,
   requeueExpired,
   requeueRelay,
   requeueUnsettled,
 } from "../../db/payments/queue.ts";
-import {
-  findReleasedPayments,
-  findSignedPayments,
-  judgeForSigning,
-  lockForSigning,
-} from "../../db/payments/signing-fence.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { InFlightRelay } from "../../db/relays/relays.ts";
 import { type KnownHead, noopOf, type RelayKind, type Revised, repeatCall } from "../sender/relay-kind.ts";
-import { HEAD_VALID_MS } from "../sender/send.ts";
+import { HEAD_VALID_MS } from "../sender/send-relay.ts";
 import { toItem } from "./relay-items.ts";
 
 export function openPaymentRelays({ log }: { log: Log }): RelayKind {
@@ -37,7 +33,7 @@ export function openPaymentRelays({ log }: { log: Log }): RelayKind {
 
 /**
  * What the first attempt carried, without payments whose links another transfer has paid since, and without those that have failed or are
- * queued again, as after a reorganisation of the block that reverted them. Asks the fence again; undefined while the ledger can't tell
+ * queued again, as after a reorganisation of the block that reverted them. Checks again that they are unpaid; undefined while the ledger can't tell
  * what was paid.
  */
 async function revisePayments(
@@ -50,7 +46,7 @@ async function revisePayments(
   const paymentIds = signed.map(({ id }) => id);
   const [, verdicts] = await Promise.all([
     lockForSigning(tx, paymentIds),
-    judgeForSigning(
+    checkUnpaidBeforeSigning(
       tx,
       { network: network.id, headNumber, headHash, unread: undefined },
       { paymentIds, state: "SIGNED" },

@@ -11,19 +11,19 @@ import { type Drain, releaseDrainLease, takeDrainLease } from "../../db/payments
 import { type LeasedPayment, leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
 import type { Lanes, NoLane } from "../sender/relayer-lanes.ts";
-import { relayFenced, SIGNING_MARKET_MS } from "./fenced-relay.ts";
 import { gatherBatch } from "./gather-batch.ts";
 import { explainNoLane, limitReached, splitByBudget } from "./payment-budgets.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
+import { toRelayable } from "./relay-items.ts";
 import {
-  endUnlessUsed,
+  failUnlessUsed,
   handleRefusals,
   handleUnavailable,
+  rejectBeforeSimulation,
   releaseLeases,
-  screenPayments,
-} from "./refusals.ts";
-import { toRelayable } from "./relay-items.ts";
-import { type Simulated, simulateLeased } from "./simulate.ts";
+} from "./retry-or-fail-payments.ts";
+import { SIGNING_MARKET_MS, signPayments } from "./sign-payments.ts";
+import { type Simulated, simulateLeasedPayments } from "./simulate-payments.ts";
 
 /** A lease covers simulation, signing and storing; when it runs out, a crashed worker's payments are free again. */
 const LEASE_MS = 5_000;
@@ -105,9 +105,9 @@ async function relayLeased(
 ): Promise<boolean> {
   const { deps, lanes } = network;
   const { headTimeS, isStalled, headAgeS } = await lanes.readMarket();
-  const { sound: screened, failures } = screenPayments(leased, headTimeS);
+  const { sound: screened, failures } = rejectBeforeSimulation(leased, headTimeS);
   const { within: sound, spent, held, heldText } = splitByBudget(screened, deps.config);
-  await endUnlessUsed(network, [...failures, ...spent]);
+  await failUnlessUsed(network, [...failures, ...spent]);
   if (held.length > 0) await handleUnavailable(network, held, { ...limitReached(heldText), triedMs: 0 });
   if (sound.length === 0) return true;
   if (isStalled) {
@@ -150,7 +150,7 @@ async function relayTogether(
   const coded: LeasedPayment[] = [];
   let relayables = payments.slice(0, count).map((payment) => toRelayable(payment, { isContract: false }));
   while (relayables.length > 0) {
-    const simulated = await simulateLeased(network, key, relayables);
+    const simulated = await simulateLeasedPayments(network, key, relayables);
     if (simulated.coded.length === 0) {
       await relaySimulated(network, key, simulated, sending);
       break;
@@ -169,7 +169,7 @@ async function relaySimulated(
   sending: Promise<void>[],
 ): Promise<void> {
   try {
-    await relayFenced(network, key, simulated, sending);
+    await signPayments(network, key, simulated, sending);
   } finally {
     await handleUnsigned(network, [simulated]);
   }
@@ -186,12 +186,12 @@ async function relayContracts(
   const implementations = await identifyPayers(network.chain, payments);
   const simulated = await Promise.all(
     payments.map((payment) =>
-      simulateLeased(network, simulator, [toRelayable(payment, { isContract: true })]),
+      simulateLeasedPayments(network, simulator, [toRelayable(payment, { isContract: true })]),
     ),
   );
   let hasRoom = true;
   try {
-    for (const [index, { passed, fence, askedAtMs }] of simulated.entries()) {
+    for (const [index, { passed, simulationHead, askedAtMs }] of simulated.entries()) {
       const [relayable] = passed;
       if (!relayable) continue;
       const key = await network.lanes.choose(contractPayerGas(relayable.item), SIGNING_MARKET_MS);
@@ -199,7 +199,7 @@ async function relayContracts(
         hasRoom = (await deferPayments(network, [relayable.payment], key)) && hasRoom;
       else {
         const implementation = implementations[index];
-        await relayFenced(network, key, { passed, fence, askedAtMs, implementation }, sending);
+        await signPayments(network, key, { passed, simulationHead, askedAtMs, implementation }, sending);
       }
     }
   } finally {
@@ -214,10 +214,10 @@ async function handleUnsigned(network: PaymentNetwork, simulated: readonly Simul
     network,
     simulated.flatMap(({ refused }) => refused),
   );
-  const doubtful = simulated.flatMap((one) => one.doubtful.map(({ payment }) => payment));
-  if (doubtful.length === 0) return;
+  const undecided = simulated.flatMap((one) => one.undecided.map(({ payment }) => payment));
+  if (undecided.length === 0) return;
   const why = "an earlier payment of the link was executed, and the ledger has not decided about it";
-  await handleUnavailable(network, doubtful, { why, triedMs: 0 });
+  await handleUnavailable(network, undecided, { why, triedMs: 0 });
 }
 
 /** A key, and how many payments it can pay for in one transaction. */

@@ -7,10 +7,10 @@ import type { Tx } from "../../db/postgres/client.ts";
 import { settleCharges } from "../../db/relays/budgets.ts";
 import type { InFlightAttempt, InFlightRelay } from "../../db/relays/relays.ts";
 import { markDropped } from "../../db/relays/reorganised-relays.ts";
-import { readReceipts } from "./receipts.ts";
+import { readReceipts } from "./record-receipts.ts";
 import type { RelayNetwork } from "./relay-network.ts";
 import type { Market } from "./relayer-lanes.ts";
-import { HEAD_VALID_MS } from "./send.ts";
+import { HEAD_VALID_MS } from "./send-relay.ts";
 
 /** "early": the ledger can't tell yet. "outdated": the head is too old to tell. "less": it carries something that is not wanted any more. */
 export type ResendVerdict = "same" | "less" | "early" | "outdated";

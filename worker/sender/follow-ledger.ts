@@ -5,12 +5,12 @@
 import { settleCharges } from "../../db/relays/budgets.ts";
 import { confirmRelays } from "../../db/relays/relays.ts";
 import {
-  findDoubtfulRelays,
+  findContradictedRelays,
   findPrunedRelays,
   reopenOrphanedRelays,
   reopenRelays,
 } from "../../db/relays/reorganised-relays.ts";
-import { findUnproven } from "./receipts.ts";
+import { findUnproven } from "./record-receipts.ts";
 import { kindsOf } from "./relay-kind.ts";
 import type { RelayNetwork } from "./relay-network.ts";
 import { toUsedNonces } from "./relayer-lanes.ts";
@@ -57,16 +57,16 @@ async function requeueAndConfirm(network: RelayNetwork, provenIds: readonly bigi
  */
 async function reopenRemoved({ deps, chain, lanes }: RelayNetwork): Promise<void> {
   const id = chain.network.id;
-  const doubtful = await findDoubtfulRelays(deps.sql, id, {
+  const contradicted = await findContradictedRelays(deps.sql, id, {
     lanes: toUsedNonces(await lanes.readMarket()),
     limit: PAGE_RELAYS,
   });
   const unproven = await findUnproven(
     chain,
-    doubtful.filter(({ isDisproved }) => !isDisproved),
+    contradicted.filter(({ isDisproved }) => !isDisproved),
   );
   const reopened = await reopenRelays(deps.sql, [
-    ...doubtful.filter(({ isDisproved }) => isDisproved),
+    ...contradicted.filter(({ isDisproved }) => isDisproved),
     ...unproven,
   ]);
   if (reopened > 0)

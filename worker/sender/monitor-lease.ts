@@ -5,7 +5,7 @@
  */
 import { hasOtherWorkers } from "../../db/health/process-heartbeats.ts";
 import { type MonitorLease, releaseMonitorLease, takeMonitorLease } from "../../db/relays/monitor-leases.ts";
-import { monitorRelays, reportMarket } from "./monitor.ts";
+import { monitorRelays, reportMarket } from "./monitor-relays.ts";
 import type { RelayNetwork } from "./relay-network.ts";
 
 /** Extended by each pass. A worker that died or hangs is followed by another after so long. */

@@ -3,8 +3,8 @@
  * that send through it.
  */
 import type { Sql } from "../../db/postgres/client.ts";
-import { isNodeUnavailable } from "./monitor.ts";
 import { openMonitorLease } from "./monitor-lease.ts";
+import { isNodeUnavailable } from "./monitor-relays.ts";
 import type { RelayNetwork } from "./relay-network.ts";
 
 const INTERVAL_MS = 500;

@@ -4,8 +4,8 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { type Fees, nextFees } from "../../core/domain/raise-fees.ts";
 import { judgeBudget, type RelayBudget } from "../../core/domain/relay-budget.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
+import { openStalledNodeDetector } from "../../core/rpc/detect-stalled-nodes.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { openHeadWatch } from "../../core/rpc/head-watch.ts";
 import type { RpcCall, RpcOutcome } from "../../core/rpc/node.ts";
 import { parseData, parseQuantity } from "../../core/rpc/parse-answers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -74,7 +74,7 @@ export function openLanes(
   keys: readonly RelayerKey[],
   { maxFeeWei, dailyFeeMaxWei, headMaxAgeS = Number.POSITIVE_INFINITY }: LaneLimits,
 ): Lanes {
-  const headWatch = openHeadWatch(chain);
+  const headWatch = openStalledNodeDetector(chain);
   let market: Market | undefined;
   let areLanesEnsured = false;
 

@@ -6,7 +6,7 @@ import { isTracing, startSpan } from "../../core/tracing/spans.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { findTraces, findTracesOfRelays } from "../../db/traces/traces.ts";
 import type { RelayNetwork } from "./relay-network.ts";
-import type { SignedRelay } from "./send.ts";
+import type { SignedRelay } from "./send-relay.ts";
 
 /** `linkId`: of a payment for a link of ours. */
 export type TracedSubject = { id: string; linkId?: string | null };

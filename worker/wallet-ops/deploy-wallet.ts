@@ -4,7 +4,7 @@ import { recordEvents } from "../../db/events/events.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import { findDeploymentInFlight, findWalletById, markWalletDeployed } from "../../db/wallets/deployments.ts";
 import type { RelayNetwork } from "../sender/relay-network.ts";
-import { sendCall } from "../sender/send.ts";
+import { sendCall } from "../sender/send-relay.ts";
 
 /** Measured 217k with the audited factory; unused gas is not paid for. */
 const CREATE_ACCOUNT_GAS = 400_000n;

@@ -32,9 +32,9 @@ import {
 } from "../../db/wallet-ops/queue.ts";
 import { forgetRefusedSignature, noteRefusedSignature } from "../../db/wallet-ops/refused-signature.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
-import { beginSigned } from "../sender/begin-signed.ts";
 import type { RelayNetwork } from "../sender/relay-network.ts";
-import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send.ts";
+import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send-relay.ts";
+import { signAndCommit } from "../sender/sign-and-commit.ts";
 import { traceRelay } from "../sender/trace-relay.ts";
 import { operationCharges } from "./send-budgets.ts";
 
@@ -64,7 +64,7 @@ export async function sendOperations(network: RelayNetwork): Promise<void> {
     });
     if (leased.length === 0) break;
     try {
-      const ready = await simulateLeased(network, leased);
+      const ready = await simulateLeasedPayments(network, leased);
       for (const bundle of toBundles(ready)) await sendBundle(network, bundle, sending);
     } catch (error) {
       await returnOperations(network.deps.sql, idsOf(leased), { delayMs: RETRY_MS });
@@ -94,7 +94,10 @@ async function settleRelayed({ deps, chain, confirmations }: RelayNetwork): Prom
 }
 
 /** Refusals are written down; what passes is returned. */
-async function simulateLeased(network: RelayNetwork, leased: readonly LeasedOperation[]): Promise<Ready[]> {
+async function simulateLeasedPayments(
+  network: RelayNetwork,
+  leased: readonly LeasedOperation[],
+): Promise<Ready[]> {
   const [key] = network.lanes.keys;
   if (!key) return [];
   const verdicts = await simulateOperations(network.chain, key.address, leased.map(toSimulated));
@@ -227,7 +230,7 @@ async function sign(
   );
   const ids = bundle.flatMap(({ leased }) => [...leased.before.map(({ id }) => id), leased.id]);
   try {
-    return await beginSigned(network, key, async (tx, signing) => {
+    return await signAndCommit(network, key, async (tx, signing) => {
       const relay = await storeRelay(tx, chain, signing, {
         kind: "OPERATIONS",
         call,

@@ -1,12 +1,6 @@
 /** Which account a Google identity opens. The identity is (issuer, subject); the e-mail address matters only when they are first linked. */
 import { newUserId } from "../../../core/domain/ids.ts";
-import {
-  hasOtherSubject,
-  hasUnlinked,
-  insertIdentity,
-  lockUserByIdentity,
-  updateIdentityEmail,
-} from "../../../db/accounts/identities.ts";
+import { insertIdentity, lockUserByIdentity, updateIdentityEmail } from "../../../db/accounts/identities.ts";
 import { recordSecurityEvent } from "../../../db/accounts/security-events.ts";
 import { insertUser, lockUserByEmail, markVerified } from "../../../db/accounts/users.ts";
 import { deleteChallengesOf } from "../../../db/auth/challenges.ts";
@@ -18,14 +12,13 @@ import { emailSchema } from "../../accounts/email-address.ts";
 import type { Trace } from "../../http/audit-trace.ts";
 import type { ApiDeps } from "../../http/deps.ts";
 import { type Browser, startSession } from "../../sessions/start-session.ts";
+import { type LinkByEmailRefusal, whyNotLinkedByEmail } from "./link-by-email.ts";
 import type { GoogleIdentity } from "./provider.ts";
 
-export type GoogleRefusal = "email_not_verified" | "link_requires_passkey" | "link_required";
+export type GoogleRefusal = "email_not_verified" | LinkByEmailRefusal;
 type Refused = { ok: false; reason: GoogleRefusal };
 type Meeting = { ok: true; user: User } | Refused;
 type Outcome = { ok: true; session: Session } | Refused;
-
-const GOOGLE_MAIL_DOMAIN = "gmail.com";
 
 export async function signInWithGoogle(
   { sql }: Pick<ApiDeps, "sql">,
@@ -45,9 +38,7 @@ export async function signInWithGoogle(
 }
 
 /**
- * First sign-in: a new account, or the one with this address when Google is authoritative for the address. An account that knows
- * another subject of this issuer is not opened by the address: a Workspace address can be reassigned to another person. Neither is one
- * that has unlinked an identity of it: whoever has the mailbox now may be why.
+ * First sign-in: a new account, or the one with this address where link-by-email.ts allows it.
  */
 async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<Meeting> {
   const created = await insertUser(tx, {
@@ -64,7 +55,7 @@ async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<Mee
       { ...about, type: "user.verified" },
     ]);
   } else {
-    const reason = await whyNotLinked(tx, identity, user);
+    const reason = await whyNotLinkedByEmail(tx, identity, user);
     if (reason) {
       await recordSecurityEvent(tx, { userId: user.id, type: "identity_refused", ...trace });
       return { ok: false, reason };
@@ -73,22 +64,6 @@ async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<Mee
   if (await insertIdentity(tx, identity, user.id))
     await recordSecurityEvent(tx, { userId: user.id, type: "identity_linked", ...trace });
   return { ok: true, user: user.status === "REGISTERED" ? await verify(tx, user) : user };
-}
-
-async function whyNotLinked(
-  tx: Tx,
-  identity: GoogleIdentity,
-  user: User,
-): Promise<GoogleRefusal | undefined> {
-  if (await hasOtherSubject(tx, identity, user.id)) return "link_required";
-  if (await hasUnlinked(tx, identity.issuer, user.id)) return "link_required";
-  return isAuthoritative(identity) ? undefined : "link_requires_passkey";
-}
-
-/** Google is authoritative for an address only where it runs the mailbox. */
-function isAuthoritative({ email, hostedDomain }: GoogleIdentity): boolean {
-  const domain = email.slice(email.lastIndexOf("@") + 1);
-  return domain === GOOGLE_MAIL_DOMAIN || domain === hostedDomain;
 }
 
 async function verify(tx: Tx, user: User): Promise<User> {

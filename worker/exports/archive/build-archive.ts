@@ -15,7 +15,7 @@ import {
   findUndocumentedLinks,
   readDocuments,
 } from "../../../db/documents/month-documents.ts";
-import { findLogo, findMerchantPage } from "../../../db/links/merchant-pages.ts";
+import { findLogo, findMerchantPage } from "../../../db/links/page-settings.ts";
 import type { Sql } from "../../../db/postgres/client.ts";
 import { encodeCsv } from "../encode-csv.ts";
 import { neutralizeCell } from "../neutralize-formulas.ts";

@@ -27,7 +27,7 @@ import { sumMovements, sumOpening } from "../../../db/exports/statements.ts";
 import { readValuation } from "../../../db/exports/valuation.ts";
 import type { Tx } from "../../../db/postgres/client.ts";
 import type { Wallet } from "../../../db/schema.ts";
-import type { Closing } from "./closing.ts";
+import type { Closing } from "./close-period.ts";
 
 export type StatementBatches = AsyncIterable<readonly StatementLine[]>;
 

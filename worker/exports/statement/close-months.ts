@@ -22,7 +22,7 @@ import {
 import { enqueue } from "../../../db/jobs/queue.ts";
 import { addNotice } from "../../../db/notices/notices.ts";
 import type { Sql } from "../../../db/postgres/client.ts";
-import { type ClosingDeps, closePeriod } from "./closing.ts";
+import { type ClosingDeps, closePeriod } from "./close-period.ts";
 
 export type MonthsDeps = ClosingDeps & { log: Log };
 

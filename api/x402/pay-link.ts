@@ -1,0 +1,250 @@
+/**
+ * Pays a link with one authorization: reads the link, decides (core/domain/payment-acceptance.ts), acts on it. The unique insert is the only
+ * check that counts under concurrency. From acceptance on the answer is what the payment's row becomes, never a guess.
+ */
+
+import { newPaymentId } from "../../core/domain/ids.ts";
+import type { Language } from "../../core/domain/language.ts";
+import { linkTag, tagOfNonce } from "../../core/domain/link-tag.ts";
+import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { isSettled, type PaymentRefusal, refusalOf } from "../../core/domain/payment.ts";
+import {
+  type AcceptanceDecision,
+  decideAcceptance,
+  type PayableLink,
+} from "../../core/domain/payment-acceptance.ts";
+import { choiceOf, useIdOf } from "../../core/domain/reusable-link.ts";
+import { unreachable } from "../../core/domain/unreachable.ts";
+import { annotateSpan } from "../../core/tracing/spans.ts";
+import { hasTooManyUnknownOutcomes } from "../../db/links/unknown-outcomes.ts";
+import { openUse } from "../../db/links/uses.ts";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
+import { findPaymentByAuthorization, type PaymentView } from "../../db/payments/payments.ts";
+import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
+import { awaitPayment, failureOf, type PaymentEnd, refOf, retryUntilDeadline } from "./await-payment.ts";
+import { OverloadedError, requeueLinkPayment } from "./group-commit.ts";
+import type { PayTools } from "./pay-tools.ts";
+import type { PaymentAttempt } from "./payload.ts";
+import { matchKnown, type PayerVerdict, verifyPayer } from "./verify-payer.ts";
+
+export type LinkPayTools = PayTools<NewPayment>;
+
+export type PayOrder = {
+  linkId: string;
+  /** With the `Idempotency-Key`, or the payment-identifier extension's id. */
+  attempt: PaymentAttempt & { readonly idempotencyKey: string | undefined };
+  requestId: string;
+  /** Of the page that the payer saw; undefined of a program. */
+  payerLanguage: Language | undefined;
+  /** Called before a payment is stored, or its outcome is waited for: from here on an answer comes in time, and no failure is certain. */
+  onAccepting(): void;
+  /** Takes one from the payer's limit, once the signature is known to be the payer's; throws RATE_LIMITED when there is none left. */
+  countPayer(payer: string): Promise<void>;
+};
+
+/** How a payment attempt ended, or stands when the wait is over. */
+export type PayResult =
+  | Exclude<PaymentEnd, { kind: "failed" }>
+  /** The same authorization had settled this link before; `sameKey` when the caller showed the same idempotency key. */
+  | { kind: "replayed"; payment: PaymentView; sameKey: boolean }
+  /** A transaction that is not ours executed the same authorization: the link is paid by it, without a payment of ours. */
+  | { kind: "paid-elsewhere"; network: NetworkId; txHash: string; logIndex: number | null }
+  | {
+      kind: "refused";
+      reason: PaymentRefusal;
+      message: string;
+      network?: NetworkId;
+      txHash?: string | null;
+      retryable?: boolean;
+    };
+
+export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<PayResult> {
+  const nonceTag = tagOfNonce(order.attempt.authorization.nonce);
+  const link = await tools.readLink({ id: order.linkId, nonceTag });
+  if (!link) return { kind: "refused", ...refusalOf("NOT_FOUND") };
+  if (link.isReusable) return payUse(tools, link, order);
+  return act(
+    tools,
+    link,
+    order,
+    decideAcceptance(link, order.attempt, { now: new Date(), limits: tools.config }),
+  );
+}
+
+/**
+ * Pays a use of a reusable link. Its id derives from the authorization, so the same bytes lead to the same use; it is opened only for a
+ * payer whose signature is valid and whose value the link asks for.
+ */
+async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder): Promise<PayResult> {
+  const { authorization } = order.attempt;
+  const id = useIdOf(parent.id, authorization);
+  const use = { ...order, linkId: id };
+  if (await tools.readLink({ id })) return payLink(tools, use);
+  const amountUnits = choiceOf(parent) ? authorization.value : parent.amountUnits;
+  const decision = decideAcceptance({ ...parent, amountUnits }, order.attempt, {
+    now: new Date(),
+    limits: tools.config,
+  });
+  if (decision.kind !== "accept") return act(tools, parent, order, decision);
+  const payer = await verifyPayer(tools.chains.get(parent.network), parent.network, order.attempt);
+  if (!payer.ok) return refuse(parent, payer.reason, payer.message, { retryable: payer.retryable });
+  const opened = await tools.sql.begin((tx) =>
+    openUse(tx, { parentId: parent.id, id, tag: linkTag(id), amountUnits }),
+  );
+  return opened.ok
+    ? payLink(tools, use)
+    : { kind: "refused", ...refusalOf(opened.reason), network: parent.network };
+}
+
+async function act(
+  tools: LinkPayTools,
+  link: PayableLink,
+  order: PayOrder,
+  decision: AcceptanceDecision,
+): Promise<PayResult> {
+  const { network } = link;
+  switch (decision.kind) {
+    case "refuse":
+      return refuse(link, decision.reason, decision.message);
+    case "join": {
+      const match = await matchKnown(tools.chains.get(network), network, decision.stored, order.attempt);
+      return match === "same" ? join(tools, link, order, decision.paymentId) : refuseMatch(link, match);
+    }
+    case "paid-elsewhere": {
+      const match = await matchKnown(tools.chains.get(network), network, undefined, order.attempt);
+      const { kind, txHash, logIndex } = decision;
+      return match === "same" ? { kind, network, txHash, logIndex } : refuseMatch(link, match);
+    }
+    case "accept": {
+      const payer = await verifyPayer(tools.chains.get(network), network, order.attempt);
+      if (!payer.ok) return refuse(link, payer.reason, payer.message, { retryable: payer.retryable });
+      await order.countPayer(order.attempt.authorization.from);
+      return accept(tools, link, order, newPayment(link, order, payer));
+    }
+    default:
+      return unreachable(decision);
+  }
+}
+
+const FIRST_READ_MS = 2_000;
+
+/** In flight: the same outcome. Settled before: the original, as a replay. */
+async function join(
+  tools: LinkPayTools,
+  { id: linkId, network }: PayableLink,
+  { attempt: { idempotencyKey }, onAccepting }: PayOrder,
+  paymentId: string,
+): Promise<PayResult> {
+  onAccepting();
+  const watcher = tools.outcomes.watch(paymentId);
+  const payment = await withTimeout(FIRST_READ_MS, tools.readPayment(paymentId)).catch(() => undefined);
+  if (payment && isSettled(payment)) {
+    watcher.cancel();
+    const sameKey = payment.idempotencyKey !== null && payment.idempotencyKey === idempotencyKey;
+    return { kind: "replayed", payment, sameKey };
+  }
+  return resultOf(await awaitPayment(tools, watcher, { id: paymentId, linkId, network }));
+}
+
+async function accept(
+  tools: LinkPayTools,
+  link: PayableLink,
+  order: PayOrder,
+  payment: NewPayment,
+): Promise<PayResult> {
+  order.onAccepting();
+  annotateSpan({ "payment.id": payment.id, "link.id": payment.linkId });
+  const watcher = tools.outcomes.watch(payment.id);
+  try {
+    const accepted = await retryUntilDeadline(tools, () => tools.acceptor.accept(payment));
+    if (accepted) return resultOf(await awaitPayment(tools, watcher, payment, { isJustStored: true }));
+    const result =
+      accepted === false &&
+      (await retryUntilDeadline(tools, () => resolveConflict(tools, link, order, payment), { waits: true }));
+    return result || { kind: "unsettled", payment: refOf(payment) };
+  } catch (error) {
+    if (!(error instanceof OverloadedError)) throw error;
+    const message = "the payment queue is full; nothing was stored, retry";
+    return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
+  } finally {
+    watcher.cancel();
+  }
+}
+
+/** Nothing was inserted: the authorization has a payment already, or the link changed since it was read. */
+async function resolveConflict(
+  tools: LinkPayTools,
+  link: PayableLink,
+  order: PayOrder,
+  payment: NewPayment,
+): Promise<PayResult> {
+  const known = await findPaymentByAuthorization(tools.sql, payment);
+  // stored by this request, with a commit whose answer was lost
+  if (known?.id === payment.id) return awaitStored(tools, payment);
+  if (known && known.linkId !== link.id) {
+    const message = "this authorization was used for another link";
+    return refuse(link, "NONCE_USED", message, { txHash: known.txHash });
+  }
+  if (known && known.state !== "FAILED") return join(tools, link, order, known.id);
+  if (known && (await requeueLinkPayment(tools.sql, known.id, payment)))
+    return awaitStored(tools, { ...payment, id: known.id });
+  const current = await tools.readLink({ id: link.id });
+  const decision =
+    current && decideAcceptance(current, order.attempt, { now: new Date(), limits: tools.config });
+  if (decision && decision.kind !== "accept") return act(tools, current, order, decision);
+  if (known) return resultOf({ kind: "failed", payment: known });
+  if (!(await hasTooManyUnknownOutcomes(tools.sql, link.id)))
+    return refuse(link, "PAYMENT_IN_PROGRESS", "another payment came first");
+  const message = "earlier payments of this link may still turn out executed; nothing was stored";
+  return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
+}
+
+async function awaitStored(tools: LinkPayTools, payment: NewPayment): Promise<PayResult> {
+  return resultOf(await awaitPayment(tools, tools.outcomes.watch(payment.id), payment));
+}
+
+function resultOf(end: PaymentEnd): PayResult {
+  if (end.kind !== "failed") return end;
+  const { payment } = end;
+  return { kind: "refused", ...failureOf(payment), network: payment.network, txHash: payment.txHash };
+}
+
+function newPayment(
+  link: PayableLink,
+  { attempt: { authorization, idempotencyKey }, requestId, payerLanguage }: PayOrder,
+  payer: Extract<PayerVerdict, { ok: true }>,
+): NewPayment {
+  return {
+    id: newPaymentId(),
+    linkId: link.id,
+    network: link.network,
+    token: NETWORKS[link.network].usdc.address,
+    payer: authorization.from,
+    payerKind: payer.kind,
+    recipient: link.recipient,
+    amountUnits: link.amountUnits,
+    validAfter: authorization.validAfter,
+    validBefore: authorization.validBefore,
+    nonce: authorization.nonce,
+    signature: payer.signature,
+    idempotencyKey: idempotencyKey ?? null,
+    requestId,
+    payerLanguage,
+  };
+}
+
+function refuseMatch(link: PayableLink, match: "other" | "unknown"): PayResult {
+  if (match === "other")
+    return refuse(link, "NONCE_USED", "this nonce belongs to another authorization of its payer");
+  const message = "the payer's contract can't be asked now whether it signed this";
+  return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
+}
+
+function refuse(
+  { network }: PayableLink,
+  reason: PaymentRefusal,
+  message: string,
+  details: { retryable?: boolean; txHash?: string | null } = {},
+): PayResult {
+  return { kind: "refused", reason, message, network, ...details };
+}

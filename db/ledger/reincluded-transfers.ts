@@ -1,0 +1,49 @@
+/**
+ * What was decided about a transfer before a reorganisation took its block away. People were given the result, and links of the same amount may have
+ * been created, paid or freed since: its amount is not asked a second time (core/domain/attribute-transfers.ts).
+ */
+import type { AttributableTransfer, FirstVerdict } from "../../core/domain/ledger-snapshot.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { SettledBy } from "../../core/domain/settled-by.ts";
+import type { Tx } from "../postgres/client.ts";
+import { byLikeness, type OrphanedTransfer } from "./reorganised-assignments.ts";
+
+/** The first of each transfer that was seen before. `transfers`: of each transaction all that one recipient received. */
+export async function findFirstVerdicts(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly AttributableTransfer[],
+): Promise<FirstVerdict[]> {
+  const hashes = [...new Set(transfers.map(({ txHash }) => txHash))];
+  const nonces = transfers.flatMap(({ authorizationNonce }) => authorizationNonce ?? []);
+  // those alike are numbered in one pass: somebody who sends ten thousand in a block would stop the network if each counted the others
+  const orphaned = await tx<(OrphanedTransfer & { linkId: string | null; settledBy: SettledBy | null })[]>`
+    select
+      tx_hash, log_index, from_address as from, to_address as to, amount_units, authorization_nonce, link_id, settled_by,
+      alike_before
+    from (
+      select
+        id, tx_hash, log_index, from_address, to_address, amount_units, authorization_nonce, link_id, settled_by, status,
+        (row_number() over (
+          partition by tx_hash, block_hash, from_address, to_address, authorization_nonce
+          order by log_index
+        ) - 1)::int as alike_before
+      from transfers
+      where (tx_hash = any(${hashes}::bytea[]) or authorization_nonce = any(${nonces}::bytea[]))
+        and network = ${network}
+    ) gone
+    where status = 'ORPHANED'
+    order by id`;
+  const findReturned = byLikeness(transfers);
+  const first = new Map<AttributableTransfer, FirstVerdict>();
+  for (const gone of orphaned) {
+    const back = findReturned(gone);
+    if (!back || first.has(back)) continue;
+    const { linkId, settledBy } = gone;
+    const { txHash, logIndex } = back;
+    first.set(back, {
+      ...{ txHash, logIndex, linkId: linkId ?? undefined, settledBy: settledBy ?? undefined },
+    });
+  }
+  return [...first.values()];
+}

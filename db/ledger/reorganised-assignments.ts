@@ -1,0 +1,191 @@
+/**
+ * A merchant's decisions about transfers that a reorganisation has taken away. They are kept by the transfer's place in the chain, and must not
+ * become those of another transfer that has this place in the next block.
+ */
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+import { countAlikeBefore } from "../wallet-ops/reorganised-refunds.ts";
+
+/** Keeps which transfer was decided about. */
+export async function noteOrphanedAssignments(tx: Tx, transferIds: readonly string[]): Promise<void> {
+  await tx`
+    update assignments
+    set orphaned_transfer_id = gone.id
+    from transfers gone
+    where gone.id = any(${[...transferIds]}::text[]::bigint[])
+      and assignments.network = gone.network
+      and assignments.tx_hash = hex_of(gone.tx_hash)
+      and assignments.log_index = gone.log_index
+      and assignments.orphaned_transfer_id is null`;
+}
+
+/**
+ * Decisions that wait at these places make room: each is known by its transfer, and waits below the first log of its transaction until that
+ * is back.
+ */
+export async function clearPlaces(
+  tx: Tx,
+  network: NetworkId,
+  places: readonly { tx_hash: Hex; log_index: number }[],
+): Promise<void> {
+  await tx`
+    update assignments
+    set log_index = least(0, lowest) - place
+    from (
+      select
+        waiting.tx_hash, waiting.log_index, row_number() over (partition by waiting.tx_hash) as place,
+        (
+          select min(log_index)
+          from assignments
+          where assignments.network = ${network} and assignments.tx_hash = waiting.tx_hash
+        ) as lowest
+      from json_to_recordset(${JSON.stringify(places)}::text::json) as given (tx_hash text, log_index int)
+      join assignments waiting using (tx_hash, log_index)
+      where waiting.network = ${network} and waiting.orphaned_transfer_id is not null
+    ) displaced
+    where assignments.network = ${network}
+      and assignments.tx_hash = displaced.tx_hash
+      and assignments.log_index = displaced.log_index`;
+}
+
+/** SQL: whether `moveAssignments` may have anything to do. */
+export function hasOrphanedAssignments(tx: Tx, network: NetworkId) {
+  return tx`exists (
+    select from assignments
+    where network = ${network} and orphaned_transfer_id is not null
+  )`;
+}
+
+/** Whether one of these transfers may be the one that a decision is about, wherever it was. */
+export async function hasAssignments(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly Pick<PlacedTransfer, "txHash" | "authorizationNonce">[],
+): Promise<boolean> {
+  const rows = await tx`
+    select
+    from assignments
+    where network = ${network} and tx_hash = any(${[...new Set(transfers.map(({ txHash }) => txHash))]}::text[])
+    union all
+    select
+    from assignments
+    join transfers gone on gone.id = assignments.orphaned_transfer_id
+    where assignments.network = ${network}
+      and assignments.orphaned_transfer_id is not null
+      and gone.authorization_nonce = any(${transfers.flatMap(({ authorizationNonce }) => authorizationNonce ?? [])}::bytea[])
+    limit 1`;
+  return rows.length > 0;
+}
+
+type PlacedTransfer = {
+  txHash: Hex;
+  logIndex: number;
+  from: Hex;
+  to: Hex;
+  amountUnits: bigint;
+  authorizationNonce?: Hex | undefined;
+};
+
+export type OrphanedTransfer = {
+  txHash: Hex;
+  logIndex: number;
+  from: Hex;
+  to: Hex;
+  amountUnits: bigint;
+  authorizationNonce: Hex | null;
+  /** How many transfers like it came before it in its transaction. */
+  alikeBefore: number;
+};
+
+/**
+ * Gives decisions the places of their transfers among `transfers`, which are all of their blocks and not attributed yet. A transfer is known again
+ * as its refunds know it (`moveRefunds`), and by its amount: a decision about another amount would not be the merchant's.
+ */
+export async function moveAssignments(
+  tx: Tx,
+  network: NetworkId,
+  transfers: readonly PlacedTransfer[],
+): Promise<void> {
+  const orphaned = await tx<OrphanedTransfer[]>`
+    select
+      assignments.tx_hash, assignments.log_index, gone.from_address as from, gone.to_address as to, gone.amount_units,
+      gone.authorization_nonce,
+      ${countAlikeBefore(tx, "gone")}::int as alike_before
+    from assignments
+    join transfers gone on gone.id = assignments.orphaned_transfer_id
+    where assignments.network = ${network} and assignments.orphaned_transfer_id is not null`;
+  const inOrder =
+    orphaned.length === 0 ? [] : transfers.toSorted((one, other) => one.logIndex - other.logIndex);
+  const findReturned = byLikeness(inOrder);
+  const moves = orphaned.flatMap((one) => {
+    const found = findReturned(one);
+    const { txHash, logIndex } = one;
+    return found
+      ? [{ tx_hash: txHash, log_index: logIndex, to_hash: found.txHash, to_index: found.logIndex }]
+      : [];
+  });
+  if (moves.length > 0) await move(tx, network, moves);
+}
+
+/** Finds the transfer of `inOrder` (by log index) that is an orphaned one at its new place. */
+export function byLikeness<Transfer extends PlacedTransfer>(
+  inOrder: readonly Transfer[],
+): (gone: OrphanedTransfer) => Transfer | undefined {
+  const alike = Map.groupBy(inOrder, likenessOf);
+  return (gone) => {
+    const found = alike.get(likenessOf(gone))?.[gone.alikeBefore];
+    return found?.amountUnits === gone.amountUnits ? found : undefined;
+  };
+}
+
+/** An authorization is executed once, in whatever transaction. */
+function likenessOf({
+  txHash,
+  from,
+  to,
+  authorizationNonce: nonce,
+}: PlacedTransfer | OrphanedTransfer): string {
+  return [from, to, ...(nonce ? ["authorization", nonce] : [txHash])].join(":");
+}
+
+type Move = { tx_hash: Hex; log_index: number; to_hash: Hex; to_index: number };
+
+/**
+ * Removed first: one may move to where another comes from. Of several for one transfer, the last is kept. The foreign key is checked at the commit: it
+ * locks the decision's link, and links are locked together, in order, once the transfers are attributed.
+ */
+async function move(tx: Tx, network: NetworkId, moves: readonly Move[]): Promise<void> {
+  await tx`set constraints assignments_link_id_fkey deferred`;
+  type Removed = { toHash: Hex; toIndex: number; userId: string; linkId: string | null; accept: boolean };
+  const removed = await tx<Removed[]>`
+    with removed as (
+      delete from assignments
+      using json_to_recordset(${JSON.stringify(moves)}::text::json)
+        as given (tx_hash text, log_index int, to_hash text, to_index int)
+      where assignments.network = ${network}
+        and assignments.tx_hash = given.tx_hash
+        and assignments.log_index = given.log_index
+      returning
+        given.to_hash, given.to_index, assignments.user_id, assignments.link_id, assignments.accept,
+        assignments.updated_at
+    )
+    select to_hash, to_index, user_id, link_id, accept
+    from removed
+    order by updated_at`;
+  await clearPlaces(
+    tx,
+    network,
+    moves.map(({ to_hash, to_index }) => ({ tx_hash: to_hash, log_index: to_index })),
+  );
+  const kept = new Map(removed.map((row) => [`${row.toHash}:${row.toIndex}`, row])).values();
+  const rows = Array.from(kept, ({ toHash, toIndex, userId, linkId, accept }) => ({
+    ...{ tx_hash: toHash, log_index: toIndex, user_id: userId, link_id: linkId, accept },
+  }));
+  await tx`
+    insert into assignments (network, tx_hash, log_index, user_id, link_id, accept)
+    select ${network}, tx_hash, log_index, user_id, link_id, accept
+    from json_to_recordset(${JSON.stringify(rows)}::text::json)
+      as given (tx_hash text, log_index int, user_id text, link_id text, accept boolean)
+    on conflict (network, tx_hash, log_index) do update
+    set user_id = excluded.user_id, link_id = excluded.link_id, accept = excluded.accept, updated_at = now()`;
+}

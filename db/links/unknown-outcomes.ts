@@ -1,0 +1,70 @@
+/**
+ * Payments of a link whose outcome is unknown: they ended while no node answered, so that another transaction may have executed them. The
+ * link's next payment is not signed before the chain has been asked about each (worker/payments/resolve-unknown-outcomes.ts), for at most
+ * an hour (columns `doubt_since`, `doubt_until`). `failPayments` (db/payments/payments.ts) notes them.
+ */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/** With this many a link takes no further payment. */
+export const UNKNOWN_OUTCOMES_MAX = 8;
+
+/** Maximum time an unknown outcome delays a link's next payment. */
+const UNKNOWN_OUTCOME_MAX_S = 3_600;
+
+/** SQL: until when the outcome of a payment that ends now is unknown: until its authorization expires, at most for an hour. */
+export function unknownUntil(tx: Tx) {
+  return tx`to_timestamp(least(valid_before, extract(epoch from now()) + ${UNKNOWN_OUTCOME_MAX_S}::int)::float8)`;
+}
+
+/** SQL: number of a link's payments whose outcome is unknown. `linkId` names a column. */
+export function countUnknownOutcomes(tx: Tx, linkId: string) {
+  return tx`
+    (
+      select count(*)
+      from payments earlier
+      where earlier.link_id = ${tx(linkId)}
+        and earlier.doubt_until > now()
+        and earlier.state = 'FAILED'
+    )`;
+}
+
+/** Whether a link has reached the limit of unknown outcomes. */
+export async function hasTooManyUnknownOutcomes(tx: Tx, linkId: string): Promise<boolean> {
+  const [row] = await tx<{ isFull: boolean }[]>`
+    select ${countUnknownOutcomes(tx, "link.id")} >= ${UNKNOWN_OUTCOMES_MAX} as is_full
+    from payment_links link
+    where link.id = ${linkId}`;
+  return row?.isFull ?? false;
+}
+
+/** The ledger has decided: these authorizations did not pay their link. */
+export async function resolveOutcomes(tx: Tx, paymentIds: readonly string[]): Promise<void> {
+  if (paymentIds.length === 0) return;
+  await tx`
+    update payments
+    set doubt_since = null, doubt_until = null
+    where id = any(${[...paymentIds]}::text[]) and state = 'FAILED'`;
+}
+
+/** A node reported these unused at a head: resolves those that ended before the block `depthBlocks` below it. */
+export async function resolveUnusedOutcomes(
+  tx: Tx,
+  network: NetworkId,
+  {
+    paymentIds,
+    headNumber,
+    depthBlocks,
+  }: { paymentIds: readonly string[]; headNumber: bigint; depthBlocks: number },
+): Promise<void> {
+  if (paymentIds.length === 0) return;
+  await tx`
+    update payments
+    set doubt_since = null, doubt_until = null
+    from blocks
+    where payments.id = any(${[...paymentIds]}::text[])
+      and payments.state = 'FAILED'
+      and blocks.network = ${network}
+      and blocks.number = ${headNumber}::bigint - ${depthBlocks}::bigint
+      and payments.doubt_since <= blocks.block_time`;
+}

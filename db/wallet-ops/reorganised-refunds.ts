@@ -1,0 +1,68 @@
+/**
+ * Refunds whose transfer a reorganisation has taken away. It mostly comes back with other transactions before it, so at another log index,
+ * or by another transaction that executed the same authorization; its refunds are then those of the new place.
+ */
+import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../postgres/client.ts";
+
+/** Keeps which transfer was refunded: its place may soon be another one's. Call when the links of these transfers are locked. */
+export async function noteOrphanedRefunds(tx: Tx, transferIds: readonly string[]): Promise<void> {
+  await tx`
+    update refunds
+    set orphaned_transfer_id = gone.id
+    from transfers gone
+    where gone.id = any(${[...transferIds]}::text[]::bigint[])
+      and refunds.paid_tx_hash = hex_of(gone.tx_hash)
+      and refunds.paid_log_index = gone.log_index
+      and refunds.network = gone.network
+      and refunds.orphaned_transfer_id is null`;
+}
+
+/** SQL: whether `moveRefunds` may have anything to do. */
+export function hasOrphanedRefunds(tx: Tx, network: NetworkId) {
+  return tx`exists (
+    select from refunds
+    where network = ${network} and orphaned_transfer_id is not null
+  )`;
+}
+
+/**
+ * Gives the refunds of transfers that are back the place these have. A transfer is known again by its authorization, or by its transaction, sender,
+ * recipient and order among those alike.
+ */
+export async function moveRefunds(tx: Tx, network: NetworkId): Promise<void> {
+  await tx`
+    update refunds
+    set paid_tx_hash = hex_of(found.tx_hash), paid_log_index = found.log_index, orphaned_transfer_id = null
+    from refunds moved
+    join transfers gone on gone.id = moved.orphaned_transfer_id
+    cross join lateral (
+      select back.tx_hash, back.log_index
+      from transfers back
+      where (back.tx_hash = gone.tx_hash or back.authorization_nonce = gone.authorization_nonce)
+        and back.network = gone.network
+        and back.from_address = gone.from_address
+        and back.to_address = gone.to_address
+        and back.authorization_nonce is not distinct from gone.authorization_nonce
+        and back.status <> 'ORPHANED'
+        and ${countAlikeBefore(tx, "back")} = ${countAlikeBefore(tx, "gone")}
+      limit 1
+    ) found
+    where refunds.id = moved.id and moved.network = ${network} and moved.orphaned_transfer_id is not null`;
+}
+
+/** SQL: how many transfers like this one come before it in its transaction. */
+export function countAlikeBefore(tx: Tx, transfer: "back" | "gone") {
+  const its = tx(transfer);
+  return tx`(
+    select count(*)
+    from transfers earlier
+    where earlier.tx_hash = ${its}.tx_hash
+      and earlier.network = ${its}.network
+      and earlier.block_hash = ${its}.block_hash
+      and earlier.from_address = ${its}.from_address
+      and earlier.to_address = ${its}.to_address
+      and earlier.authorization_nonce is not distinct from ${its}.authorization_nonce
+      and earlier.log_index < ${its}.log_index
+  )`;
+}

@@ -1,0 +1,160 @@
+/**
+ * Makes everything that came from the chain once more, from the chain, in one SQL transaction: readers see the old state until the
+ * new one is whole. Which link a transfer was counted for stands, where the books agree about it; all else is judged by the rules.
+ * What differs is a fault of the past, and is reported.
+ */
+
+import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { openEventEpoch } from "../../db/events/event-log.ts";
+import { findCursor, holdEpoch } from "../../db/ledger/cursors.ts";
+import {
+  compareWithSnapshot,
+  dropChainRows,
+  dropOwnEvents,
+  type RebuildDifference,
+  takeSnapshot,
+} from "../../db/ledger/rebuild.ts";
+import { keepDecisions, matchPastClaims, nameOldDecisions } from "../../db/ledger/rebuild-attributions.ts";
+import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
+import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
+import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { FencedError, type Term, watchOf } from "../leader-term.ts";
+import { applyUnappliedTransfers } from "../settle/apply-unapplied-transfers.ts";
+import { confirmOperationsIsolated } from "../settle/confirm-operations.ts";
+import { type OpenTransaction, writeIsolating } from "../settle/isolate-refused-records.ts";
+import { findPriorAttributions } from "../settle/keep-rebuild-attributions.ts";
+import { settleTransfers } from "../settle/settle-transfers.ts";
+import { readHeader } from "../source/block-header.ts";
+import { readRange } from "../source/block-logs.ts";
+import { type BlockContent, isOurs, type SeenTransfer } from "../source/decode-logs.ts";
+import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
+import { withLostOperations } from "../source/read-lost-operations.ts";
+import { withTags } from "../source/read-tags.ts";
+import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill-wallets.ts";
+
+/** Up to this many wallets nodes are asked for their logs alone; beyond, for all of the token's. */
+const FILTERED_WALLETS_MAX = 5 * TOPIC_VALUES_MAX;
+const DENSE_BLOCKS = 200;
+
+export type RebuildReport = {
+  fromBlock: number;
+  toBlock: number;
+  transfers: number;
+  differences: RebuildDifference[];
+};
+
+/** `term` must be a fresh one: it keeps every indexer from writing during the rebuild. Throws when the cursor's block is not on the chain. */
+export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
+  const { network, sql, cursor } = term;
+  await assertOnChain(term);
+  const oldest = await findOldestWallet(sql, network);
+  const since = oldest ? oldest.getTime() / 1000 - CLOCK_SKEW_S : Number.POSITIVE_INFINITY;
+  const fromBlock = await findFirstBlockSince(term, since, cursor.number);
+  await openEventEpoch(sql);
+  return sql.begin(async (tx) => {
+    if (!(await holdEpoch(tx, network, term.epoch))) throw new FencedError(network);
+    await nameOldDecisions(tx, network);
+    await takeSnapshot(tx, network);
+    await keepDecisions(tx, network);
+    // first back to what they were without any transfer: only unpaid links can be paid
+    await recomputeLinkStatus(tx, {
+      linkIds: await dropChainRows(tx, network),
+      isReorg: false,
+      mismatchMinUnits: term.mismatchMinUnits,
+    });
+    const { touched, transfers } = await replay(tx, term, fromBlock);
+    await matchPastClaims(tx);
+    await recomputeLinkStatus(tx, {
+      linkIds: touched,
+      isReorg: false,
+      mismatchMinUnits: term.mismatchMinUnits,
+    });
+    await applyUnappliedTransfers(tx, term);
+    const depth = { network, depthNumber: newestConfirmedBlock(cursor.number, term.confirmations) };
+    await writeIsolating(term, tx, (part, isolate) =>
+      isolate ? confirmOperationsIsolated(part, depth, isolate) : confirmDeepOperations(part, depth),
+    );
+    await dropOwnEvents(tx);
+    const differences = await compareWithSnapshot(tx, network);
+    return { fromBlock, toBlock: cursor.number, transfers, differences };
+  });
+}
+
+async function assertOnChain({ chain, network, sql }: Term): Promise<void> {
+  const row = await findCursor(sql, network);
+  const header = row && (await readHeader(chain, Number(row.number)));
+  if (row && header?.hash === row.hash) return;
+  throw new Error(
+    `${network}: the cursor's block ${row?.number} ${row?.hash} is not on the node's chain. Let the indexer undo the reorganisation first, or correct the RPC URL.`,
+  );
+}
+
+/** All blocks from `from` to the cursor, in order, through the same rules as at the head. */
+async function replay(
+  tx: OpenTransaction,
+  term: Term,
+  from: number,
+): Promise<{ touched: string[]; transfers: number }> {
+  const { network, cursor, watched, confirmations } = term;
+  const touched = new Set<string>();
+  let transfers = 0;
+  for await (const read of readAll(term, from)) {
+    const blocks = await withLostOperations(
+      term,
+      await withTags(term, read, (address) => watched.has(address)),
+    );
+    const times = await readTimes(term, blocks);
+    const settling = {
+      network,
+      transfers: blocks.flatMap((block) => block.transfers),
+      spent: blocks.flatMap((block) => block.spent),
+      operations: blocks.flatMap((block) => block.operations),
+      isWatched: (address: Hex) => watched.has(address),
+      findPriorAttributions: (incoming: readonly SeenTransfer[]) =>
+        findPriorAttributions(tx, network, incoming),
+      // those of the rebuild are deleted: they were written when the transfers were first read
+      bulk: { eventsFromS: Number.POSITIVE_INFINITY },
+      confirmedAtS(number: number) {
+        const confirming = confirmingBlock(number, confirmations);
+        return confirming <= cursor.number ? times.get(confirming) : undefined;
+      },
+    };
+    const { linkIds } = await writeIsolating(term, tx, (part, isolate) =>
+      settleTransfers(part, { ...settling, isolate }),
+    );
+    for (const id of linkIds) touched.add(id);
+    transfers += blocks.reduce((sum, block) => sum + block.transfers.length, 0);
+    term.log.info({ network, block: blocks.at(-1)?.block.number, transfers }, "rebuilding");
+  }
+  return { touched: [...touched], transfers };
+}
+
+async function* readAll(term: Term, from: number): AsyncGenerator<BlockContent[]> {
+  const { chain, cursor, watched } = term;
+  if (watched.size <= FILTERED_WALLETS_MAX) {
+    const addresses: Hex[] = [...watched];
+    for await (const { blocks } of readPast(chain, { from, to: cursor.number, addresses }))
+      if (blocks.length > 0) yield blocks;
+    return;
+  }
+  for (let start = from; start <= cursor.number; start += DENSE_BLOCKS) {
+    const to = Math.min(cursor.number, start + DENSE_BLOCKS - 1);
+    const blocks = await readRange(chain, { from: start, to }, watchOf(watched));
+    yield blocks.filter(isOurs);
+  }
+}
+
+/** Times of the blocks that made these deep enough. */
+async function readTimes(term: Term, blocks: readonly BlockContent[]): Promise<Map<number, number>> {
+  const times = new Map(blocks.map(({ block }) => [block.number, block.timeS]));
+  for (const { block } of blocks) {
+    const number = confirmingBlock(block.number, term.confirmations);
+    if (times.has(number) || number > term.cursor.number) continue;
+    const header = await readHeader(term.chain, number);
+    if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
+    times.set(number, header.timeS);
+  }
+  return times;
+}

@@ -1,0 +1,238 @@
+/**
+ * Every block's logs are read a second time, a little later and where possible from another node: what a node left out the first
+ * time is booked now, and reported.
+ */
+import type { Hex } from "../../core/domain/networks.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { findHighestBlocks } from "../../db/ledger/blocks.ts";
+import {
+  findBookedLogs,
+  findRecheckedNumber,
+  noteRechecked,
+  recordReconciliation,
+} from "../../db/ledger/reconciliation.ts";
+import { findFollowedSince } from "../../db/ledger/watched-wallets.ts";
+import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
+import type { Term } from "../leader-term.ts";
+import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
+import { type BlockHeader, headerCall, need, parseHeader, readHeader } from "../source/block-header.ts";
+import {
+  type BlockContent,
+  decodeBlock,
+  followedLogs,
+  isFollowedBy,
+  type PlacedLog,
+  selectFollowedLogs,
+} from "../source/decode-logs.ts";
+import { readRangeLogs } from "../source/range-logs.ts";
+import { readProvenLogs } from "../source/verified-block.ts";
+
+/** Left to settle at the head before they are read again. */
+const BEHIND_BLOCKS = 8;
+const BLOCKS_MIN = 8;
+/** Fewer are read once the last reading is a while ago. */
+const BLOCKS_WORTH_READING = 64;
+const REST_MS = 60_000;
+const BLOCKS_MAX = 2_000;
+const LOGS_WANTED = 5_000;
+const DETAILS_MAX = 50;
+
+/** After an answer that left something out this many blocks are read by their proofs. */
+const PROVEN_BLOCKS = 16;
+
+/** How many blocks the next range has; adapted to what nodes answer. Doubted: the last answer left out what the ledger holds. */
+export type RecheckProgress = { blocks: number; isDoubted?: boolean; readMs?: number };
+
+/** A transfer or an operation of our wallets: its position, and whose it is. */
+type SeenLog = { block: Pick<BlockHeader, "number" | "hash">; logIndex: number; wallets: readonly Hex[] };
+
+/** Reads the next range again. False when there is none yet. */
+export async function recheckLogs(term: Term, progress: RecheckProgress): Promise<boolean> {
+  const { network, epoch, sql } = term;
+  // both would write the cursor's row and read the same blocks; what is caught up is read a second time afterwards
+  if (term.isCatchingUp) return false;
+  const from = (await findRecheckedNumber(sql, network)) + 1;
+  const to = await findEnd(
+    term,
+    from,
+    Math.min(term.cursor.number - BEHIND_BLOCKS, from + progress.blocks - 1),
+  );
+  if (to - from + 1 < Math.min(BLOCKS_MIN, progress.blocks)) return false;
+  // at the head few blocks at a time would cost as many queries as following it does
+  const open = term.cursor.number - BEHIND_BLOCKS - from + 1;
+  const restMs = performance.now() - (progress.readMs ?? Number.NEGATIVE_INFINITY);
+  if (open < BLOCKS_WORTH_READING && restMs < REST_MS) return false;
+  progress.readMs = performance.now();
+  const read = await (progress.isDoubted
+    ? readProven(term, { from, to })
+    : readAgain(term, { from, to }, progress));
+  if (!read) return true;
+  const { answered, last } = read;
+  const booked = await findRecorded(term, { from, to });
+  const missing = await followedOnly(
+    term,
+    answered.filter((log) => !booked.has(placeOfSeen(log))),
+  );
+  const places = new Set(answered.map(placeOfSeen));
+  const unconfirmed = [...booked].filter((place) => !places.has(place));
+  const repaired = await book(term, missing);
+  const surplus = await notOnChain(term, unconfirmed);
+  const differences = repaired + surplus.length;
+  await recordReconciliation(sql, {
+    network,
+    kind: "LOGS",
+    fromBlock: from,
+    toBlock: to,
+    checked: answered.length,
+    repaired,
+    differences,
+    details: [
+      ...missing.map(({ block, logIndex }) => ({ missing: `${block.number}:${logIndex}` })),
+      ...surplus.map((place) => ({ notOnChain: place })),
+    ].slice(0, DETAILS_MAX),
+  });
+  // what it left out is on the chain, and it may have left out more
+  progress.isDoubted = surplus.length < unconfirmed.length;
+  if (progress.isDoubted) {
+    progress.blocks = Math.min(progress.blocks, PROVEN_BLOCKS);
+    term.metrics.rejectedAnswer(network, "malformed");
+  } else await noteRechecked(sql, { network, epoch, from, to: last });
+  if (differences > 0) {
+    term.log.error(
+      { network, from, to, repaired, surplus: surplus.length },
+      "the ledger differed from the chain",
+    );
+  }
+  return true;
+}
+
+/** Positions of the transfers and operations that the database holds. */
+async function findRecorded(
+  { sql, network }: Term,
+  range: { from: number; to: number },
+): Promise<Set<string>> {
+  const [transfers, operations] = await Promise.all([
+    findBookedLogs(sql, network, range),
+    findRecordedEvents(sql, network, range),
+  ]);
+  return new Set([...transfers, ...operations].map(placeOf));
+}
+
+/** At a stored block where one is far enough: its hash shows that the range was read on the cursor's branch. */
+async function findEnd({ sql, network }: Term, from: number, to: number): Promise<number> {
+  const [stored] = await findHighestBlocks(sql, network, { to, limit: 1 });
+  return stored && stored.number - from + 1 >= BLOCKS_MIN ? stored.number : to;
+}
+
+/** Transfers and operations of our wallets in a range and its last block, from the node that is asked least. Undefined when there is none. */
+async function readAgain(
+  term: Term,
+  { from, to }: { from: number; to: number },
+  progress: RecheckProgress,
+): Promise<{ answered: SeenLog[]; last: BlockHeader } | undefined> {
+  const { chain } = term;
+  const { address } = chain.network.usdc;
+  const node = chain.nodesByHealth().at(-1);
+  if (!node) return undefined;
+  const { logs, headers } = await readRangeLogs(
+    chain,
+    node,
+    { from, to },
+    {
+      filters: [followedLogs(address)],
+      headerCalls: [headerCall(to)],
+    },
+  );
+  const last = parseHeader(need(headers.at(-1)));
+  if (!last) throw new RpcTransportError("not-ready", `${node.label} does not know block ${to}`);
+  const isSparse = logs.length < LOGS_WANTED && to - from + 1 === progress.blocks;
+  if (isSparse) progress.blocks = Math.min(BLOCKS_MAX, progress.blocks * 2);
+  if (logs.length > LOGS_WANTED * 2) progress.blocks = Math.max(1, progress.blocks >> 1);
+  return { answered: decodeByBlock(term, logs), last };
+}
+
+/** The same, one block after the other, from what proves itself: side by side, full ones would wait for one another past their timeouts. */
+async function readProven(
+  term: Term,
+  { from, to }: { from: number; to: number },
+): Promise<{ answered: SeenLog[]; last: BlockHeader }> {
+  const blocks: BlockContent[] = [];
+  for (let number = from; number <= to; number++) blocks.push(await readProvenBlock(term, number));
+  const last = blocks.at(-1)?.block;
+  if (!last) throw new Error(`there is no block from ${from} to ${to}`);
+  return { answered: blocks.flatMap(logsOf), last };
+}
+
+async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
+  const header = await readHeader(term.chain, number);
+  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
+  const { address: usdc } = term.chain.network.usdc;
+  const isWatched = (address: Hex) => term.watched.has(address);
+  const proven = await readProvenLogs(term.chain, header, isFollowedBy(usdc, isWatched));
+  return decodeBlock(header, selectFollowedLogs(proven, usdc), isWatched);
+}
+
+function logsOf({ transfers, operations }: BlockContent): SeenLog[] {
+  return [
+    ...transfers.map(({ block, logIndex, from, to }) => ({ block, logIndex, wallets: [from, to] })),
+    ...operations.map(({ block, logIndex, sender }) => ({ block, logIndex, wallets: [sender] })),
+  ];
+}
+
+function decodeByBlock(term: Term, logs: readonly PlacedLog[]): SeenLog[] {
+  const byHash = new Map<string, PlacedLog[]>();
+  for (const log of logs) {
+    const group = byHash.get(log.blockHash);
+    if (group) group.push(log);
+    else byHash.set(log.blockHash, [log]);
+  }
+  return [...byHash.values()].flatMap((group) => {
+    const own = selectFollowedLogs(group, term.chain.network.usdc.address);
+    const [first] = own;
+    if (!first) return [];
+    // only its place is compared; what is booked is read again with its whole header
+    const block = { number: first.blockNumber, hash: first.blockHash } as BlockHeader;
+    return logsOf(decodeBlock(block, own, (wallet) => term.watched.has(wallet)));
+  });
+}
+
+/** A wallet's blocks before it joined are read by its backfill, not by us. */
+async function followedOnly(term: Term, logs: readonly SeenLog[]): Promise<SeenLog[]> {
+  if (logs.length === 0) return [];
+  const addresses = logs.flatMap(({ wallets }) => wallets);
+  const since = await findFollowedSince(term.sql, term.network, [...new Set(addresses)]);
+  return logs.filter(({ block, wallets }) =>
+    wallets.some((address) => (since.get(address) ?? Number.POSITIVE_INFINITY) <= block.number),
+  );
+}
+
+/** Books what is missing from the blocks' proven logs. Returns how many transfers and operations that were. */
+async function book(term: Term, missing: readonly SeenLog[]): Promise<number> {
+  if (missing.length === 0) return 0;
+  const numbers = [...new Set(missing.map(({ block }) => block.number))].sort((a, b) => a - b);
+  const blocks: BlockContent[] = [];
+  for (const number of numbers) blocks.push(await readProvenBlock(term, number));
+  return applyMissedBlocks(term, blocks, (address) => term.watched.has(address));
+}
+
+/** Booked places that their own block's proven logs do not hold. */
+async function notOnChain(term: Term, places: readonly string[]): Promise<string[]> {
+  const hashes = new Set(places.map((place) => place.slice(0, place.indexOf(":"))));
+  const wanted = new Set(places);
+  const proven = new Set<string>();
+  for (const hash of hashes) {
+    const header = parseHeader(await term.chain.request("eth_getBlockByHash", [hash, false]));
+    if (!header) throw new RpcTransportError("not-ready", `the node does not know block ${hash}`);
+    const isKept = (log: PlacedLog) => wanted.has(placeOf(log));
+    for (const log of await readProvenLogs(term.chain, header, isKept)) proven.add(placeOf(log));
+  }
+  return places.filter((place) => !proven.has(place));
+}
+
+function placeOfSeen({ block, logIndex }: SeenLog): string {
+  return placeOf({ blockHash: block.hash, logIndex });
+}
+
+function placeOf(log: { blockHash: string; logIndex: number }): string {
+  return `${log.blockHash}:${log.logIndex}`;
+}

@@ -1,0 +1,308 @@
+/** The leader's loop on one network: poll the head, read what is new, commit it, wait for the next block. */
+import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
+import { pruneBlocks } from "../../db/ledger/blocks.ts";
+import { noteError, noteFinalized, noteHead } from "../../db/ledger/cursors.ts";
+import {
+  findUnjoinedWallets,
+  findWaiting,
+  joinWallets,
+  type Waiting,
+} from "../../db/ledger/watched-wallets.ts";
+import { FencedError, type Term, watchOf } from "../leader-term.ts";
+import {
+  collectAfter,
+  commitBlocks,
+  commitQuietBlocks,
+  NEAR_BLOCKS,
+  noteProgress,
+} from "../settle/commit-blocks.ts";
+import { settleRetroactively } from "../settle/settle-retroactively.ts";
+import { type AnnouncedTransfers, openAnnouncedTransfers } from "../source/announced-transfers.ts";
+import {
+  assertChained,
+  type BlockHeader,
+  headerCall,
+  need,
+  parseHeader,
+  readHeader,
+} from "../source/block-header.ts";
+import { readBlocks, type Watch } from "../source/block-logs.ts";
+import type { BlockContent } from "../source/decode-logs.ts";
+import { isQuietRange } from "../source/quiet-range.ts";
+import { openWakeUp } from "../wake-up.ts";
+import { catchUp } from "./catch-up.ts";
+import { catchUpSparse, findSparseEnd } from "./catch-up-sparse.ts";
+import { type HeadSource, openHeadSource } from "./head-source.ts";
+import { openPollInterval, type PollInterval } from "./poll-interval.ts";
+import { TooDeepError, undoLostBlocks, undoReorg } from "./undo-reorg.ts";
+
+const POLL_BUSY_MS = 250;
+const POLL_IDLE_MS = 1_000;
+/** Between two polls, however long one takes. */
+const REST_MIN_MS = 50;
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5_000;
+const RETRY_HOPELESS_MS = 30_000;
+const HEARTBEAT_MS = 5_000;
+const LATE_EVERY_MS = 200;
+/** Read and committed together; full blocks hold hundreds of logs each. Halved by each failure in a row: fewer requests, fewer of them fail. */
+const BLOCKS_AT_ONCE = 16;
+/** Wallets that join in one statement. */
+const JOIN_AT_ONCE = 10_000;
+const FINALITY_EVERY_MS = 30_000;
+const FINALITY_ECONOMICAL_MS = 300_000;
+/** Every node behind the cursor for this long: the chain itself lost blocks. */
+const LOST_BLOCKS_AFTER_MS = 10_000;
+
+type Memory = {
+  heads: HeadSource;
+  transfers: AnnouncedTransfers;
+  pollInterval: PollInterval;
+  watch: Watch;
+  notedMs: number;
+  finalityMs: number;
+  lateMs: number;
+  behindSinceMs: number | undefined;
+  /** Transfers in the books wait for their depth. */
+  hasUndeep: boolean;
+  /** Payments wait that only their authorization's logs settle. */
+  needsEveryBlock: boolean;
+  /** Polls that failed in a row. */
+  failures: number;
+};
+
+/** Runs until the term ends. Throws FencedError when another leader's term has begun. */
+export async function followChain(term: Term): Promise<void> {
+  const wakeUp = openWakeUp(term.signal);
+  const heads = openHeadSource(term.chain, () => wakeUp.wake());
+  heads.listen(true);
+  const pollInterval = openPollInterval();
+  const transfers = openAnnouncedTransfers(term.chain, (blockNumber) => {
+    pollInterval.expect(blockNumber);
+    wakeUp.wake();
+  });
+  const memory: Memory = {
+    heads,
+    transfers,
+    pollInterval,
+    watch: watchOf(term.watched),
+    notedMs: 0,
+    finalityMs: 0,
+    lateMs: 0,
+    behindSinceMs: undefined,
+    hasUndeep: false,
+    needsEveryBlock: false,
+    failures: 0,
+  };
+  try {
+    while (!term.signal.aborted) {
+      try {
+        const startedMs = performance.now();
+        const periodMs = await pollOnce(term, memory);
+        memory.failures = 0;
+        const waitMs = periodMs - (performance.now() - startedMs);
+        if (periodMs > 0) await wakeUp.wait(Math.max(waitMs, REST_MIN_MS));
+      } catch (error) {
+        if (error instanceof FencedError || term.signal.aborted) throw error;
+        await wakeUp.wait(await reportFailure(term, memory, error));
+      }
+    }
+  } finally {
+    heads.listen(false);
+    transfers.listen(undefined);
+  }
+}
+
+/** One poll: returns when the next begins, counted from this one's start, 0 when there may be more to read immediately. */
+async function pollOnce(term: Term, memory: Memory): Promise<number> {
+  const { pollInterval } = memory;
+  if (!pollInterval.isDue(term.cursor.number)) {
+    await noteWaiting(term, memory);
+    if (!pollInterval.isDue(term.cursor.number)) return POLL_BUSY_MS;
+  }
+  const isUrgent = pollInterval.begin(term.cursor.number);
+  const startedMs = performance.now();
+  const head = await memory.heads.read(term.cursor);
+  if (head) pollInterval.noteHead(head);
+  const isBlockByBlock = () => isUrgent || !pollInterval.isEconomical();
+  const ahead = head && isBlockByBlock() ? readAhead(term, head, memory.watch) : undefined;
+  // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
+  const waiting = await noteWaiting(term, memory);
+  const reading = { startedMs, isBlockByBlock: isBlockByBlock(), ahead: waiting.wallets ? undefined : ahead };
+  const hasMoved = head !== undefined && (await moveTowards(term, head, memory, reading));
+  if (waiting.payments || waiting.claims || waiting.released) await settleLateAtTimes(term, memory);
+  if (head) {
+    term.metrics.polled(term.network);
+    await pollFinality(term, memory);
+  }
+  if (hasMoved && term.cursor.hash !== head.hash) {
+    memory.heads.readAgain();
+    pollInterval.readNow();
+    return 0;
+  }
+  const { payments, claims, released, transfers, watches } = waiting;
+  const isBusy = payments || claims || released || transfers || watches || pollInterval.isEconomical();
+  return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
+}
+
+/** What waits for the indexer: follows new wallets, and decides how soon the chain is read again. */
+async function noteWaiting(term: Term, memory: Memory): Promise<Waiting> {
+  const waiting = await findWaiting(term.sql, term.network);
+  if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
+  memory.hasUndeep = waiting.transfers;
+  memory.needsEveryBlock = waiting.facilitated;
+  memory.watch.wantsAuthorizations = waiting.payments;
+  if (waiting.wallets) await joinNewWallets(term);
+  const { pollInterval, heads, transfers } = memory;
+  pollInterval.note(waiting, transfers.isLive());
+  heads.listen(!pollInterval.isEconomical());
+  transfers.listen(pollInterval.isEconomical() ? term.watched : undefined);
+  return waiting;
+}
+
+/** Who came after their block can wait a moment; who is in a new block must not wait for them. */
+async function settleLateAtTimes(term: Term, memory: Memory): Promise<void> {
+  if (performance.now() - memory.lateMs < LATE_EVERY_MS) return;
+  await settleRetroactively(term);
+  memory.lateMs = performance.now();
+}
+
+type ReadAhead = { wantsAuthorizations: boolean; blocks: Promise<BlockContent[]> };
+
+/** Reads the next block while the database is asked what waits: of no use when that adds a wallet, or wants authorizations too. */
+function readAhead({ chain, cursor }: Term, head: BlockHeader, watch: Watch): ReadAhead | undefined {
+  if (head.number !== cursor.number + 1 || head.parentHash !== cursor.hash) return undefined;
+  const blocks = readBlocks(chain, [head], watch);
+  // thrown to who awaits it, if anybody does
+  blocks.catch(() => undefined);
+  return { wantsAuthorizations: watch.wantsAuthorizations, blocks };
+}
+
+type Reading = { startedMs: number; isBlockByBlock: boolean; ahead: ReadAhead | undefined };
+
+/** Whether the cursor moved. */
+async function moveTowards(
+  term: Term,
+  head: BlockHeader,
+  memory: Memory,
+  { startedMs, isBlockByBlock, ahead }: Reading,
+): Promise<boolean> {
+  const { cursor } = term;
+  if (head.number === cursor.number && head.hash === cursor.hash) {
+    memory.behindSinceMs = undefined;
+    await heartbeat(term, head, memory);
+    return false;
+  }
+  if (head.number <= cursor.number) return lookBack(term, memory);
+  memory.behindSinceMs = undefined;
+  term.metrics.sawHead(term.network, { head: head.number, headTimeS: head.timeS, cursor: cursor.number });
+  if (head.number - cursor.number > NEAR_BLOCKS) {
+    term.isCatchingUp = true;
+    return catchUpFar(term, head, memory).finally(() => {
+      term.isCatchingUp = false;
+    });
+  }
+  if (!isBlockByBlock && (await isQuietRange(term.chain, { cursor, head }, memory.watch))) {
+    await commitQuietBlocks(term, head, startedMs);
+    return true;
+  }
+  const headers = await readHeadersAfter(term, head);
+  if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
+  const count = Math.max(1, BLOCKS_AT_ONCE >> memory.failures);
+  const isUsable = ahead?.wantsAuthorizations === memory.watch.wantsAuthorizations;
+  const blocks = isUsable
+    ? await ahead.blocks
+    : await readBlocks(term.chain, headers.slice(0, count), memory.watch);
+  await commitBlocks(term, blocks, head, startedMs);
+  collectAfter(blocks);
+  return true;
+}
+
+async function readHeadersAfter(term: Term, head: BlockHeader): Promise<BlockHeader[]> {
+  if (head.number === term.cursor.number + 1) return [head];
+  const numbers = Array.from(
+    { length: head.number - term.cursor.number - 1 },
+    (_, index) => term.cursor.number + 1 + index,
+  );
+  const outcomes = await term.chain.batch(numbers.map(headerCall));
+  const headers = outcomes.map((outcome, index) => {
+    const header = parseHeader(need(outcome));
+    if (header) return header;
+    throw new RpcTransportError("not-ready", `the node does not know block ${numbers[index]}`);
+  });
+  const all = [...headers, head];
+  assertChained(all);
+  return all;
+}
+
+async function catchUpFar(term: Term, head: BlockHeader, memory: Memory): Promise<boolean> {
+  const { watch, hasUndeep, needsEveryBlock } = memory;
+  const sparseEnd = needsEveryBlock ? undefined : await findSparseEnd(term);
+  if (sparseEnd === undefined) return (await catchUp(term, head, watch)) || undoReorg(term);
+  // transfers that still wait for their depth need the very next blocks
+  if (hasUndeep) return (await catchUp(term, head, watch, term.confirmations)) || undoReorg(term);
+  return (await catchUpSparse(term, head, sparseEnd)) || undoReorg(term);
+}
+
+/** The head is at or below the cursor: a lagging node, another branch, or a chain that lost blocks. */
+async function lookBack(term: Term, memory: Memory): Promise<boolean> {
+  if (await undoReorg(term)) return true;
+  memory.behindSinceMs ??= Date.now();
+  if (Date.now() - memory.behindSinceMs < LOST_BLOCKS_AFTER_MS) return false;
+  memory.behindSinceMs = undefined;
+  return undoLostBlocks(term);
+}
+
+/**
+ * All of them, so that none of what comes next is missed; by statements of a bearable size. Watched before they join: should the answer
+ * be lost, a wallet that has joined unheard of would be passed over for the rest of the term.
+ */
+async function joinNewWallets({ sql, network, epoch, watched, signal }: Term): Promise<void> {
+  let joined: number;
+  do {
+    const found = await findUnjoinedWallets(sql, network, JOIN_AT_ONCE);
+    for (const { address } of found) watched.add(address);
+    joined = await joinWallets(sql, { network, epoch, ids: found.map(({ id }) => id) });
+  } while (joined === JOIN_AT_ONCE && !signal.aborted);
+}
+
+/** Says that this leader lives and what it saw, while no block commits it. */
+async function heartbeat(term: Term, head: BlockHeader, memory: Memory): Promise<void> {
+  if (Date.now() - memory.notedMs < HEARTBEAT_MS) return;
+  await noteHead(term.sql, { network: term.network, epoch: term.epoch, head });
+  memory.notedMs = Date.now();
+  noteProgress(term, head, head.timeS);
+}
+
+async function pollFinality(term: Term, memory: Memory): Promise<void> {
+  const everyMs = memory.pollInterval.isEconomical() ? FINALITY_ECONOMICAL_MS : FINALITY_EVERY_MS;
+  if (Date.now() - memory.finalityMs < everyMs) return;
+  memory.finalityMs = Date.now();
+  const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
+  if (finalized) await noteFinalized(term.sql, { ...term, number: finalized.number });
+  await pruneBlocks(term.sql, term.network);
+}
+
+/** Returns how long to wait before the next try. */
+async function reportFailure(term: Term, memory: Memory, error: unknown): Promise<number> {
+  const failures = memory.failures++;
+  memory.heads.readAgain();
+  memory.pollInterval.readNow();
+  term.metrics.pollFailed(term.network);
+  if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
+  const isHopeless = error instanceof TooDeepError;
+  if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer can't go on");
+  else term.log.warn({ network: term.network, err: error, failures }, "a poll of the chain failed");
+  await noteError(term.sql, term.network, toShownMessage(error)).catch(() => undefined);
+  return isHopeless
+    ? RETRY_HOPELESS_MS
+    : Math.min(RETRY_FIRST_MS * 2 ** Math.min(failures, 10), RETRY_MAX_MS);
+}
+
+/** Our own messages and those of the RPC pool are made to be shown; a database's may carry values. */
+function toShownMessage(error: unknown): string {
+  const isOurs =
+    error instanceof RpcTransportError || error instanceof RpcResponseError || error instanceof TooDeepError;
+  if (isOurs) return error.message;
+  return `the indexer failed (${error instanceof Error ? error.name : "unknown"}); its log says why`;
+}

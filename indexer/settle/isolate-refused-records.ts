@@ -1,0 +1,92 @@
+/**
+ * Keeps one account's records from stopping a network. What owners write on the chain is theirs to choose, and the database may refuse a row
+ * made of it: a value out of range (SQLSTATE class 22), a constraint (23), an entry too large for an index (54). A commit that was refused
+ * several times in a row is made without the records that are refused: transfers, payments and links are settled, the records are logged and
+ * counted, and their wallet's nonce shows as a difference at the next reconciliation. What could not be concluded or reported is met again by every
+ * later commit, so these are isolated from their first try.
+ */
+import postgres from "postgres";
+import type { Hex } from "../../core/domain/networks.ts";
+import type { Sql, Tx } from "../../db/postgres/client.ts";
+import type { Term } from "../leader-term.ts";
+import type { RefusableRecord } from "../metrics.ts";
+
+/** By then it is not a race with another transaction. */
+const REFUSALS_MIN = 3;
+const REFUSAL_CODES = /^(22|23|54)/;
+
+export type RefusedRecord = {
+  kind: RefusableRecord;
+  txHash?: Hex | undefined;
+  userOpHash?: Hex;
+  operationId?: string;
+};
+
+/** Runs `write` in a savepoint. Undefined, and nothing written, when the database refuses it. */
+export type Isolate = <Result>(
+  record: RefusedRecord,
+  write: (part: Tx) => Promise<Result>,
+) => Promise<Result | undefined>;
+
+/** Undefined while commits are to be made whole. */
+export type IsolateIn = ((tx: OpenTransaction) => Isolate) | undefined;
+
+export type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
+
+/** By term, how often each commit was refused in a row. */
+const refusals = new WeakMap<Term, Map<string, number>>();
+/** Terms that have left out what later commits meet again. */
+const areIsolating = new WeakSet<Term>();
+
+/** `commit` names what is written, the same at each try. */
+export async function commitIsolating<Result>(
+  term: Term,
+  commit: string,
+  write: (isolateIn: IsolateIn) => Promise<Result>,
+): Promise<Result> {
+  const isIsolating = areIsolating.has(term) || (refusals.get(term)?.get(commit) ?? 0) >= REFUSALS_MIN;
+  try {
+    const result = await write(isIsolating ? (tx) => openIsolation(term, tx) : undefined);
+    refusals.get(term)?.delete(commit);
+    return result;
+  } catch (error) {
+    if (isRefusal(error)) {
+      const counts = refusals.get(term) ?? new Map<string, number>();
+      refusals.set(term, counts.set(commit, (counts.get(commit) ?? 0) + 1));
+    }
+    throw error;
+  }
+}
+
+/** For a part of a transaction that is not tried again: whole, and when the database refuses that, once more without the records that it refuses. */
+export async function writeIsolating<Result>(
+  term: Term,
+  tx: OpenTransaction,
+  write: (part: Tx, isolate?: Isolate) => Promise<Result>,
+): Promise<Result> {
+  try {
+    return (await tx.savepoint((part) => write(part))) as Awaited<Result>;
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    return write(tx, openIsolation(term, tx));
+  }
+}
+
+function openIsolation(term: Term, tx: OpenTransaction): Isolate {
+  const { network, log, metrics } = term;
+  return async (record, write) => {
+    try {
+      return (await tx.savepoint((part) => write(part))) as Awaited<ReturnType<typeof write>>;
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      log.error({ network, ...record, err: error }, "the database refuses this record: committed without it");
+      metrics.refusedRecord(network, record.kind);
+      if (record.kind === "conclusion" || record.kind === "report") areIsolating.add(term);
+      return undefined;
+    }
+  };
+}
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof postgres.PostgresError && REFUSAL_CODES.test(error.code);
+}

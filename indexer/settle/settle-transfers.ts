@@ -1,0 +1,210 @@
+/**
+ * Applies a set of transfers to the ledger, inside the caller's transaction: attribution, payments, links, history. Used at the head, in
+ * ranges, in backfills and in rebuilds.
+ */
+
+import { attributeTransfers, type Verdict } from "../../core/domain/attribute-transfers.ts";
+import { authorizationKey } from "../../core/domain/authorization.ts";
+import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
+import { type Bulk, isPlain, storePlainTransfers } from "../../db/ledger/bulk-transfers.ts";
+import type { Due } from "../../db/ledger/due-at-depth.ts";
+import { moveAssignments } from "../../db/ledger/reorganised-assignments.ts";
+import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
+import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
+import type { Tx } from "../../db/postgres/client.ts";
+import { moveRefunds } from "../../db/wallet-ops/reorganised-refunds.ts";
+import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
+import type { Isolate } from "./isolate-refused-records.ts";
+import { NO_PRIOR_ATTRIBUTIONS, type PriorAttributions } from "./keep-rebuild-attributions.ts";
+import { settleFacilitated } from "./settle-facilitated.ts";
+import { settleSeenOperations } from "./settle-operations.ts";
+import { settlePaymentsAndClaims } from "./settle-payments.ts";
+
+export type Settling = {
+  network: NetworkId;
+  /** In the chain's order; all touch a watched wallet. */
+  transfers: readonly SeenTransfer[];
+  spent: readonly SpentAuthorization[];
+  operations: readonly SeenOperation[];
+  /** Transfers of the same blocks that are stored already, perhaps before the operation that made them was known. */
+  bookedTransfers?: readonly SeenTransfer[];
+  isWatched: (address: Hex) => boolean;
+  /** Time of the block that makes this height deep enough; undefined while there is none. */
+  confirmedAtS: (blockNumber: number) => number | undefined;
+  /** The past, read in bulk: plain transfers are stored by a statement of their own, before the others. */
+  bulk?: Bulk | undefined;
+  /** Decisions and refunds that wait for a transfer to come back from a reorganisation; without it they are looked for. */
+  due?: Pick<Due, "hasOrphanedAssignments" | "hasOrphanedRefunds">;
+  /** Links that the caller will refresh besides those named in the answer; see `loadSnapshot`. */
+  lockedToo?: readonly string[];
+  /** Given once the database has refused what these blocks hold. */
+  isolate?: Isolate | undefined;
+  /** Asked what stands of earlier decisions about these transfers. */
+  findPriorAttributions?: (transfers: readonly SeenTransfer[]) => Promise<PriorAttributions>;
+};
+
+export type Touched = { linkIds: string[]; paymentIds: string[]; operationIds: string[] };
+
+/** Stores the transfers with their links, settles payments and claims. The links named in the answer still have to be refreshed. */
+export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touched> {
+  const { network, transfers, spent, operations, confirmedAtS, isWatched } = settling;
+  const { hasOrphanedAssignments = true, hasOrphanedRefunds = true } = settling.due ?? {};
+  if (transfers.length + spent.length + operations.length === 0)
+    return { linkIds: [], paymentIds: [], operationIds: [] };
+  // statements that do not need each other's results are sent together: one round trip instead of two
+  const [facilitated, payments] = await Promise.all([
+    settleFacilitated(tx, network, spent, confirmedAtS),
+    loadPayments(
+      tx,
+      network,
+      spent.map(({ payer, nonce, transfer }) => ({ payer, nonce, txHash: transfer?.txHash })),
+    ),
+    hasOrphanedAssignments &&
+      moveAssignments(tx, network, [...transfers, ...(settling.bookedTransfers ?? [])]),
+  ]);
+  const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
+    const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
+    return isWatched(to) && !isElsewhere;
+  });
+  const prior = (await settling.findPriorAttributions?.(incoming)) ?? NO_PRIOR_ATTRIBUTIONS;
+  // also of payments that ended without a transfer
+  const lockedToo = [...(settling.lockedToo ?? []), ...payments.map(({ linkId }) => linkId)];
+  const verdicts = await attribute(tx, network, { transfers: incoming, payments, prior, lockedToo });
+  // after payments and links, which are locked first everywhere
+  const booked = settling.bookedTransfers ?? [];
+  const attributed = [...verdicts].flatMap(([{ txHash, logIndex, from, amountUnits }, { attribution }]) =>
+    attribution ? [{ linkId: attribution.linkId, txHash, logIndex, from, amountUnits }] : [],
+  );
+  const seen = { operations, transfers, booked, attributed };
+  const sent = await settleSeenOperations(tx, network, seen, settling.isolate);
+  const rows = transfers.map((transfer) => ({
+    ...toRow(transfer, verdicts.get(transfer), confirmedAtS),
+    operationItemId: sent.items.get(transfer),
+  }));
+  const outcomes = [...verdicts].flatMap(([{ txHash, logIndex, block }, { attribution }]) => {
+    const isConfirmed = confirmedAtS(block.number) !== undefined;
+    return attribution ? [{ ...attribution, txHash, logIndex, blockNumber: block.number, isConfirmed }] : [];
+  });
+  const deep = new Set(
+    spent.flatMap(({ payer, nonce, blockNumber }) =>
+      confirmedAtS(blockNumber) === undefined ? [] : [authorizationKey(payer, nonce)],
+    ),
+  );
+  const { bulk } = settling;
+  const plain = bulk ? rows.filter(isPlain) : [];
+  const [, , settled] = await Promise.all([
+    bulk && storePlainTransfers(tx, network, plain, bulk),
+    storeTransfers(tx, network, bulk ? rows.filter((row) => !isPlain(row)) : rows),
+    settlePaymentsAndClaims(tx, network, {
+      // a payment to a wallet that has not joined yet is judged when its blocks are read again
+      payments: payments.filter((payment) => isWatched(payment.recipient)),
+      outcomes,
+      isDeep: ({ payer, nonce }) => deep.has(authorizationKey(payer, nonce)),
+    }),
+    // of the transfers just stored
+    hasOrphanedRefunds && moveRefunds(tx, network),
+  ]);
+  const paymentIds = [...facilitated.paymentIds, ...settled.paymentIds];
+  return { linkIds: settled.linkIds, paymentIds, operationIds: sent.operationIds };
+}
+
+/**
+ * The rows of transfers that concern no link, payment, claim, assignment or operation; undefined when one of them might. Locks
+ * nothing. What was not there when their blocks were read is no evidence for them, and a commit of earlier blocks takes evidence away
+ * and never adds some.
+ */
+export async function findUnrelated(tx: Tx, settling: Settling): Promise<NewTransfer[] | undefined> {
+  const { network, transfers, spent, operations, isWatched, confirmedAtS } = settling;
+  if (operations.length > 0) return undefined;
+  const incoming = transfers.filter(({ to }) => isWatched(to)).map(toAttributable);
+  if (await hasEvidence(tx, network, { transfers: incoming, spent })) return undefined;
+  return transfers.map((transfer) => ({
+    ...toRow(transfer, undefined, confirmedAtS),
+    operationItemId: undefined,
+  }));
+}
+
+/** Stores what `findUnrelated` found. */
+export async function storeUnrelated(
+  tx: Tx,
+  network: NetworkId,
+  rows: readonly NewTransfer[],
+  bulk: Bulk,
+): Promise<void> {
+  await Promise.all([
+    storePlainTransfers(tx, network, rows.filter(isPlain), bulk),
+    storeTransfers(
+      tx,
+      network,
+      rows.filter((row) => !isPlain(row)),
+    ),
+  ]);
+}
+
+function toAttributable(transfer: SeenTransfer) {
+  const { block } = transfer;
+  return { ...transfer, blockNumber: block.number, blockTimeMs: block.timeS * 1000 };
+}
+
+function toRow(
+  transfer: SeenTransfer,
+  verdict: Verdict | undefined,
+  confirmedAtS: Settling["confirmedAtS"],
+): Omit<NewTransfer, "operationItemId"> {
+  const { block } = transfer;
+  const { attribution, candidates = [] } = verdict ?? {};
+  return {
+    ...transfer,
+    blockNumber: block.number,
+    blockHash: block.hash,
+    blockTimeS: block.timeS,
+    confirmedAtS: confirmedAtS(block.number),
+    linkId: attribution?.linkId,
+    pays: attribution?.pays ?? false,
+    settledBy: attribution?.settledBy,
+    candidates,
+    paymentId: attribution?.paymentId,
+    historyPaymentId: attribution?.settlesPayment ? attribution.paymentId : undefined,
+    historyClaimId: attribution?.claimId,
+  };
+}
+
+type Judged = {
+  transfers: readonly SeenTransfer[];
+  payments: readonly PaymentFacts[];
+  prior: PriorAttributions;
+  lockedToo: readonly string[];
+};
+
+async function attribute(
+  tx: Tx,
+  network: NetworkId,
+  { transfers, payments, prior: { decided, takenLinks }, lockedToo }: Judged,
+): Promise<Map<SeenTransfer, Verdict>> {
+  const verdicts = new Map<SeenTransfer, Verdict>(decided);
+  const open = transfers.filter((transfer) => !decided.has(transfer));
+  if (open.length === 0) return verdicts;
+  const given = open.map(toAttributable);
+  const nonces = new Set(
+    given.flatMap((one) =>
+      one.authorizationNonce ? [authorizationKey(one.from, one.authorizationNonce)] : [],
+    ),
+  );
+  const own = payments.filter((payment) => nonces.has(authorizationKey(payment.payer, payment.nonce)));
+  const snapshot = await loadSnapshot(tx, network, {
+    transfers: given,
+    payments: own,
+    takenLinks,
+    lockedToo,
+  });
+  const usedClaims = new Set([...verdicts.values()].map(({ attribution }) => attribution?.claimId));
+  const claims = snapshot.claims.filter(({ id }) => !usedClaims.has(id));
+  const found = attributeTransfers(given, { ...snapshot, claims });
+  for (const [index, transfer] of open.entries()) {
+    const verdict = found[index];
+    if (verdict) verdicts.set(transfer, verdict);
+  }
+  return verdicts;
+}

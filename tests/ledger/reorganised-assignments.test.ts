@@ -1,0 +1,237 @@
+/** A merchant's decisions about transfers that a reorganisation puts elsewhere: each stays with its transfer. */
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { saveAssignment } from "../../db/ledger/assignments.ts";
+import { moveAssignments } from "../../db/ledger/reorganised-assignments.ts";
+import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { assignTransfers } from "../../db/payments/retroactive-attribution.ts";
+import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
+import {
+  type BooksLab,
+  makeBlock,
+  makeTransfer,
+  NETWORK,
+  openBooks,
+  paidBy,
+  randomHash,
+  read,
+  UNITS,
+  undoAbove,
+} from "../support/ledger-lab.ts";
+import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
+
+let lab: BooksLab;
+
+beforeAll(async () => {
+  lab = await openBooks();
+});
+afterAll(() => lab?.stop());
+beforeEach(async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+});
+
+/** As the merchant does it; without a link it is unassigned. */
+async function assign({ txHash, logIndex }: SeenTransfer, linkId?: string): Promise<void> {
+  const { userId } = lab.merchant;
+  await saveAssignment(lab.sql, { network: NETWORK, txHash, logIndex, userId, linkId, accept: true });
+  const [row] = await lab.sql<{ id: bigint }[]>`
+    select id from transfers where tx_hash = ${txHash} and log_index = ${logIndex} and status <> 'ORPHANED'`;
+  await assignTransfers(lab.sql, [
+    {
+      ...{ transferId: row?.id ?? 0n, linkId, pays: linkId !== undefined, paymentId: undefined },
+      ...{ claimId: undefined, settledBy: linkId === undefined ? undefined : ("merchant" as const) },
+    },
+  ]);
+}
+
+test("three payments of one sender in one transaction stay assigned to their links, wherever their logs are", async () => {
+  const [one = "", two = "", three = ""] = await seedLinks(lab.sql, lab.merchant, { count: 3 });
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  const payments = [first, { ...first, logIndex: 4 }, { ...first, logIndex: 5 }];
+  await read(lab, payments);
+  expect(await paidBy(lab)).toEqual({});
+  for (const [index, linkId] of [two, three, one].entries()) await assign(payments[index] ?? first, linkId);
+  for (const start of [4, 2, 3, 9]) {
+    await undoAbove(lab, 100);
+    expect(await paidBy(lab)).toEqual({});
+    const block = makeBlock(101);
+    await read(
+      lab,
+      payments.map((payment, index) => ({ ...payment, block, logIndex: start + index })),
+    );
+    expect(await paidBy(lab)).toEqual({ [two]: start, [three]: start + 1, [one]: start + 2 });
+  }
+  expect(await lab.sql`select from assignments where tx_hash = ${first.txHash}`).toHaveLength(3);
+});
+
+test("a transfer taken from a link does not pay it at another place", async () => {
+  const link = await seedLink(lab.sql, lab.merchant);
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  expect(await paidBy(lab)).toEqual({ [link]: 3 });
+  await assign(transfer);
+  await undoAbove(lab, 100);
+  await read(lab, [{ ...transfer, block: makeBlock(102), logIndex: 8 }]);
+  expect(await paidBy(lab)).toEqual({});
+});
+
+test("a decision is not that of a transfer of another amount in the same transaction", async () => {
+  const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  await assign(transfer, chosen);
+  await undoAbove(lab, 100);
+  await read(lab, [{ ...transfer, block: makeBlock(101), logIndex: 4, amountUnits: 1n }]);
+  expect(await paidBy(lab)).toEqual({});
+});
+
+for (const [other, given] of [
+  ["another amount", { amountUnits: 1n }],
+  ["another sender", { amountUnits: 1n, from: randomAddress() }],
+] as const)
+  test(`a decision is not that of a transfer of ${other} at the place of its own`, async () => {
+    const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+    const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+    await read(lab, [transfer]);
+    await assign(transfer, chosen);
+    await undoAbove(lab, 100);
+    await read(lab, [{ ...transfer, ...given, block: makeBlock(101) }]);
+    expect(await paidBy(lab)).toEqual({});
+    // the decided transfer is back
+    await undoAbove(lab, 100);
+    await read(lab, [{ ...transfer, block: makeBlock(101) }]);
+    expect(await paidBy(lab)).toEqual({ [chosen]: 3 });
+  });
+
+test("decisions about transfers that took turns at one place all wait for theirs", async () => {
+  const links = await seedLinks(lab.sql, lab.merchant, { count: 3 });
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  const turns = links.map((linkId, index) => ({
+    linkId,
+    transfer: index === 0 ? first : { ...first, from: randomAddress() },
+  }));
+  for (const { linkId, transfer } of turns) {
+    await read(lab, [{ ...transfer, block: makeBlock(101) }]);
+    expect(await paidBy(lab)).toEqual({});
+    await assign(transfer, linkId);
+    await undoAbove(lab, 100);
+  }
+  for (const { linkId, transfer } of [...turns, ...turns.toReversed()]) {
+    await read(lab, [{ ...transfer, block: makeBlock(101) }]);
+    expect(await paidBy(lab)).toEqual({ [linkId]: 3 });
+    await undoAbove(lab, 100);
+  }
+  await read(
+    lab,
+    turns.map(({ transfer }, index) => ({ ...transfer, block: makeBlock(101), logIndex: 2 + index })),
+  );
+  expect(await paidBy(lab)).toEqual(Object.fromEntries(links.map((linkId, index) => [linkId, 2 + index])));
+});
+
+test("of two decisions about one transfer, the later counts also while the earlier waits at its place", async () => {
+  const [first = "", second = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  await assign(transfer, first);
+  await undoAbove(lab, 100);
+  // a process of an older version reads it back, and moves nothing
+  await lab.sql`update assignments set network = 'base' where tx_hash = ${transfer.txHash}`;
+  await read(lab, [{ ...transfer, block: makeBlock(101) }]);
+  await lab.sql`update assignments set network = ${NETWORK} where tx_hash = ${transfer.txHash}`;
+  await assign(transfer, second);
+  for (const logIndex of [3, 8]) {
+    await undoAbove(lab, 100);
+    await read(lab, [{ ...transfer, block: makeBlock(101), logIndex }]);
+    expect(await paidBy(lab)).toEqual({ [second]: logIndex });
+  }
+  expect(await lab.sql`select from assignments where tx_hash = ${transfer.txHash}`).toHaveLength(1);
+});
+
+test("a transfer that a decision may be about is evidence, also when another transaction makes it", async () => {
+  const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  // no link asks for as much
+  const unlinked = { amountUnits: 77n };
+  const transfer = makeTransfer(lab, 101, { ...unlinked, authorizationNonce: randomHash() });
+  const plain = makeTransfer(lab, 101, unlinked);
+  const isEvident = ({ block, ...one }: SeenTransfer) => {
+    const placed = { ...one, blockNumber: block.number, blockTimeMs: block.timeS * 1_000 };
+    return hasEvidence(lab.sql, NETWORK, { transfers: [placed], spent: [] });
+  };
+  await read(lab, [transfer, plain]);
+  await assign(transfer, chosen);
+  await assign(plain);
+  expect(await isEvident({ ...transfer, txHash: randomHash() })).toBe(false);
+  expect(await isEvident(transfer)).toBe(true);
+  await undoAbove(lab, 100);
+  expect(await isEvident({ ...transfer, txHash: randomHash() })).toBe(true);
+  expect(await isEvident({ ...plain, logIndex: 9 })).toBe(true);
+  expect(await isEvident(makeTransfer(lab, 101, { ...unlinked, authorizationNonce: randomHash() }))).toBe(
+    false,
+  );
+});
+
+test("of two decisions about one transfer, the later is moved", async () => {
+  const [first = "", second = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  await assign(transfer, first);
+  await undoAbove(lab, 100);
+  // a process of an older version reads it back, and moves nothing
+  await lab.sql`update assignments set network = 'base' where tx_hash = ${transfer.txHash}`;
+  await read(lab, [{ ...transfer, block: makeBlock(101), logIndex: 8 }]);
+  await lab.sql`update assignments set network = ${NETWORK} where tx_hash = ${transfer.txHash}`;
+  await assign({ ...transfer, logIndex: 8 }, second);
+  for (const logIndex of [9, 3, 8]) {
+    await undoAbove(lab, 100);
+    await read(lab, [{ ...transfer, block: makeBlock(101), logIndex }]);
+    expect(await paidBy(lab)).toEqual({ [second]: logIndex });
+  }
+});
+
+test("an assigned authorization pays its link from whichever transaction executes it", async () => {
+  const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3, authorizationNonce: randomHash() });
+  await read(lab, [transfer]);
+  await assign(transfer, chosen);
+  await undoAbove(lab, 100);
+  const other = makeTransfer(lab, 101, { amountUnits: UNITS });
+  const again = { ...transfer, block: other.block, txHash: randomHash(), logIndex: 0 };
+  await read(lab, [again, other]);
+  expect(await paidBy(lab)).toMatchObject({ [chosen]: 0 });
+});
+
+test("a decision is moved while another transaction holds its link, and waits for it only once all links are locked", async () => {
+  const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  await assign(transfer, chosen);
+  await undoAbove(lab, 100);
+  const held = Promise.withResolvers<void>();
+  const locked = Promise.withResolvers<void>();
+  const holder = lab.sql.begin(async (tx) => {
+    await lockLinks(tx, [chosen]);
+    locked.resolve();
+    await held.promise;
+  });
+  await locked.promise;
+  const moved = lab.sql.begin(async (tx) => {
+    await tx`set local lock_timeout = 500`;
+    await moveAssignments(tx, NETWORK, [{ ...transfer, logIndex: 7 }]);
+    held.resolve();
+    await tx`set local lock_timeout = 30000`;
+  });
+  await Promise.all([moved.finally(held.resolve), holder]);
+  const rows = await lab.sql<{ logIndex: number; linkId: string }[]>`
+    select log_index, link_id from assignments where tx_hash = ${transfer.txHash}`;
+  expect([...rows]).toEqual([{ logIndex: 7, linkId: chosen }]);
+});
+
+test("a decision about what stands at the place of another's belongs to whoever makes it", async () => {
+  const transfer = makeTransfer(lab, 101);
+  await assign(transfer, await seedLink(lab.sql, lab.merchant));
+  lab.merchant = await seedMerchant(lab.sql);
+  await assign(transfer, await seedLink(lab.sql, lab.merchant));
+  const rows = await lab.sql<{ userId: string }[]>`
+    select user_id from assignments where tx_hash = ${transfer.txHash}`;
+  expect(rows.map(({ userId }) => userId)).toEqual([lab.merchant.userId]);
+});

@@ -1,0 +1,33 @@
+/**
+ * Resolves earlier payments of a link that ended while no node answered. An unused authorization is settled as such once a deep block says
+ * so; for a used one the ledger decides, and until then nothing else is signed for its link.
+ */
+import { resolveOutcomes, resolveUnusedOutcomes } from "../../db/links/unknown-outcomes.ts";
+import type { UnknownOutcome } from "../../db/payments/queue.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
+import { judgeUsed } from "./retry-or-fail-payments.ts";
+
+type Answers = { used: readonly UnknownOutcome[]; unused: readonly UnknownOutcome[]; headNumber: bigint };
+
+/** Returns those that are still unknown. */
+export async function resolveUnknownOutcomes(
+  network: PaymentNetwork,
+  answers: Answers,
+): Promise<Set<string>> {
+  const { deps, chain, confirmations } = network;
+  const { used, unused, headNumber } = answers;
+  await resolveUnusedOutcomes(deps.sql, chain.network.id, {
+    paymentIds: unused.map(({ id }) => id),
+    headNumber,
+    depthBlocks: confirmations,
+  });
+  const open = new Set<string>();
+  const over: string[] = [];
+  for (const payment of used) {
+    const verdict = await judgeUsed(network, payment, headNumber);
+    if (verdict === "not-ours") over.push(payment.id);
+    else open.add(payment.id);
+  }
+  await resolveOutcomes(deps.sql, over);
+  return open;
+}

@@ -1,0 +1,186 @@
+/**
+ * Payments that are refused before they are sent, and what becomes of those that can't be sent now: retry, wait for the ledger, or fail
+ * permanently with a reason. What the token itself refuses, a blocklisted payer among it: core/chain/revert-reasons.ts.
+ */
+import type { SimulationResult } from "../../core/chain/relay.ts";
+import { readAuthorizationState, readAuthorizationStates } from "../../core/chain/usdc.ts";
+import type { PaymentRefusal } from "../../core/domain/payment.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
+import { type LeasedPayment, noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
+import { consultLedger, type LedgerVerdict } from "../../db/payments/used-authorizations.ts";
+import type { Payment } from "../../db/schema.ts";
+import { type Failure, failQueuedPayments } from "./fail-payments.ts";
+import type { PaymentNetwork } from "./payment-network.ts";
+
+/** Simulations after which a refusal that is transient, or has no known reason, is final. */
+const TRANSIENT_ATTEMPTS_MAX = 3;
+/** A window that is open by our clock opens with the chain's next blocks: more simulations, as long as a caller waits. */
+const OPENING_ATTEMPTS_MAX = 30;
+const REFUSED_RETRY_MS = 300;
+const LEDGER_RETRY_MS = 250;
+/** Polls of an advancing ledger: by then the indexer has settled what reached the payee, or decided that it pays nothing here. */
+const LEDGER_POLLS_MAX = 40;
+/** A caller waits about this long; then nothing was sent and the link is free again. */
+export const UNAVAILABLE_AFTER_MS = 8_000;
+const UNAVAILABLE_RETRY_MS = 500;
+
+/** A transaction signed now is mined this much later at the earliest. */
+const LAST_MOMENT_S = 2n;
+/** Transactions of a payer in a day that may pass simulation and then revert. */
+const PAYER_REVERTS_MAX = 3;
+
+export type Refused = { payment: Payment; refusal: Extract<SimulationResult, { ok: false }> };
+
+/** Refuses before the chain is asked; nothing of them has been sent. `headTimeS` is the newest block's time. */
+export function rejectBeforeSimulation(
+  payments: readonly LeasedPayment[],
+  headTimeS: bigint,
+): { sound: LeasedPayment[]; failures: Failure[] } {
+  const failures: Failure[] = [];
+  const sound = payments.filter((payment) => {
+    const reason = reasonAgainst(payment, headTimeS);
+    if (reason) failures.push({ payment, reason });
+    return reason === undefined;
+  });
+  return { sound, failures };
+}
+
+function reasonAgainst(payment: LeasedPayment, headTimeS: bigint): string | undefined {
+  // relaying it now would take the payer's money for a link that is paid
+  if (payment.isLinkPaid) return "LINK_ALREADY_PAID";
+  if (payment.validBefore <= headTimeS + LAST_MOMENT_S) return "EXPIRED_TRANSFER";
+  if (payment.payerReverts >= PAYER_REVERTS_MAX) return "PAYMENT_NOT_ALLOWED";
+  return undefined;
+}
+
+export async function handleRefusals(network: PaymentNetwork, refused: readonly Refused[]): Promise<void> {
+  if (refused.length === 0) return;
+  const used = refused.filter(({ refusal }) => refusal.reason === "NONCE_USED");
+  const others = refused.filter(({ refusal }) => refusal.reason !== "NONCE_USED");
+  const isTransient = ({ payment, refusal }: Refused) =>
+    refusal.healable && payment.refusals < attemptsMaxOf(refusal.reason);
+  await noteRefusals(network.deps.sql, idsOf(others.filter(isTransient)), REFUSED_RETRY_MS);
+  await failUnlessUsed(
+    network,
+    others
+      .filter((one) => !isTransient(one))
+      .map(({ payment, refusal }) => ({ payment, reason: refusal.reason })),
+  );
+  if (used.length > 0) {
+    await waitForLedger(
+      network,
+      used.map(({ payment }) => payment),
+    );
+  }
+}
+
+function attemptsMaxOf(reason: PaymentRefusal): number {
+  return reason === "NOT_YET_VALID" ? OPENING_ATTEMPTS_MAX : TRANSIENT_ATTEMPTS_MAX;
+}
+
+/** Releases leases; the payments are due again after `delayMs`. */
+export async function releaseLeases(
+  { deps }: PaymentNetwork,
+  payments: readonly Payment[],
+  delayMs: number,
+): Promise<void> {
+  await returnLeases(
+    deps.sql,
+    payments.map((payment) => payment.id),
+    delayMs,
+  );
+}
+
+/** Node or relayer can't serve: retry for a while, then fail before anything is sent. `triedMs`: how long this attempt took; `message` is for the payer. */
+export async function handleUnavailable(
+  network: PaymentNetwork,
+  payments: readonly Payment[],
+  {
+    why,
+    triedMs,
+    message,
+    delayMs = UNAVAILABLE_RETRY_MS,
+  }: { why: string; triedMs: number; message?: string | undefined; delayMs?: number },
+): Promise<void> {
+  const { deps } = network;
+  deps.log.warn({ why, payments: payments.length }, "payments can't be relayed now");
+  const over = await noteUnavailable(
+    deps.sql,
+    payments.map((payment) => payment.id),
+    { delayMs, triedMs, giveUpMs: UNAVAILABLE_AFTER_MS },
+  );
+  const failures = payments
+    .filter((payment) => over.has(payment.id))
+    .map((payment) => ({ payment, reason: "RELAYER_UNAVAILABLE", message }));
+  try {
+    await failUnlessUsed(network, failures);
+  } catch (error) {
+    if (!(error instanceof RpcTransportError)) throw error;
+    await failQueuedPayments(
+      network,
+      failures.map((failure) => ({ ...failure, isOutcomeUnknown: true })),
+    );
+  }
+}
+
+/**
+ * Fails payments for reasons that leave open whether their authorizations are used: a window that is over, a relayer that can't serve. One
+ * that another transaction has used or cancelled is left to the ledger. Throws RpcTransportError when no node answers.
+ */
+export async function failUnlessUsed(network: PaymentNetwork, failures: readonly Failure[]): Promise<void> {
+  if (failures.length === 0) return;
+  const keys = failures.map(({ payment: { payer, nonce } }) => ({ authorizer: payer, nonce }));
+  const areUsed = await readAuthorizationStates(network.chain, keys);
+  const used = failures.filter((_, index) => areUsed[index]);
+  if (used.length > 0) {
+    await waitForLedger(
+      network,
+      used.map(({ payment }) => payment),
+    );
+  }
+  await failQueuedPayments(
+    network,
+    failures.filter((_, index) => !areUsed[index]),
+  );
+}
+
+/**
+ * A node says these authorizations are used or cancelled. A transfer to the link's wallet settles the link, whoever sent it: the indexer
+ * does that. When a ledger that has read the chain that far has none, the money went elsewhere.
+ */
+async function waitForLedger(network: PaymentNetwork, payments: readonly Payment[]): Promise<void> {
+  const { deps, chain } = network;
+  const seenAtBlock = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
+  const verdicts = new Map(
+    await Promise.all(
+      payments.map(async (payment) => [payment.id, await judgeUsed(network, payment, seenAtBlock)] as const),
+    ),
+  );
+  const ids = (wanted: string) =>
+    payments.filter(({ id }) => verdicts.get(id) === wanted).map(({ id }) => id);
+  const isOver = ({ id, refusals }: Payment) =>
+    verdicts.get(id) === "not-ours" || (verdicts.get(id) === "came-to-us" && refusals >= LEDGER_POLLS_MAX);
+  const over = payments.filter(isOver);
+  // a ledger that is behind proves nothing: wait, however long it takes
+  await returnLeases(deps.sql, ids("too-early"), LEDGER_RETRY_MS);
+  await noteRefusals(deps.sql, ids("came-to-us"), LEDGER_RETRY_MS);
+  await failQueuedPayments(
+    network,
+    over.map((payment) => ({ payment, reason: "NONCE_USED" })),
+  );
+}
+
+/** The simulation ran at `pending`: what it found used may be in no block yet, and so in no ledger. */
+export async function judgeUsed(
+  { deps, chain }: PaymentNetwork,
+  { id, payer, nonce }: Pick<Payment, "id" | "payer" | "nonce">,
+  seenAtBlock: bigint,
+): Promise<LedgerVerdict> {
+  const isUsed = await readAuthorizationState(chain, payer, nonce, toQuantity(seenAtBlock));
+  return isUsed ? consultLedger(deps.sql, { paymentId: id, seenAtBlock }) : "too-early";
+}
+
+function idsOf(refused: readonly Refused[]): string[] {
+  return refused.map(({ payment }) => payment.id);
+}

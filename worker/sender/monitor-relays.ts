@@ -1,0 +1,277 @@
+/**
+ * Monitors a network's relayed transactions until they are mined and deep: records receipts, resends, raises fees, replaces obsolete
+ * transactions by no-ops, detects nonces used by external transactions and fills nonce gaps. One worker at a time does it; any worker can.
+ */
+import { buildNoopCall } from "../../core/chain/relay.ts";
+import { SignerError } from "../../core/chain/remote-signer.ts";
+import { isPassedOver, keepOnly } from "../../core/domain/raise-fees.ts";
+import type { Chain } from "../../core/rpc/chain-client.ts";
+import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
+import { withWorkLock } from "../../db/postgres/work-lock.ts";
+import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import {
+  countMiss,
+  findInFlight,
+  findNonceGaps,
+  hasUnfinished,
+  type InFlightAttempt,
+  type InFlightRelay,
+  markLost,
+  markMined,
+} from "../../db/relays/relays.ts";
+import type { RelayerKey } from "../relayer-keys-env.ts";
+import { abandonDropped, decideResend } from "./decide-resend.ts";
+import { followLedger } from "./follow-ledger.ts";
+import { readReceipts } from "./record-receipts.ts";
+import type { RelayNetwork } from "./relay-network.ts";
+import { type Market, toUsedNonces } from "./relayer-lanes.ts";
+import { raiseAttempt, resendAttempt } from "./replace-relay.ts";
+import { sendAttempt, storeRelay } from "./send-relay.ts";
+import { signAndCommit } from "./sign-and-commit.ts";
+import { traceMined } from "./trace-relay.ts";
+
+/** Relays read together, and pages in one pass: enough for hundreds of keys. */
+const PAGE_RELAYS = 200;
+const PAGES_MAX = 50;
+/** The same bytes are sent again after this long without a receipt. */
+const RESEND_AFTER_MS = 2_500;
+/** A first send that was not recorded by now never happened, or its worker died. */
+const UNSENT_AFTER_MS = 1_000;
+/** Each relay of a pass is judged by a market of this age. */
+const MARKET_AGE_MS = 1_000;
+/** Polls that must find the nonce used and none of our attempts mined before the relay counts as lost. */
+const LOST_AFTER_POLLS = 8;
+const GAPS_PER_PASS = 4;
+
+/** One pass. Returns false when another worker monitors this network now. */
+export async function monitorRelays(network: RelayNetwork): Promise<boolean> {
+  const { deps, chain } = network;
+  if (!(await hasUnfinished(deps.sql, chain.network.id, toUsedNonces(network.lanes.lastMarket())))) {
+    network.firstHeads.clear();
+    await reportMarket(network);
+    return true;
+  }
+  return withWorkLock(deps.sql, `keep-relays:${chain.network.id}`, async () => {
+    for await (const page of inFlightPages(network)) await recordReceipts(network, page);
+    await followLedger(network);
+    const busy = new Set<string>();
+    const waiting = new Set<string>();
+    for await (const page of inFlightPages(network)) {
+      await resendPending(network, page);
+      for (const { relayer, attempts } of page) {
+        busy.add(relayer);
+        for (const { txHash } of attempts) waiting.add(txHash);
+      }
+    }
+    keepOnly(network.firstHeads, waiting);
+    await fillNonceGaps(network, busy);
+  });
+}
+
+/** All pending relays, page by page: no key waits behind another whose transactions are stuck. */
+async function* inFlightPages({ deps, chain }: RelayNetwork): AsyncGenerator<InFlightRelay[]> {
+  let after: InFlightRelay | undefined;
+  for (let count = 0; count < PAGES_MAX; count++) {
+    const page = await findInFlight(deps.sql, chain.network.id, { after, limit: PAGE_RELAYS });
+    if (page.length > 0) yield page;
+    after = page.at(-1);
+    if (page.length < PAGE_RELAYS) return;
+  }
+}
+
+async function recordReceipts(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
+  const { deps, chain } = network;
+  const receipts = await readReceipts(chain, inFlight);
+  if (receipts.length === 0) return;
+  await deps.sql.begin(async (tx) => {
+    await markMined(tx, receipts);
+    await settleCharges(
+      tx,
+      receipts.map(({ relayId }) => relayId),
+    );
+  });
+  await traceMined(network, receipts);
+  const label = { network: chain.network.id };
+  for (const receipt of receipts) {
+    network.metrics.relays.inc({ ...label, outcome: receipt.succeeded ? "succeeded" : "reverted" });
+    network.metrics.gasUsed.inc(label, Number(receipt.gasUsed));
+    network.metrics.feeWei.inc(label, Number(receipt.feeWei));
+    network.metrics.minedSeconds.observe(label, receipt.ageMs / 1000);
+    deps.log.info(
+      {
+        ...label,
+        txHash: receipt.txHash,
+        block: receipt.blockNumber.toString(),
+        succeeded: receipt.succeeded,
+        gasUsed: receipt.gasUsed.toString(),
+      },
+      "relayed transaction mined",
+    );
+  }
+}
+
+/** Resends pending relays, raises their fees, or gives them up when their nonce is used. Keys in parallel, each in the order of its nonces. */
+async function resendPending(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
+  const market = await network.lanes.readMarket(0);
+  const obsolete = await findObsolete(network, inFlight);
+  const lanes = Map.groupBy(inFlight, ({ relayer }) => relayer);
+  const outcomes = await Promise.allSettled(
+    [...lanes.values()].map(async (relays) => {
+      for (const relay of relays) {
+        await advanceRelay(network, relay, { market, isObsolete: obsolete.has(relay.id) });
+      }
+    }),
+  );
+  const failed = outcomes.find((outcome) => outcome.status === "rejected");
+  if (failed) throw failed.reason;
+}
+
+async function findObsolete(
+  { deps, kinds }: RelayNetwork,
+  inFlight: readonly InFlightRelay[],
+): Promise<Set<bigint>> {
+  const obsolete = new Set<bigint>();
+  for (const [kind, relays] of Map.groupBy(inFlight, (relay) => relay.kind)) {
+    const relayIds = relays.map(({ id }) => id);
+    for (const id of (await kinds[kind].findObsolete?.(deps.sql, relayIds)) ?? []) obsolete.add(id);
+  }
+  return obsolete;
+}
+
+async function advanceRelay(
+  network: RelayNetwork,
+  relay: InFlightRelay,
+  { market, isObsolete }: { market: Market; isObsolete: boolean },
+): Promise<void> {
+  const chainNonce = market.lanes.find(({ key }) => key.address === relay.relayer)?.chainNonce;
+  if (chainNonce !== undefined && relay.nonce < chainNonce)
+    return countMissingReceipt(network, relay, { ...market, chainNonce });
+  if (!relay.attempts.every(({ hasBytes }) => hasBytes)) return abandonDropped(network, relay);
+  const newest = relay.attempts.at(-1);
+  if (!newest) return;
+  // a retired key signs nothing new: its stored bytes are resent while they are of use
+  const canRaise = chainNonce !== undefined;
+  if (!canRaise && isObsolete) return;
+  const isDue = isResendDue(newest);
+  const isPassed = canRaise && isPassedOver(network.firstHeads, newest, market.headNumber);
+  if (!isDue && !isPassed && !relay.isReopened) return;
+  // sends before it may have taken long
+  const fresh = await network.lanes.readMarket(MARKET_AGE_MS);
+  const verdict = await decideResend(network, relay, { newest, isObsolete, market: fresh });
+  // while the ledger can't tell, only what a node has accepted is sent once more
+  const isLikeNew = relay.isReopened || relay.state === "SIGNED";
+  // the next pass asks for another head
+  if (verdict === "outdated" || (verdict === "early" && isLikeNew)) {
+    network.metrics.resendsDeferred.inc({ network: network.chain.network.id, why: verdict });
+    return;
+  }
+  // what is over, and a node has, may be mined already
+  const isReplaced = verdict === "less" && (isLikeNew || !isObsolete);
+  if (isPassed || (canRaise && isReplaced)) {
+    if (await raiseAttempt(network, relay, { market: fresh, isObsolete, isReplaced })) return;
+  }
+  // at the cap or without budget: expired authorizations cannot pay, and the others must not be sent
+  if (verdict === "less" && !isObsolete) return;
+  const isJudged = !newest.isNoop && network.kinds[relay.kind].revise !== undefined;
+  if (isDue)
+    await resendAttempt(network, relay, { newest, judgedAtMs: isJudged ? fresh.askedAtMs : undefined });
+}
+
+function isResendDue({ sinceSentMs, ageMs }: InFlightAttempt): boolean {
+  return sinceSentMs === null ? ageMs > UNSENT_AFTER_MS : sinceSentMs > RESEND_AFTER_MS;
+}
+
+async function countMissingReceipt(
+  network: RelayNetwork,
+  relay: InFlightRelay,
+  { chainNonce, headNumber }: { chainNonce: bigint; headNumber: bigint },
+): Promise<void> {
+  const { deps, chain, kinds, usedSeenAt } = network;
+  const [receipt] = await readReceipts(chain, [relay]);
+  if (receipt) {
+    usedSeenAt.delete(relay.id);
+    return;
+  }
+  // the nonce was asked for after the head: a block between the two may have used it, and then the head says too little
+  if (!usedSeenAt.has(relay.id) && !(await isNonceUsedAt(chain, relay, headNumber))) return;
+  const seenAtBlock = usedSeenAt.get(relay.id) ?? headNumber;
+  usedSeenAt.set(relay.id, seenAtBlock);
+  const misses = await countMiss(deps.sql, relay.id);
+  if (misses < LOST_AFTER_POLLS) return;
+  const isLost = await deps.sql.begin(async (tx) => {
+    if (!(await markLost(tx, relay.id, seenAtBlock))) return false;
+    await kinds[relay.kind].requeueLost?.(tx, chain.network.id, relay.id);
+    // nonces that external transactions used beyond it are skipped at once
+    await ensureLane(tx, { network: chain.network.id, relayer: relay.relayer }, chainNonce);
+    await settleCharges(tx, [relay.id]);
+    return true;
+  });
+  if (!isLost) return;
+  usedSeenAt.delete(relay.id);
+  deps.log.error(
+    { network: chain.network.id, relayer: relay.relayer, nonce: relay.nonce.toString() },
+    "relayer nonce used by an external transaction; the relay is LOST",
+  );
+}
+
+async function isNonceUsedAt(
+  chain: Chain,
+  { relayer, nonce }: InFlightRelay,
+  blockNumber: bigint,
+): Promise<boolean> {
+  const count = await chain.request("eth_getTransactionCount", [relayer, toQuantity(blockNumber)]);
+  return nonce < parseQuantity(count, "eth_getTransactionCount");
+}
+
+/** A nonce without a transaction blocks all later ones: a no-op uses it. */
+async function fillNonceGaps(network: RelayNetwork, busy: ReadonlySet<string>): Promise<void> {
+  const { deps, chain } = network;
+  const market = await reportMarket(network);
+  for (const { key, chainNonce } of market.lanes) {
+    const lane = { network: chain.network.id, relayer: key.address };
+    const gaps = busy.has(key.address) ? await findNonceGaps(deps.sql, lane, chainNonce, GAPS_PER_PASS) : [];
+    for (const nonce of gaps) {
+      await fillNonceGap(network, key, { fees: market.fees, nonce });
+    }
+  }
+}
+
+/** Of this worker: what its nodes say of head, base fee and balances. */
+export async function reportMarket({ chain, lanes, metrics }: RelayNetwork): Promise<Market> {
+  const market = await lanes.readMarket();
+  metrics.baseFeeWei.set({ network: chain.network.id }, Number(market.baseFeePerGas));
+  metrics.headAgeSeconds.set({ network: chain.network.id }, market.headAgeS);
+  for (const { key, balanceWei } of market.lanes)
+    metrics.balanceWei.set({ network: chain.network.id, relayer: key.address }, Number(balanceWei));
+  return market;
+}
+
+async function fillNonceGap(
+  network: RelayNetwork,
+  key: RelayerKey,
+  { fees, nonce }: { fees: Market["fees"]; nonce: bigint },
+): Promise<void> {
+  const { deps, chain } = network;
+  const label = { network: chain.network.id, relayer: key.address, nonce: nonce.toString() };
+  const call = buildNoopCall(key.address);
+  const dailyFeeMaxWei = deps.config.relayDailyFeeMaxWei;
+  try {
+    const relay = await signAndCommit(network, key, (tx, signing) =>
+      storeRelay(tx, chain, signing, { kind: "NOOP", call, fees, nonce, dailyFeeMaxWei }),
+    );
+    await sendAttempt(deps, chain, relay);
+    deps.log.warn(label, "nonce gap filled");
+  } catch (error) {
+    // reported where it was asked; the next pass tries again
+    if (error instanceof SignerError) return;
+    if (!(error instanceof BudgetExceededError)) throw error;
+    deps.log.error({ ...label, err: error }, "daily fee budget exhausted: nonce gap not filled");
+  }
+}
+
+/** The next pass retries. */
+export function isNodeUnavailable(error: unknown): boolean {
+  return error instanceof RpcTransportError;
+}

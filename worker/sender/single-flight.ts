@@ -1,0 +1,27 @@
+/**
+ * Trailing single-flight: runs `work` once at a time. A call while it runs starts one more run, which sees what the call left behind;
+ * further calls until then are covered by that run and return at once.
+ */
+export function singleFlight(work: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | undefined;
+  let next: Promise<void> | undefined;
+
+  function start(): Promise<void> {
+    running = work().finally(() => {
+      running = undefined;
+    });
+    return running;
+  }
+
+  return async () => {
+    if (!running) return start();
+    if (next) return;
+    next = running
+      .catch(() => undefined)
+      .then(() => {
+        next = undefined;
+        return start();
+      });
+    await next;
+  };
+}

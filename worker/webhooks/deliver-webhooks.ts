@@ -1,0 +1,134 @@
+/**
+ * Delivers webhook messages that are due, at least once, with a stable message id. The job only starts deliveries: each runs by itself,
+ * within bounds, and starts the next when it ends, so that slow receivers occupy no job slot. A crashed worker's leases run out, and its
+ * messages are sent again.
+ */
+
+import { presentEventData } from "../../core/domain/event-data.ts";
+import { type KeyList, unseal } from "../../core/domain/seal-secrets.ts";
+import { messageBody, messageHeaders } from "../../core/domain/webhook.ts";
+import { FAILING_MAX_H, retryAfterS } from "../../core/domain/webhook-retries.ts";
+import type { Log } from "../../core/runtime/log.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
+import type { Sql } from "../../db/postgres/client.ts";
+import {
+  type AttemptResult,
+  findNextDue,
+  markDelivered,
+  markFailedTry,
+  type TakenDelivery,
+  takeDeliveries,
+} from "../../db/webhooks/deliveries.ts";
+import { findSubjects, subjectOf } from "../../db/webhooks/event-subjects.ts";
+import { disableEndpoint } from "../../db/webhooks/webhooks.ts";
+import { postWebhook, WebhookError } from "./public-request.ts";
+
+export type WebhookDeps = {
+  sql: Sql;
+  log: Log;
+  config: { baseUrl: string; webhookSealKeys: KeyList; webhookPrivateTargets: boolean };
+};
+
+/** Deliveries in flight: of this process, and of all processes to one endpoint and to all endpoints of one user. */
+const IN_FLIGHT_MAX = 64;
+const PER_ENDPOINT = 2;
+const PER_USER = 6;
+/** Longer than any request: after that its worker has crashed. */
+const LEASE_S = 60;
+const RESPONSE_KEPT_CHARS = 1_000;
+
+let inFlight = 0;
+
+/** Returns as soon as what is due is in flight. */
+export async function deliverWebhooks(deps: WebhookDeps): Promise<void> {
+  const free = IN_FLIGHT_MAX - inFlight;
+  if (free <= 0) return;
+  inFlight += free;
+  let taken: TakenDelivery[] = [];
+  try {
+    taken = await deps.sql.begin((tx) =>
+      takeDeliveries(tx, { limit: free, leaseS: LEASE_S, perEndpoint: PER_ENDPOINT, perUser: PER_USER }),
+    );
+  } finally {
+    inFlight -= free - taken.length;
+  }
+  for (const delivery of taken) void deliverOne(deps, delivery);
+  if (taken.length < free) await scheduleNext(deps);
+}
+
+/** Runs again when the next attempt is due. Jobs of the same moment are one job. */
+async function scheduleNext({ sql }: WebhookDeps): Promise<void> {
+  const due = await findNextDue(sql);
+  if (due) await enqueue(sql, "deliver_webhooks", { at: due.toISOString() }, { runAt: due });
+}
+
+async function deliverOne(deps: WebhookDeps, delivery: TakenDelivery): Promise<void> {
+  const { log } = deps;
+  const label = { deliveryId: delivery.id, endpointId: delivery.endpointId, eventId: delivery.eventPublicId };
+  try {
+    const result = await send(deps, delivery);
+    await recordResult(deps, delivery, result);
+    log.info(
+      { ...label, status: result.status, error: result.error, attempt: delivery.attempts },
+      "webhook sent",
+    );
+  } catch (error) {
+    // the lease runs out, and it is sent again
+    log.warn({ ...label, err: error }, "webhook result not recorded");
+  } finally {
+    inFlight -= 1;
+  }
+  await deliverWebhooks(deps).catch((error: unknown) => log.warn({ err: error }, "webhooks not leased"));
+}
+
+async function send({ sql, config }: WebhookDeps, delivery: TakenDelivery): Promise<AttemptResult> {
+  const subject = subjectOf(await findSubjects(sql, [delivery]), delivery);
+  const startedMs = performance.now();
+  const body = messageBody({ ...delivery, data: presentEventData(delivery.data, subject, config) });
+  const place = { purpose: "webhook secret", id: delivery.endpointId } as const;
+  const sealed = [delivery.sealedSecret, delivery.sealedOldSecret].filter((one) => one !== null);
+  const secrets = sealed.map((one) => unseal(config.webhookSealKeys, place, one));
+  const message = { id: delivery.eventPublicId, timestampS: Math.floor(Date.now() / 1000), body };
+  const sent = {
+    headers: messageHeaders(message, secrets),
+    body,
+    allowPrivate: config.webhookPrivateTargets,
+  };
+  try {
+    const answer = await postWebhook(new URL(delivery.url), sent);
+    const isGood = answer.status >= 200 && answer.status < 300;
+    return {
+      status: answer.status,
+      error: isGood ? undefined : `answered ${answer.status}`,
+      response: answer.body.slice(0, RESPONSE_KEPT_CHARS).replaceAll("\0", "") || undefined,
+      durationMs: performance.now() - startedMs,
+    };
+  } catch (error) {
+    if (!(error instanceof WebhookError)) throw error;
+    const durationMs = performance.now() - startedMs;
+    return { status: undefined, error: error.message, response: undefined, durationMs };
+  }
+}
+
+async function recordResult(
+  { sql, log }: WebhookDeps,
+  delivery: TakenDelivery,
+  result: AttemptResult,
+): Promise<void> {
+  await sql.begin(async (tx) => {
+    if (result.error === undefined) return markDelivered(tx, delivery, result);
+    const retryS = retryAfterS(delivery.tries);
+    const failingSince = await markFailedTry(tx, delivery, result, retryS);
+    const failingMs = failingSince ? Date.now() - failingSince.getTime() : 0;
+    const reason = whyDisable(result.status, failingMs);
+    if (!reason) return;
+    await disableEndpoint(tx, delivery.endpointId, reason);
+    log.warn({ endpointId: delivery.endpointId, reason }, "webhook endpoint disabled");
+  });
+}
+
+/** 410 says that the endpoint is gone (Standard Webhooks); so do three days without a success. */
+function whyDisable(status: number | undefined, failingMs: number): "gone" | "failing" | undefined {
+  if (status === 410) return "gone";
+  return failingMs > FAILING_MAX_H * 3_600_000 ? "failing" : undefined;
+}
