@@ -5,7 +5,6 @@
 import { randomUUID } from "node:crypto";
 import { isSettled } from "../../core/domain/payment.ts";
 import type { Log } from "../../core/runtime/log.ts";
-import { findPaymentByAuthorization } from "../../db/payments/payments.ts";
 import {
   ANSWER_LEASE_S,
   type AnswerClaim,
@@ -14,7 +13,8 @@ import {
   isAnswerDue,
   recordCut,
   recordSent,
-} from "../../db/payments/reported-successes.ts";
+} from "../../db/payments/claim-success-answer.ts";
+import { findPaymentByAuthorization } from "../../db/payments/payments.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { retryUntilDeadline, type WaitTools } from "../x402/await-payment.ts";
 import { matchKnown } from "../x402/verify-payer.ts";

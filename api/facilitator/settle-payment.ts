@@ -12,6 +12,7 @@ import { NETWORKS } from "../../core/domain/networks.ts";
 import { isSettled, type Refusal, standardReason } from "../../core/domain/payment.ts";
 import { whyBudgetSpent } from "../../core/domain/relay-budget.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
+import type { Asker } from "../../db/payments/claim-success-answer.ts";
 import {
   type NewFacilitatedPayment,
   requeueFacilitatedPayment,
@@ -22,7 +23,6 @@ import {
   findPaymentByAuthorization,
   type PaymentView,
 } from "../../db/payments/payments.ts";
-import type { Asker } from "../../db/payments/reported-successes.ts";
 import {
   awaitPayment,
   failureOf,

@@ -9,7 +9,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, success, successSchema } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { assignTransaction, unassignTransaction } from "./assign-transaction.ts";
+import { assignTransaction, unassignTransaction } from "./assign-or-unassign.ts";
 import { transactionSchema } from "./wire.ts";
 
 const params = z.object({ id: z.string().max(100) });

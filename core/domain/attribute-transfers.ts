@@ -21,7 +21,7 @@
  * in between are not considered.
  *
  * Of several authorizations for one link, db/payments/accept-payments.ts accepts one. What a wrong amount makes of the link (UNDERPAID,
- * OVERPAID): db/links/compute-link-status.ts.
+ * OVERPAID): db/links/recompute-link-status.ts.
  */
 import { authorizationKey } from "./authorization.ts";
 import { isLateFor, isOpenAt } from "./late-transfer.ts";

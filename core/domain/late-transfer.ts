@@ -9,7 +9,7 @@
  *     the link's unique one or its merchant lets transfers match by amount (`matchByAmount`)
  *
  * In both the link is neither paid nor cancelled. Once the transfer is confirmed the link is PAID, with the exception PAID_LATE unless
- * another one of link.ts comes first (db/links/compute-link-status.ts).
+ * another one of link.ts comes first (db/links/recompute-link-status.ts).
  */
 
 type Lifetime = { readonly expiresAtMs: number; readonly cancelledAtMs?: number | undefined };

@@ -12,7 +12,7 @@
  * The api claims, the worker relays or releases, the indexer settles. Only the merchant cancels or assigns. A claim, an accepted
  * authorization, a release, the clock and a cancellation each move a link by one conditional UPDATE; when it returns no row, a concurrent
  * transition won. Whatever transfers change is computed from the ledger as a whole, under the link's lock: status and exception by
- * `db/links/compute-link-status.ts`. `attribute-transfers.ts` says which link a transfer pays, also a late one.
+ * `db/links/recompute-link-status.ts`. `attribute-transfers.ts` says which link a transfer pays, also a late one.
  */
 import { UNITS_PER_USDC } from "./money.ts";
 import { unreachable } from "./unreachable.ts";
@@ -44,7 +44,7 @@ export function isOpenStatus(status: LinkStatus): boolean {
 }
 
 /**
- * What besides its payment happened to a link; the first that applies (`db/links/compute-link-status.ts`). The first three are about
+ * What besides its payment happened to a link; the first that applies (`db/links/recompute-link-status.ts`). The first three are about
  * transfers booked on the link that do not pay it; of these, transfers of any other amount below RELAY_MIN_AMOUNT are ignored.
  *
  *   DUPLICATE   the link also has a paying transfer, or one of them has exactly its amount or its unique amount

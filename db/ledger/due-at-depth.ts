@@ -6,7 +6,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { hasFacilitatedAtDepth } from "../payments/facilitated-payments.ts";
 import type { Tx } from "../postgres/client.ts";
 import { hasChangesAtDepth, hasOutgoing } from "../wallet-ops/account-changes.ts";
-import { hasConcludable } from "../wallet-ops/confirm-operations.ts";
+import { hasDeepOperations } from "../wallet-ops/confirm-operations.ts";
 import { linksRefundedBy } from "../wallet-ops/refunds.ts";
 import { hasOrphanedRefunds } from "../wallet-ops/reorganised-refunds.ts";
 import { hasDetectedAtDepth, linksToConfirm } from "./confirm-transfers.ts";
@@ -46,7 +46,7 @@ export async function findDue(tx: Tx, move: DepthMove): Promise<Due> {
       array(${linksRefundedBy(tx, move)}) as links_refunded,
       ${hasDetectedAtDepth(tx, move)} as confirms_transfers,
       ${hasFacilitatedAtDepth(tx, move)} as confirms_facilitated,
-      ${hasConcludable(tx, move)} as confirms_operations,
+      ${hasDeepOperations(tx, move)} as confirms_operations,
       ${hasChangesAtDepth(tx, move)} as confirms_changes,
       ${hasOutgoing(tx, { network, after, to: depthNumber })} as has_outgoing,
       ${hasOrphanedRefunds(tx, network)} as has_orphaned_refunds,

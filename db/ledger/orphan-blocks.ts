@@ -1,6 +1,6 @@
 /**
  * Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. What their links are then is decided
- * by `recomputeLinkStatus` of db/links/compute-link-status.ts, which the caller asks.
+ * by `recomputeLinkStatus` of db/links/recompute-link-status.ts, which the caller asks.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";

@@ -8,12 +8,12 @@ import { refreshRefundedUnits } from "./refunds.ts";
 type Depth = { network: NetworkId; depthNumber: number };
 
 /** SQL: whether `confirmDeepOperations` has anything to do. */
-export function hasConcludable(tx: Tx, depth: Depth) {
+export function hasDeepOperations(tx: Tx, depth: Depth) {
   return tx`exists (
     select
     from wallet_operations op
     join wallets wallet on wallet.id = op.wallet_id
-    where ${isConcludable(tx, depth)}
+    where ${isDeepEnough(tx, depth)}
   )`;
 }
 
@@ -23,13 +23,13 @@ export async function findConfirmableOperations(tx: Tx, depth: Depth): Promise<s
     select op.id
     from wallet_operations op
     join wallets wallet on wallet.id = op.wallet_id
-    where ${isConcludable(tx, depth)}
+    where ${isDeepEnough(tx, depth)}
     order by op.id`;
   return rows.map(({ id }) => id);
 }
 
 /** Needs `op` and `wallet`. */
-function isConcludable(tx: Tx, { network, depthNumber }: Depth) {
+function isDeepEnough(tx: Tx, { network, depthNumber }: Depth) {
   return tx`
     op.network = ${network}
     and op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
@@ -72,7 +72,7 @@ export async function confirmDeepOperations(
       end as reason
       from wallet_operations op
       join wallets wallet on wallet.id = op.wallet_id
-      where ${isConcludable(tx, depth)}
+      where ${isDeepEnough(tx, depth)}
         ${id === undefined ? tx`` : tx`and op.id = ${id}`}
       order by op.id
       for update of op

@@ -104,7 +104,7 @@ function shownState(tx: Tx) {
   end`;
 }
 
-/** SQL: the links of refunds that are going to be concluded at `depthNumber`, or whose operations are these. */
+/** SQL: the links of refunds that are going to be confirmed at `depthNumber`, or whose operations are these. */
 export function linksRefundedBy(
   tx: Tx,
   {

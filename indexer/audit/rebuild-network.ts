@@ -18,7 +18,7 @@ import {
 } from "../../db/ledger/rebuild.ts";
 import { keepDecisions, matchPastClaims, nameOldDecisions } from "../../db/ledger/rebuild-attributions.ts";
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { FencedError, type Term, watchOf } from "../leader-term.ts";
 import { applyUnappliedTransfers } from "../settle/apply-unapplied-transfers.ts";

@@ -1,7 +1,7 @@
 /**
  * Reorganisations: proves that the cursor's block left the chain, finds the last common block, and undoes what the blocks above it did,
  * in one transaction: their transfers are ORPHANED (db/ledger/orphan-blocks.ts), and each link they touched gets the status that the rest
- * of the ledger gives it (`recomputeLinkStatus`, db/links/compute-link-status.ts). A PAID link whose paying transfer is orphaned is not paid any
+ * of the ledger gives it (`recomputeLinkStatus`, db/links/recompute-link-status.ts). A PAID link whose paying transfer is orphaned is not paid any
  * more: it is PENDING while another transfer, payment or claim holds it, else ACTIVE, or EXPIRED when it has expired, and its
  * merchant gets `payment_link.reorged`.
  */
@@ -13,7 +13,7 @@ import { enqueue } from "../../db/jobs/queue.ts";
 import { deleteBlocksAbove, findHighestBlocks } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
 import { orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { FencedError, type Term } from "../leader-term.ts";
 import { announceBlock } from "../settle/apply-span.ts";

@@ -5,7 +5,7 @@ import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { discardSums } from "../../db/ledger/running-sums.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";

@@ -14,8 +14,8 @@ import { type Due, findDue } from "../../db/ledger/due-at-depth.ts";
 import { lockOutNextLeader } from "../../db/ledger/former-leader-transactions.ts";
 import { lockPaymentsOfBlocks } from "../../db/ledger/lock-payments.ts";
 import type { NewTransfer } from "../../db/ledger/transfers.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { confirmFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
@@ -242,7 +242,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
     due.confirmsOperations && !isolate ? confirmDeepOperations(tx, { network, depthNumber }) : undefined,
   ]);
   const isolatedIds = isolate && (await confirmOperationsIsolated(tx, { network, depthNumber }, isolate));
-  // after the operations and transfers that it names are concluded
+  // after the operations and transfers that it names are confirmed
   if (due.confirmsChanges || due.hasOutgoing)
     await reportWalletChanges(tx, { network, after, depthNumber }, isolate);
   const linkIds = [...settled.linkIds, ...confirmed.linkIds];

@@ -1,7 +1,7 @@
 /** Makes a surplus transfer pay its link when the payment or transfer that held the link is gone. */
 
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unapplied-transfers.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
 import { assignTransfers } from "../../db/payments/retroactive-attribution.ts";

@@ -2,7 +2,7 @@
  * Keeps one account's records from stopping a network. What owners write on the chain is theirs to choose, and the database may refuse a row
  * made of it: a value out of range (SQLSTATE class 22), a constraint (23), an entry too large for an index (54). A commit that was refused
  * several times in a row is made without the records that are refused: transfers, payments and links are settled, the records are logged and
- * counted, and their wallet's nonce shows as a difference at the next reconciliation. What could not be concluded or reported is met again by every
+ * counted, and their wallet's nonce shows as a difference at the next reconciliation. What could not be confirmed or reported is met again by every
  * later commit, so these are isolated from their first try.
  */
 import postgres from "postgres";

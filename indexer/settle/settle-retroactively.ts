@@ -9,7 +9,7 @@ import { isInferred } from "../../core/domain/settled-by.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { disputeTransfers, findPendingLinks, releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unapplied-transfers.ts";
 import {
   assignTransfers,

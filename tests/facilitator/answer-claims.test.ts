@@ -9,7 +9,7 @@ import {
   isAnswerDue,
   recordCut,
   recordSent,
-} from "../../db/payments/reported-successes.ts";
+} from "../../db/payments/claim-success-answer.ts";
 import { type FacilitatorWorld, inVersion2, purchase, startFacilitatorWorld } from "./world.ts";
 
 let lab: FacilitatorWorld;

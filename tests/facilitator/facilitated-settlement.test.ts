@@ -1,6 +1,6 @@
 /** Facilitated payments, which move money between third parties, in a ledger that was behind or is rebuilt. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
-import { assignTransaction } from "../../api/transactions/assign-transaction.ts";
+import { assignTransaction } from "../../api/transactions/assign-or-unassign.ts";
 import { newPaymentId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";

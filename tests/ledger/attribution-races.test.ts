@@ -5,9 +5,9 @@ import { newClaimId, newPaymentId, newRequestId, newTransactionId } from "../../
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { disputeTransfers, findPendingLinks } from "../../db/links/claim-proofs.ts";
 import { endClaim, openClaim, type StoredClaim } from "../../db/links/claims.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { insertPayments } from "../../db/payments/accept-payments.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";

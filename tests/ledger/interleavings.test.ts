@@ -4,9 +4,9 @@ import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/id
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
 import { endClaim, openClaim } from "../../db/links/claims.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { insertPayments, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
 import { markSigned, requeueUnsettled } from "../../db/payments/queue.ts";

@@ -1,8 +1,8 @@
 /** Locks and the reads behind them are pipelined: the reads must see what previous lock holders committed. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { insertPayments } from "../../db/payments/accept-payments.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
 import {

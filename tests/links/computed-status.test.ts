@@ -1,6 +1,6 @@
 /** A link's status as it follows from the ledger, and after its payment has failed. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accepted,

@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { endClaim } from "../../db/links/claims.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { leaseQueuedPayments } from "../../db/payments/queue.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";

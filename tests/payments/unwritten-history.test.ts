@@ -1,6 +1,6 @@
 /** What is PENDING of a payment is read from the payment: its history row is written once, by its block or by its end. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { assignTransaction, unassignTransaction } from "../../api/transactions/assign-transaction.ts";
+import { assignTransaction, unassignTransaction } from "../../api/transactions/assign-or-unassign.ts";
 import { NO_FILTER, type TransactionFilter } from "../../core/domain/transaction.ts";
 import { fetchExportRows, openExportCursor } from "../../db/exports/export-rows.ts";
 import { dropChainRows } from "../../db/ledger/rebuild.ts";

@@ -6,9 +6,9 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { findFirstLinks } from "../../db/links/first-link-times.ts";
 import { findPayableLinks } from "../../db/links/payable-links.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unapplied-transfers.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
 import {

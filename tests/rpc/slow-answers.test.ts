@@ -71,7 +71,7 @@ test.each([
 });
 
 test("of many large answers one at a time is read into memory, and none times out meanwhile", async () => {
-  const [answers, pieces] = [6, 160];
+  const [answers, pieces] = [4, 200];
   const sent = new Map<number, number>();
   const read = new Set<number>();
   let mostAtOnce = 0;
@@ -95,9 +95,9 @@ test("of many large answers one at a time is read into memory, and none times ou
           }
           controller.enqueue(PIECE);
           sent.set(which, count + 1);
-          // a sleep lets the others be pulled: half of an answer is more than sockets hold
+          // a sleep lets the others be pulled; sockets hold up to 36 MB of an answer that nobody reads
           await Bun.sleep(1);
-          const begun = [...sent].filter(([one, all]) => all > pieces / 2 && !read.has(one));
+          const begun = [...sent].filter(([one, all]) => all > 0.9 * pieces && !read.has(one));
           mostAtOnce = Math.max(mostAtOnce, begun.length);
         },
       });

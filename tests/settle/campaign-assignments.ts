@@ -1,5 +1,5 @@
 /** What a merchant decides about transfers in the ledger campaign, and whether it stands. */
-import { assignTransaction, unassignTransaction } from "../../api/transactions/assign-transaction.ts";
+import { assignTransaction, unassignTransaction } from "../../api/transactions/assign-or-unassign.ts";
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 

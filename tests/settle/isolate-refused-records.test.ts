@@ -184,7 +184,7 @@ test("tries that fail for another reason do not count", async () => {
   await expect(applySpan(term, span)).rejects.toThrow("out of range");
 });
 
-describe("what is concluded or reported", () => {
+describe("what is confirmed or reported", () => {
   /** An operation of a merchant of its own whose event is deep enough at the next block. */
   async function makeMined(): Promise<{ id: string; walletAddress: Hex }> {
     const { userId, address: walletAddress } = await seedMerchant(lab.sql);

@@ -1,6 +1,6 @@
 /** What the rows of a link's payment and transfer make of its status. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import { accept, type BooksLab, linkOf, openBooks } from "../support/ledger-lab.ts";

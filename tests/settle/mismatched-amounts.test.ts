@@ -1,6 +1,6 @@
 /** Attributed transfers of a wrong amount set an exception on their link, unless they are dust that anybody could send. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { type BooksLab, linkOf, makeTransfer, openBooks, read } from "../support/ledger-lab.ts";
 import { seedLink } from "../support/seed.ts";
 

@@ -1,8 +1,8 @@
 /** Conditions of the statements that settle payments, links and history: each with the row that it must leave alone. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import { noteReceiptMails } from "../../db/links/receipts.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { assignTransfers, findNamedTransfers } from "../../db/payments/retroactive-attribution.ts";
 import { failSpentPayments } from "../../db/payments/settlement.ts";

@@ -7,8 +7,8 @@ import { readAuthorizationState, readAuthorizationStates } from "../../core/chai
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
+import { checkUsedAuthorization, type LedgerVerdict } from "../../db/payments/check-used-authorization.ts";
 import { type LeasedPayment, noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
-import { consultLedger, type LedgerVerdict } from "../../db/payments/used-authorizations.ts";
 import type { Payment } from "../../db/schema.ts";
 import { type Failure, failQueuedPayments } from "./fail-payments.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
@@ -178,7 +178,7 @@ export async function judgeUsed(
   seenAtBlock: bigint,
 ): Promise<LedgerVerdict> {
   const isUsed = await readAuthorizationState(chain, payer, nonce, toQuantity(seenAtBlock));
-  return isUsed ? consultLedger(deps.sql, { paymentId: id, seenAtBlock }) : "too-early";
+  return isUsed ? checkUsedAuthorization(deps.sql, { paymentId: id, seenAtBlock }) : "too-early";
 }
 
 function idsOf(refused: readonly Refused[]): string[] {

@@ -11,7 +11,7 @@ const INDEXER_SILENT_S = 15;
 export type LedgerVerdict = "too-early" | "came-to-us" | "not-ours";
 
 /** Checks the ledger for one payment; `seenAtBlock` is a height at which the chain reported its authorization as used. */
-export async function consultLedger(
+export async function checkUsedAuthorization(
   tx: Tx,
   order: { paymentId: string; seenAtBlock: bigint },
 ): Promise<LedgerVerdict> {

@@ -17,8 +17,8 @@ import {
   reopenClaims,
   saveAssignment,
 } from "../../db/ledger/assignments.ts";
-import { recomputeLinkStatus } from "../../db/links/compute-link-status.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
+import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { assignTransfers } from "../../db/payments/retroactive-attribution.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";

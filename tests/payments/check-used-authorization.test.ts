@@ -1,7 +1,7 @@
 /** What the ledger says about an authorization that the chain calls used: each condition just inside and just outside. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
-import { consultLedger } from "../../db/payments/used-authorizations.ts";
+import { checkUsedAuthorization } from "../../db/payments/check-used-authorization.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
@@ -32,7 +32,7 @@ const setJoined = (isJoined: boolean) =>
     set backfilled_at = ${isJoined ? new Date() : null}
     where id = ${lab.merchant.walletId}`;
 const consult = (seenAtBlock = BigInt(READ_TO)) =>
-  lab.sql.begin((tx) => consultLedger(tx, { paymentId: payment.id, seenAtBlock }));
+  lab.sql.begin((tx) => checkUsedAuthorization(tx, { paymentId: payment.id, seenAtBlock }));
 /** The transfer of the payment's own authorization, changed as said. */
 const book = (change: BookedTransfer = {}) =>
   bookTransfer(lab, { from: payment.payer, nonce: payment.nonce, ...change });
