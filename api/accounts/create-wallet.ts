@@ -1,4 +1,5 @@
 /** Creates the wallet row of a passkey: the counterfactual address, the event, the mail with the wallet file, and the deployment job where it is eager. */
+import { ANY_CHAIN_NONCE_KEY } from "../../core/chain/owner-operation.ts";
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
 import { conflict, invalid } from "../../core/domain/errors.ts";
 import { newWalletId } from "../../core/domain/ids.ts";
@@ -29,7 +30,7 @@ export async function createWallet(
     throw invalid("passkeyResponse", "credential_in_use", "This passkey is already registered");
   const wallet = await insertWallet(tx, { id: newWalletId(), userId, network, ...origin });
   if (!wallet) return undefined;
-  if (first && (await hasRemovedAddition(tx, first)))
+  if (first && (await hasRemovedAddition(tx, first, ANY_CHAIN_NONCE_KEY)))
     throw conflict(
       "An owner of your wallet who was removed could still take it over on this network, because the addition was signed for every network",
       { field: "network", issue: "removed_owner" },

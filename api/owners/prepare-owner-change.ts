@@ -64,13 +64,14 @@ export async function prepareOwnerChange(
   const { user, network } = preparation;
   const replay = await findChangeByKey(deps, preparation);
   if (replay) return { change: replay, isReplay: true };
-  await refuseOverGasBudget(deps, user.id);
   const wallets = await readWalletOwners(deps, { userId: user.id, network });
+  const takesMissingNonce = fillsGap(preparation, wallets);
+  if (!takesMissingNonce) await refuseOverGasBudget(deps, user.id);
   const { rpId } = deps.config.passkey;
   const known = await listPasskeysOfAccount(deps.sql, user.id, rpId);
   const planned = await plan(preparation, wallets, known);
   const passkeys = await listPasskeys(deps.sql, preparation.signer.id, rpId);
-  const isAnyChain = network === undefined || fillsGap(preparation, wallets);
+  const isAnyChain = network === undefined || takesMissingNonce;
   if (!isAnyChain) for (const { wallet } of wallets) await refuseWhileLive(deps, wallet.id);
   const signers = signersOf(wallets, passkeys);
   const built = build(wallets, { planned, isAnyChain });

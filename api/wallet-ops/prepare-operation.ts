@@ -85,7 +85,8 @@ export async function prepareOperation(
   const replay = await findReplay(deps, preparation);
   if (replay) return { operation: replay, isReplay: true };
   const missing = preparation.voidOf ? undefined : await refuseWhileLive(deps, wallet);
-  await refuseOverGasBudget(deps, wallet.userId);
+  // what takes a missing nonce is the way out for the operation behind it, and costs no more than what the reorganisation undid
+  if (!missing) await refuseOverGasBudget(deps, wallet.userId);
   const state = await readState(chain, wallet, items);
   // the chain is ahead of the ledger, which says that a nonce is missing
   if (missing && missing.nonce !== state.nonce) throw inFlight(missing.liveId);

@@ -5,6 +5,7 @@ import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.t
 import type { TransactionStatus, TransactionType } from "../../core/domain/payment.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { Tx } from "../postgres/client.ts";
+import { clearPlaces } from "./reorganised-assignments.ts";
 
 const USDC_ADDRESSES = Object.values(NETWORKS).map(({ usdc }) => usdc.address);
 
@@ -105,7 +106,10 @@ export async function findAssignableLink(
   return row;
 }
 
-/** `linkId` undefined: no link, overriding amounts and early claims. */
+/**
+ * `linkId` undefined: no link, overriding amounts and early claims. Replaces the decision about the transfer at this place; one that waits
+ * here for a transfer that a reorganisation has taken away goes on waiting.
+ */
 export async function saveAssignment(
   tx: Tx,
   given: {
@@ -117,15 +121,14 @@ export async function saveAssignment(
     accept: boolean;
   },
 ): Promise<void> {
+  await clearPlaces(tx, given.network, [{ tx_hash: given.txHash, log_index: given.logIndex }]);
   await tx`
     insert into assignments (network, tx_hash, log_index, user_id, link_id, accept)
     values (
       ${given.network}, ${given.txHash}, ${given.logIndex}, ${given.userId}, ${given.linkId ?? null}, ${given.accept}
     )
     on conflict (network, tx_hash, log_index) do update
-    set
-      user_id = excluded.user_id, link_id = excluded.link_id, accept = excluded.accept, orphaned_transfer_id = null,
-      updated_at = now()`;
+    set user_id = excluded.user_id, link_id = excluded.link_id, accept = excluded.accept, updated_at = now()`;
 }
 
 /** Matches the link's claims of this transaction; the transfer's history row replaces the rows that were opened for them. */

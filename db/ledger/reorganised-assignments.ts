@@ -19,6 +19,35 @@ export async function noteOrphanedAssignments(tx: Tx, transferIds: readonly stri
       and assignments.orphaned_transfer_id is null`;
 }
 
+/**
+ * Decisions that wait at these places make room: each is known by its transfer, and waits below the first log of its transaction until that
+ * is back.
+ */
+export async function clearPlaces(
+  tx: Tx,
+  network: NetworkId,
+  places: readonly { tx_hash: Hex; log_index: number }[],
+): Promise<void> {
+  await tx`
+    update assignments
+    set log_index = least(0, lowest) - place
+    from (
+      select
+        waiting.tx_hash, waiting.log_index, row_number() over (partition by waiting.tx_hash) as place,
+        (
+          select min(log_index)
+          from assignments
+          where assignments.network = ${network} and assignments.tx_hash = waiting.tx_hash
+        ) as lowest
+      from json_to_recordset(${JSON.stringify(places)}::text::json) as given (tx_hash text, log_index int)
+      join assignments waiting using (tx_hash, log_index)
+      where waiting.network = ${network} and waiting.orphaned_transfer_id is not null
+    ) displaced
+    where assignments.network = ${network}
+      and assignments.tx_hash = displaced.tx_hash
+      and assignments.log_index = displaced.log_index`;
+}
+
 /** SQL: whether `moveAssignments` may have anything to do. */
 export function hasOrphanedAssignments(tx: Tx, network: NetworkId) {
   return tx`exists (
@@ -143,6 +172,11 @@ async function move(tx: Tx, network: NetworkId, moves: readonly Move[]): Promise
     select to_hash, to_index, user_id, link_id, accept
     from removed
     order by updated_at`;
+  await clearPlaces(
+    tx,
+    network,
+    moves.map(({ to_hash, to_index }) => ({ tx_hash: to_hash, log_index: to_index })),
+  );
   const kept = new Map(removed.map((row) => [`${row.toHash}:${row.toIndex}`, row])).values();
   const rows = Array.from(kept, ({ toHash, toIndex, userId, linkId, accept }) => ({
     ...{ tx_hash: toHash, log_index: toIndex, user_id: userId, link_id: linkId, accept },
@@ -153,7 +187,5 @@ async function move(tx: Tx, network: NetworkId, moves: readonly Move[]): Promise
     from json_to_recordset(${JSON.stringify(rows)}::text::json)
       as given (tx_hash text, log_index int, user_id text, link_id text, accept boolean)
     on conflict (network, tx_hash, log_index) do update
-    set
-      user_id = excluded.user_id, link_id = excluded.link_id, accept = excluded.accept, orphaned_transfer_id = null,
-      updated_at = now()`;
+    set user_id = excluded.user_id, link_id = excluded.link_id, accept = excluded.accept, updated_at = now()`;
 }

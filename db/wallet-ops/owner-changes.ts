@@ -113,11 +113,13 @@ export async function listSignedAdditions(tx: Tx, walletId: string): Promise<Sig
 
 /**
  * Whether an addition that was signed for every network names an owner who has been removed from this wallet since, or is being removed.
- * The signature stays valid wherever it has not run yet, and is public.
+ * The signature stays valid wherever it has not run yet, and is public. One that ran was signed, also where a stranger had it alone; and one
+ * of which there is no row, since it was made elsewhere or a restored backup has lost it, was an operation of the key `anyChainKey`.
  */
 export async function hasRemovedAddition(
   tx: Tx,
   { id, network, address }: { id: string; network: NetworkId; address: Hex },
+  anyChainKey: bigint,
 ): Promise<boolean> {
   const rows = await tx`
     select
@@ -125,7 +127,7 @@ export async function hasRemovedAddition(
     join owner_changes change on change.id = op.owner_change_id
     where op.wallet_id = ${id}
       and op.is_any_chain
-      and op.signature is not null
+      and (op.signature is not null or op.tx_hash is not null)
       and (
         exists (
           select from account_changes removal
@@ -143,6 +145,17 @@ export async function hasRemovedAddition(
             and removal.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
         )
       )
+    union all
+    select
+    from account_changes addition
+    join account_changes removal using (network, wallet_address, subject)
+    join wallet_operation_events run
+      on run.network = addition.network and run.sender = addition.wallet_address and run.tx_hash = addition.tx_hash
+    where addition.network = ${network}
+      and addition.wallet_address = ${address}
+      and addition.type = 'OWNER_ADDED'
+      and removal.type = 'OWNER_REMOVED'
+      and div(run.nonce, 18446744073709551616) = ${anyChainKey.toString()}::numeric
     limit 1`;
   return rows.length > 0;
 }

@@ -200,7 +200,10 @@ export async function markOperationsBroadcast(tx: Tx, relayId: bigint): Promise<
   return rows.map(({ id }) => id);
 }
 
-/** QUEUED -> FAILED with its history rows and events; the signature is erased in the same statement. */
+/**
+ * QUEUED -> FAILED with its history rows and events; the signature is erased in the same statement. That of an operation for every network is
+ * kept: nodes have seen it, and it stays valid where a further wallet is set up (`hasRemovedAddition`).
+ */
 export async function failQueuedOperations(
   tx: Tx,
   failures: readonly { id: string; reason: OperationFailure }[],
@@ -208,7 +211,9 @@ export async function failQueuedOperations(
   if (failures.length === 0) return [];
   const rows = await tx<{ id: string }[]>`
     update wallet_operations op
-    set state = 'FAILED', reason = given.reason, signature = null, updated_at = now()
+    set
+      state = 'FAILED', reason = given.reason, signature = case when op.is_any_chain then op.signature end,
+      updated_at = now()
     from json_to_recordset(${JSON.stringify(failures)}::text::json) as given (id text, reason text)
     where op.id = given.id and op.state = 'QUEUED'
     returning op.id`;

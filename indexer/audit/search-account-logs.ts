@@ -33,7 +33,8 @@ export async function searchAccountLogs(term: Term): Promise<boolean> {
   const { sql, network, cursor, confirmations, watched } = term;
   const deep = newestConfirmedBlock(cursor.number, confirmations);
   const searched = await findAccountLogsNumber(sql, network);
-  const from = searched === null ? deep + 1 : searched + 1;
+  // a chain that is younger than its confirmations has no block that is deep enough
+  const from = Math.max(0, (searched ?? deep) + 1);
   const to = searched === null ? deep : Math.min(deep, searched + BLOCKS_MAX);
   if (searched !== null && to < from) return false;
   const numbers = from > to || watched.size === 0 ? [] : await findHits(term, { from, to });

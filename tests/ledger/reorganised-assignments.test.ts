@@ -103,6 +103,50 @@ for (const [other, given] of [
     expect(await paidBy(lab)).toEqual({ [chosen]: 3 });
   });
 
+test("decisions about transfers that took turns at one place all wait for theirs", async () => {
+  const links = await seedLinks(lab.sql, lab.merchant, { count: 3 });
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  const turns = links.map((linkId, index) => ({
+    linkId,
+    transfer: index === 0 ? first : { ...first, from: randomAddress() },
+  }));
+  for (const { linkId, transfer } of turns) {
+    await read(lab, [{ ...transfer, block: makeBlock(101) }]);
+    expect(await paidBy(lab)).toEqual({});
+    await assign(transfer, linkId);
+    await undoAbove(lab, 100);
+  }
+  for (const { linkId, transfer } of [...turns, ...turns.toReversed()]) {
+    await read(lab, [{ ...transfer, block: makeBlock(101) }]);
+    expect(await paidBy(lab)).toEqual({ [linkId]: 3 });
+    await undoAbove(lab, 100);
+  }
+  await read(
+    lab,
+    turns.map(({ transfer }, index) => ({ ...transfer, block: makeBlock(101), logIndex: 2 + index })),
+  );
+  expect(await paidBy(lab)).toEqual(Object.fromEntries(links.map((linkId, index) => [linkId, 2 + index])));
+});
+
+test("of two decisions about one transfer, the later counts also while the earlier waits at its place", async () => {
+  const [first = "", second = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  await assign(transfer, first);
+  await undoAbove(lab, 100);
+  // a process of an older version reads it back, and moves nothing
+  await lab.sql`update assignments set network = 'base' where tx_hash = ${transfer.txHash}`;
+  await read(lab, [{ ...transfer, block: makeBlock(101) }]);
+  await lab.sql`update assignments set network = ${NETWORK} where tx_hash = ${transfer.txHash}`;
+  await assign(transfer, second);
+  for (const logIndex of [3, 8]) {
+    await undoAbove(lab, 100);
+    await read(lab, [{ ...transfer, block: makeBlock(101), logIndex }]);
+    expect(await paidBy(lab)).toEqual({ [second]: logIndex });
+  }
+  expect(await lab.sql`select from assignments where tx_hash = ${transfer.txHash}`).toHaveLength(1);
+});
+
 test("a transfer that a decision may be about is evidence, also when another transaction makes it", async () => {
   const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
   // no link asks for as much

@@ -1,5 +1,6 @@
 /** An owner's sends as a browser makes them. */
 import { expect } from "bun:test";
+import type { Sql } from "../../db/postgres/client.ts";
 import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import type { Answer, Client } from "./http-client.ts";
 import { openPauses } from "./poll.ts";
@@ -50,4 +51,16 @@ export async function waitForSend(
     if (Date.now() > deadline) throw new Error(`${sendId} is not ${status}: ${JSON.stringify(body)}`);
     await pause();
   }
+}
+
+/** As if the day's operations of a user had used so much more gas; negative to take it back. */
+export async function countGas(sql: Sql, userId: string, gas: bigint): Promise<void> {
+  await sql`
+    insert into relay_budgets (network, scope, subject, day)
+    values ('base-sepolia', 'SENDER', ${userId}, (now() at time zone 'utc')::date)
+    on conflict do nothing`;
+  await sql`
+    update relay_budgets
+    set used = used + ${gas}
+    where network = 'base-sepolia' and scope = 'SENDER' and subject = ${userId}`;
 }

@@ -13,11 +13,12 @@ import { executeCancelled } from "../support/execute-cancelled.ts";
 import { NETWORK, randomAddress, until } from "../support/indexer-lab.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { eventOf, type Made, type OperationLab, openOperationLab } from "../support/operation-lab.ts";
-import { confirmSend, expectRefusal, prepareSend, waitForSend } from "../support/sends.ts";
+import { confirmSend, countGas, expectRefusal, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 
 setDefaultTimeout(120_000);
+const DAYS_GAS = 10n ** 12n;
 
 describe("through the processes", () => {
   let world: World;
@@ -51,6 +52,8 @@ describe("through the processes", () => {
     await waitForSend(merchant, second.sendId, "QUEUED");
     expect((await merchant.client.get(`/v1/wallets/sends/${first.sendId}`)).body.status).toBe("CANCELLED");
 
+    // also when the day's gas is used up: it is the way out
+    await countGas(world.sql, merchant.userId, DAYS_GAS);
     const third = await send(next);
     expect(third.status).toBe(201);
     expect(third.body.userOperation.nonce).toBe(first.userOperation.nonce);
@@ -59,6 +62,8 @@ describe("through the processes", () => {
     const fourth = await send(next);
     if (fourth.status !== 201) expectRefusal(fourth, 409, { issue: "operation_in_flight" });
     for (const { sendId } of [third.body, second]) await waitForSend(merchant, sendId);
+    expectRefusal(await send(next), 429, { issue: "gas_budget" });
+    await countGas(world.sql, merchant.userId, -DAYS_GAS);
     const balances = [lost, waiting, next].map((to) => readUsdcBalance(world.chain.rpcUrl, to));
     expect(await Promise.all(balances)).toEqual([0n, 1_000_000n, 1_000_000n]);
     await assertInvariants(world.sql, world.chain);

@@ -19,11 +19,12 @@ import {
   setUpOn,
   waitForChange,
 } from "../support/owners.ts";
-import { confirmSend, expectRefusal, prepareSend, waitForSend } from "../support/sends.ts";
+import { confirmSend, countGas, expectRefusal, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 
 setDefaultTimeout(120_000);
+const DAYS_GAS = 10n ** 12n;
 
 let world: World;
 let baseRpcUrl: string;
@@ -78,11 +79,18 @@ test("the next addition takes a missing nonce, and the one that waited follows",
   // what waits behind a nonce that nobody spends is no coming owner, and may be added again
   expect((await ownersOn(client)).waiting).toEqual([]);
   const { passkey, add } = await newPasskeyOwner(client);
+  // also when the day's gas is used up: it is the way out
+  await countGas(world.sql, merchant.userId, DAYS_GAS);
   const third = await prepareChange(client, { add });
   expect(third.chainId).toBeNull();
   expect(nonceOf(third)).toBe(nonceOf(first));
   expect((await confirmChange(merchant, third)).status).toBe(202);
   for (const { ownerChangeId } of [third, second]) await waitForChange(client, ownerChangeId);
+  const another = await newPasskeyOwner(client);
+  expectRefusal(await client.post("/v1/wallets/owners/prepare", { add: another.add }), 429, {
+    issue: "gas_budget",
+  });
+  await countGas(world.sql, merchant.userId, -DAYS_GAS);
   expect(
     (await ownersOn(client)).owners.map(({ credentialId }: { credentialId: string }) => credentialId),
   ).toEqual([merchant.passkey, passkey, waiting].map(({ credentialId }) => credentialId));

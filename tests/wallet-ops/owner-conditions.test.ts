@@ -1,5 +1,6 @@
 /** Owner changes for every network: which wait, which are signed, which a removal has overtaken, and when their operations are due. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { ANY_CHAIN_NONCE_KEY } from "../../core/chain/owner-operation.ts";
 import { newOwnerChangeIds } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -11,8 +12,12 @@ import {
   listSignedAdditions,
   listWaitingAdditions,
 } from "../../db/wallet-ops/owner-changes.ts";
-import { failUnsentOperations, leaseQueuedOperations } from "../../db/wallet-ops/queue.ts";
-import { recordOperationEvents } from "../../db/wallet-ops/settlement.ts";
+import {
+  failQueuedOperations,
+  failUnsentOperations,
+  leaseQueuedOperations,
+} from "../../db/wallet-ops/queue.ts";
+import { recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import {
   eventOf,
@@ -145,7 +150,7 @@ test("owners that a change adds to a wallet are listed of this wallet, removals 
 
 describe("a removal has overtaken a signed addition for every network", () => {
   const overtaken = ({ walletId, address }: Made) =>
-    hasRemovedAddition(sql, { id: walletId, network: NETWORK, address });
+    hasRemovedAddition(sql, { id: walletId, network: NETWORK, address }, ANY_CHAIN_NONCE_KEY);
 
   test("when the chain says so of its owner, its wallet and its network", async () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
@@ -163,6 +168,57 @@ describe("a removal has overtaken a signed addition for every network", () => {
     await set(addition, { is_any_chain: false });
     expect(await overtaken(made)).toBe(false);
     await set(addition, { is_any_chain: true, state: "FAILED", reason: "NOT_SENT", signature: null });
+    expect(await overtaken(made)).toBe(false);
+  });
+
+  test("also when the addition had failed here and a stranger executed it", async () => {
+    const made = await lab.makeOperation();
+    const [addition, failed] = [await changed(made), await changed(made, { nonce: (1n << 64n) + 1n })];
+    const send = await lab.queued(made);
+    const ended = [addition, failed, send].map(({ id }) => ({ id, reason: "NOT_SENT" as const }));
+    await failQueuedOperations(sql, ended);
+    expect((await lab.rowOf(send)).signature).toBeNull();
+    expect(await listSignedAdditions(sql, made.walletId)).toEqual([]);
+    const event = eventOf(addition, { nonce: 1n << 64n });
+    await settleOperations(sql, NETWORK, [event]);
+    // a further network runs it before what follows it
+    expect(ownersOf(await listSignedAdditions(sql, made.walletId))).toEqual([addition.owner]);
+    expect(await overtaken(made)).toBe(false);
+    const wallet = { address: made.address, network: NETWORK } as const;
+    await logOwner(sql, wallet, addition.owner, { type: "OWNER_REMOVED" });
+    expect(await overtaken(made)).toBe(true);
+  });
+
+  test("also when a stranger executed it after it was cancelled here, so that its signature is unknown", async () => {
+    const made = await lab.makeOperation();
+    const addition = await changed(made);
+    await set(addition, { state: "CANCELLED", signature: null });
+    await logOwner(sql, { address: made.address, network: NETWORK }, addition.owner, {
+      type: "OWNER_REMOVED",
+    });
+    expect(await overtaken(made)).toBe(false);
+    await settleOperations(sql, NETWORK, [eventOf(addition, { nonce: 1n << 64n })]);
+    expect(await overtaken(made)).toBe(true);
+  });
+
+  test("also when the addition ran here and has no row, by the nonce of its operation", async () => {
+    const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+    const owner = randomKey();
+    const wallet = { address: made.address, network: NETWORK } as const;
+    await logOwner(sql, wallet, owner);
+    const [row] = await sql<{ txHash: Hex }[]>`select tx_hash from account_changes where subject = ${owner}`;
+    const ran = (nonce: bigint, of = made, { txHash = row?.txHash ?? "0x" } = {}) =>
+      recordOperationEvents(sql, NETWORK, [eventOf(of, { nonce, txHash, userOpHash: randomHash() })]);
+    const [anyChain, nextKey] = [ANY_CHAIN_NONCE_KEY << 64n, (ANY_CHAIN_NONCE_KEY + 1n) << 64n];
+    for (const nonce of [0n, anyChain - 1n, nextKey]) await ran(nonce);
+    await ran(anyChain, stranger);
+    await ran(anyChain, made, { txHash: randomHash() });
+    await logOwner(sql, wallet, owner, { type: "OWNER_REMOVED" });
+    expect(await overtaken(made)).toBe(false);
+    await ran(anyChain + 1n);
+    expect(await overtaken(made)).toBe(true);
+    expect(await overtaken(stranger)).toBe(false);
+    await sql`update account_changes set subject = ${randomKey()} where subject = ${owner} and type = 'OWNER_REMOVED'`;
     expect(await overtaken(made)).toBe(false);
   });
 
