@@ -75,6 +75,7 @@ export async function moveMoney(
   while (mayGoOn()) load.orders.push(await moveOnce(stage, owner, load));
 }
 
+const CONFIRM_AGAIN_MS = 300;
 const ROUTES = {
   SEND: { idField: "sendId", show: (id: string) => `/v1/wallets/sends/${id}` },
   REFUND: { idField: "refundId", show: (id: string) => `/v1/refunds/${id}` },
@@ -99,9 +100,14 @@ async function moveOnce(stage: Stage, owner: Owner, load: Load): Promise<Order> 
     await insist(stage, owner, { wanted: [200, 409] }, (client) => client.post(`${show(id)}/cancel`, {}));
     return { ...order, outcome: "CANCELLED" };
   }
-  const confirmed = await confirm(stage, owner, kind, prepared.body);
+  let confirmed = await confirm(stage, owner, kind, prepared.body);
+  // as its message asks for: the indexer has not read as far as the node had when this was prepared
+  while (issueOf(confirmed) === "ledger_behind") {
+    await Bun.sleep(CONFIRM_AGAIN_MS);
+    confirmed = await confirm(stage, owner, kind, prepared.body);
+  }
   if (confirmed.status !== 202) {
-    if (confirmed.body?.error?.details?.issue !== "nonce_taken")
+    if (issueOf(confirmed) !== "nonce_taken")
       load.wrong.push(`confirm ${id}: ${confirmed.status} ${confirmed.text}`);
     return { ...order, outcome: "REJECTED" };
   }
@@ -111,6 +117,10 @@ async function moveOnce(stage: Stage, owner: Owner, load: Load): Promise<Order> 
     load.voids += 1;
   }
   return { ...order, outcome: ended.status };
+}
+
+function issueOf({ body }: Awaited<ReturnType<typeof confirm>>): string | undefined {
+  return body?.error?.details?.issue;
 }
 
 /** Prepares and confirms an empty operation of the same nonce until the ended one is impossible. */
