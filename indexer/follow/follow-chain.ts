@@ -209,7 +209,8 @@ async function moveTowards(
   const headers = await readHeadersAfter(term, head);
   if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
   const count = Math.max(1, BLOCKS_AT_ONCE >> memory.failures);
-  const isUsable = ahead?.wantsAuthorizations === memory.watch.wantsAuthorizations;
+  // what was read with authorizations holds all that is wanted without them
+  const isUsable = ahead && (ahead.wantsAuthorizations || !memory.watch.wantsAuthorizations);
   const blocks = isUsable
     ? await ahead.blocks
     : await readBlocks(term.chain, headers.slice(0, count), memory.watch);

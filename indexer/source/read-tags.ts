@@ -79,6 +79,8 @@ async function findUnexplained(
 
 /** By network and address. Links are not deleted, so a wallet's first one stays the first; a wallet without any is asked about again. */
 const knownFirstLinks = new WeakMap<Sql, Map<string, Date>>();
+/** Some 300 bytes each. */
+const FIRST_LINKS_KEPT = 10_000;
 
 async function firstLinksOf(
   sql: Sql,
@@ -88,15 +90,21 @@ async function firstLinksOf(
   const known = knownFirstLinks.get(sql) ?? new Map<string, Date>();
   knownFirstLinks.set(sql, known);
   const keyOf = (address: Hex) => `${network}:${address}`;
-  const unknown = [...addresses].filter((address) => !known.has(keyOf(address)));
-  const found = unknown.length === 0 ? [] : await findFirstLinks(sql, network, unknown);
-  for (const [address, madeAt] of found) known.set(keyOf(address), madeAt);
-  return new Map(
-    [...addresses].flatMap((address) => {
-      const madeAt = known.get(keyOf(address));
-      return madeAt ? [[address, madeAt] as const] : [];
-    }),
-  );
+  const firstLinks = new Map<Hex, Date>();
+  const unknown: Hex[] = [];
+  for (const address of addresses) {
+    const madeAt = known.get(keyOf(address));
+    if (madeAt) firstLinks.set(address, madeAt);
+    else unknown.push(address);
+  }
+  if (unknown.length === 0) return firstLinks;
+  const found = await findFirstLinks(sql, network, unknown);
+  if (known.size + found.size > FIRST_LINKS_KEPT) known.clear();
+  for (const [address, madeAt] of found) {
+    known.set(keyOf(address), madeAt);
+    firstLinks.set(address, madeAt);
+  }
+  return firstLinks;
 }
 
 function readTag(

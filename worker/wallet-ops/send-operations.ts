@@ -64,7 +64,7 @@ export async function sendOperations(network: RelayNetwork): Promise<void> {
     });
     if (leased.length === 0) break;
     try {
-      const ready = await simulateLeasedPayments(network, leased);
+      const ready = await simulateLeasedOperations(network, leased);
       for (const bundle of toBundles(ready)) await sendBundle(network, bundle, sending);
     } catch (error) {
       await returnOperations(network.deps.sql, idsOf(leased), { delayMs: RETRY_MS });
@@ -94,7 +94,7 @@ async function settleRelayed({ deps, chain, confirmations }: RelayNetwork): Prom
 }
 
 /** Refusals are written down; what passes is returned. */
-async function simulateLeasedPayments(
+async function simulateLeasedOperations(
   network: RelayNetwork,
   leased: readonly LeasedOperation[],
 ): Promise<Ready[]> {
