@@ -1,7 +1,5 @@
 /** The next block is read while the database is asked what waits for it. Where its answer changes what had to be read, the block is read again. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { failPayments } from "../../db/payments/payments.ts";
-import { type CountingProxy, startCountingProxy } from "../support/counting-proxy.ts";
 import {
   amounts,
   type Lab,
@@ -10,7 +8,6 @@ import {
   makeLink,
   makeMerchant,
   makePayer,
-  mine,
   openLab,
   pay,
   type RunningIndexer,
@@ -28,19 +25,16 @@ setDefaultTimeout(60_000);
 const freshUnits = amounts();
 
 let lab: Lab;
-let proxy: CountingProxy;
 let indexer: RunningIndexer;
 let merchant: Merchant;
 let payer: Awaited<ReturnType<typeof makePayer>>;
 beforeAll(async () => {
   lab = await openLab();
   [merchant, payer] = [await makeMerchant(lab), await makePayer(lab)];
-  proxy = startCountingProxy(lab.chain.rpcUrl, { hasWebSocket: true });
-  indexer = startIndexer(lab, { urls: [proxy.url] });
+  indexer = startIndexer(lab);
 });
 afterAll(async () => {
   await indexer?.stop();
-  await proxy?.stop();
   await lab?.stop();
 });
 
@@ -83,32 +77,4 @@ test("a cancelled authorization ends its payment when that is accepted while the
   });
   await until("the payment has ended", async () => (await paymentOf(lab, id)).state === "FAILED", 10_000);
   expect((await linkOf(lab, linkId)).status).toBe("ACTIVE");
-});
-
-const receiptsRead = () => proxy.calls().eth_getBlockReceipts ?? 0;
-
-test("a block that was read with authorizations is not read again when no payment waits for one any more", async () => {
-  let [timesRead, isAhead] = [0, false];
-  // the database may have been asked before the block was there
-  for (let tries = 0; tries < 8 && !isAhead; tries++) {
-    const units = freshUnits();
-    const [ended, paid, signer] = [
-      await makeLink(lab, merchant, { units: freshUnits() }),
-      await makeLink(lab, merchant, { units }),
-      await makeSigner(lab),
-    ];
-    const { authorization } = await authorize(signer, { to: merchant.address, value: 1n });
-    const id = await acceptPayment(lab, ended, authorization);
-    await mine(lab);
-    await whileAsked(async () => {
-      await lab.sql.begin((tx) => failPayments(tx, [{ id, reason: "EXPIRED_TRANSFER" }]));
-      proxy.reset();
-      await waitForReceipt(lab.chain.rpcUrl, await pay(lab, payer, merchant.address, units));
-      await Bun.sleep(500);
-      isAhead = receiptsRead() > 0;
-    });
-    await until("the link is paid", async () => (await linkOf(lab, paid)).status === "PAID", 10_000);
-    timesRead = receiptsRead();
-  }
-  expect({ isAhead, timesRead }).toEqual({ isAhead: true, timesRead: 1 });
 });

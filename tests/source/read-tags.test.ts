@@ -111,52 +111,6 @@ test("a wallet's first link is known from the next transfer on", async () => {
   expect(await isAskedFor(transfer)).toBe(true);
 });
 
-/** As many as are remembered. */
-const FIRST_LINKS_KEPT = 10_000;
-
-test("the first links of no more wallets are remembered than fit", async () => {
-  const wallet = await seedMerchant(books.sql);
-  await seedLink(books.sql, wallet);
-  const transfer = makeTransfer(books, BLOCK, { to: wallet.address });
-  expect(await isAskedFor(transfer)).toBe(true);
-  await books.sql`update payment_links set created_at = created_at + interval '1 day', expires_at = now() + interval '2 days' where user_id = ${wallet.userId}`;
-  expect(await isAskedFor(transfer)).toBe(true);
-  // too old for a tag: no transaction of theirs is asked for
-  const block = { ...transfer.block, timeS: transfer.block.timeS - 86_400 };
-  const others = await makeManyMerchants(FIRST_LINKS_KEPT);
-  expect((await read(others.map((to) => makeTransfer(books, BLOCK, { to, block })))).asked).toBe(0);
-  expect(await isAskedFor(transfer)).toBe(false);
-});
-
-/** With a link each; their wallets. */
-async function makeManyMerchants(count: number): Promise<Hex[]> {
-  const rows = await books.sql<{ address: Hex }[]>`
-    with people as (
-      insert into users (id, email, status)
-      select 'user_' || gen_random_uuid(), md5(random()::text || n) || '@example.test', 'ACTIVE'
-      from generate_series(1, ${count}::int) n
-      returning id
-    ),
-    keys as (
-      insert into passkeys (id, user_id, cose_key, public_key_x, public_key_y, device_type, backed_up, rp_id)
-      select md5(id), id, '\\x00', sha256(id::bytea), sha256(id::bytea), 'singleDevice', false, 'localhost'
-      from people
-      returning id, user_id
-    ),
-    links as (
-      insert into payment_links (id, user_id, network, recipient, amount_units, description, expires_at)
-      select 'link_' || md5(id), id, ${NETWORK}, substr(sha256(id::bytea), 1, 20), ${UNITS}, '', now() + interval '1 day'
-      from people
-    )
-    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
-    select
-      'wal_' || md5(user_id), user_id, ${NETWORK}, substr(sha256(user_id::bytea), 1, 20), id,
-      '0x' || repeat('1', 40), array['0x00']
-    from keys
-    returning address`;
-  return rows.map(({ address }) => address);
-}
-
 test("a transfer that an accepted payment explains needs no tag; one that differs from it may have one", async () => {
   const payment = await accept(books, linkId);
   if (!payment) throw new Error("the link does not take it");
