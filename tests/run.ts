@@ -35,12 +35,15 @@ process.exitCode = await run(process.argv.slice(2));
 async function run(filters: readonly string[]): Promise<number> {
   const startedAt = performance.now();
   const scratch = mkdtempSync(join(tmpdir(), "test-run-"));
-  const server = await startTestServer();
   for (const signal of ["SIGINT", "SIGTERM"] as const)
     process.on(signal, () => (stopRunner ? stopRunner(signal) : process.exit(1)));
+  // each waits for one core most of the time
+  const compiling = compileServices(scratch);
+  compiling.catch(() => {});
+  const server = await startTestServer();
   try {
     await prepareTemplate(server.adminUrl);
-    await compileServices(scratch);
+    await compiling;
     console.log(`· ${server.description} and the compiled services are ready (${seconds(startedAt)})`);
     const shared = { [SERVER_URL_VARIABLE]: server.adminUrl, [SERVICES_VARIABLE]: scratch, ...RUNNERS };
     const report = join(scratch, "report.xml");

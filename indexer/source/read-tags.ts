@@ -7,7 +7,7 @@ import { type FoundTag, tagOfTransaction } from "../../core/chain/transaction-ta
 import type { VerifiedTransaction } from "../../core/chain/verify-transaction.ts";
 import { isTimely } from "../../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../../core/domain/authorization.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { listRelayerAddresses } from "../../db/health/component-status.ts";
 import { findPayments } from "../../db/ledger/attribution.ts";
@@ -58,7 +58,7 @@ async function findUnexplained(
 ): Promise<SeenTransfer[]> {
   if (transfers.length === 0) return [];
   const [firstLinks, payments] = await Promise.all([
-    findFirstLinks(sql, network, [...new Set(transfers.map(({ to }) => to))]),
+    firstLinksOf(sql, network, new Set(transfers.map(({ to }) => to))),
     findPayments(
       sql,
       network,
@@ -75,6 +75,28 @@ async function findUnexplained(
     if (!payment || payment.recipient !== to || payment.amountUnits !== amountUnits) return true;
     return !isTimely(payment, { txHash, blockNumber: block.number, blockTimeMs: block.timeS * 1000 });
   });
+}
+
+/** By network and address. Links are not deleted, so a wallet's first one stays the first; a wallet without any is asked about again. */
+const knownFirstLinks = new WeakMap<Sql, Map<string, Date>>();
+
+async function firstLinksOf(
+  sql: Sql,
+  network: NetworkId,
+  addresses: ReadonlySet<Hex>,
+): Promise<Map<Hex, Date>> {
+  const known = knownFirstLinks.get(sql) ?? new Map<string, Date>();
+  knownFirstLinks.set(sql, known);
+  const keyOf = (address: Hex) => `${network}:${address}`;
+  const unknown = [...addresses].filter((address) => !known.has(keyOf(address)));
+  const found = unknown.length === 0 ? [] : await findFirstLinks(sql, network, unknown);
+  for (const [address, madeAt] of found) known.set(keyOf(address), madeAt);
+  return new Map(
+    [...addresses].flatMap((address) => {
+      const madeAt = known.get(keyOf(address));
+      return madeAt ? [[address, madeAt] as const] : [];
+    }),
+  );
 }
 
 function readTag(

@@ -10,6 +10,7 @@ import {
   recordCut,
   recordSent,
 } from "../../db/payments/claim-success-answer.ts";
+import { openPauses } from "../support/poll.ts";
 import { type FacilitatorWorld, inVersion2, purchase, startFacilitatorWorld } from "./world.ts";
 
 let lab: FacilitatorWorld;
@@ -48,9 +49,10 @@ async function stateOf(id: string): Promise<string | null | undefined> {
 
 async function waitForState(id: string, state: string): Promise<void> {
   const deadline = Date.now() + 45_000;
+  const pause = openPauses(5);
   while ((await stateOf(id)) !== state) {
     if (Date.now() > deadline) throw new Error(`${id} did not become ${state}`);
-    await Bun.sleep(5);
+    await pause();
   }
 }
 

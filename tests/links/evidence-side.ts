@@ -11,6 +11,7 @@ import type { FaultProxy } from "../rpc/fault-proxy.ts";
 import type { TestChain } from "../support/chain.ts";
 import { type Answer, openClient } from "../support/http-client.ts";
 import { makePayer, type Payer, type SignedPayment, shapeA } from "../support/payer.ts";
+import { openPauses } from "../support/poll.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type ProcessName, type Service, startFaultyWorld } from "../support/world.ts";
 
@@ -335,10 +336,11 @@ export async function waitFor<Value>(
   timeoutMs = TIMEOUT_MS,
 ): Promise<Value> {
   const deadline = Date.now() + timeoutMs;
+  const pause = openPauses();
   for (;;) {
     const value = await read();
     if (value) return value;
     if (Date.now() > deadline) throw new Error(`waited ${timeoutMs} ms for ${what}`);
-    await Bun.sleep(25);
+    await pause();
   }
 }

@@ -2,6 +2,7 @@
 import { expect } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Answer, openClient } from "../support/http-client.ts";
+import { openPauses } from "../support/poll.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import type { WorldOptions } from "../support/world.ts";
 import { type MerchantWorld, startMerchantWorld } from "./merchant-world.ts";
@@ -76,10 +77,11 @@ export async function waitFor<Value>(
   read: () => Promise<Value | undefined | false>,
 ): Promise<Value> {
   const deadline = Date.now() + TIMEOUT_MS;
+  const pause = openPauses(50);
   for (;;) {
     const value = await read();
     if (value) return value;
     if (Date.now() > deadline) throw new Error(`waited ${TIMEOUT_MS} ms for ${what}`);
-    await Bun.sleep(50);
+    await pause();
   }
 }

@@ -5,6 +5,7 @@ import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
+import { openPauses } from "../support/poll.ts";
 
 const USDC = NETWORKS["base-sepolia"].usdc.address;
 const ONE_ETH = 10n ** 18n;
@@ -45,9 +46,10 @@ export async function submitUsdc(rpcUrl: string, from: Hex, to: Hex, units: bigi
 
 export async function waitUntilMined(rpcUrl: string, hash: Hex): Promise<void> {
   const deadline = Date.now() + 45_000;
+  const pause = openPauses(5);
   while (!(await callRpc(rpcUrl, "eth_getTransactionReceipt", [hash]))) {
     if (Date.now() > deadline) throw new Error(`${hash} is not mined in time`);
-    await Bun.sleep(5);
+    await pause();
   }
 }
 

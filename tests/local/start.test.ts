@@ -26,6 +26,8 @@ const MAIN = join(import.meta.dir, "../../local/main.ts");
 const RUNNING = "Ctrl-C stops everything";
 const TIMEOUT_MS = 240_000;
 const SAID_WITHIN_MS = 120_000;
+/** Each look opens a connection to the database, reads the chain's file or asks the API: many a second would take the CPU from what is waited for. */
+const LOOK_EVERY_MS = 300;
 const DASHBOARD = /Begin at (http:\S+) in a browser/;
 /** Of the demo, and of who tried the service in a browser. */
 const STATUSES = ["PAID", "ACTIVE", ...(isBrowserThere ? ["PAID"] : [])];
@@ -105,7 +107,7 @@ function readPostmasterPid(): number {
 
 async function askDatabase<Row>(run: Run, ask: (sql: postgres.Sql) => Promise<Row[]>): Promise<Row[]> {
   const url = /Database\s+(postgres:\S+)/.exec(run.said())?.[1] ?? "";
-  const sql = postgres(url, { max: 1 });
+  const sql = postgres(url, { max: 1, fetch_types: false });
   try {
     return await ask(sql);
   } finally {
@@ -266,6 +268,6 @@ async function waitFor(isDone: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + 90_000;
   while (!(await isDone().catch(() => false))) {
     if (Date.now() > deadline) throw new Error("the condition did not become true in time");
-    await Bun.sleep(50);
+    await Bun.sleep(LOOK_EVERY_MS);
   }
 }

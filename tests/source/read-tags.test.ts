@@ -87,16 +87,28 @@ test("a transfer to a wallet without links carries none of its tags", async () =
 });
 
 test("nor does one that is a quarter of an hour older than the first link", async () => {
+  const isAskedForAt = async (afterBoundaryMs: number) => {
+    const wallet = await seedMerchant(books.sql);
+    const id = await seedLink(books.sql, wallet);
+    const transfer = makeTransfer(books, BLOCK, { to: wallet.address });
+    const madeAt = new Date((transfer.block.timeS + SKEW_S) * 1_000 + afterBoundaryMs);
+    await books.sql`
+      update payment_links set created_at = ${madeAt}, expires_at = now() + interval '1 day' where id = ${id}`;
+    return isAskedFor(transfer);
+  };
+  expect(await isAskedForAt(0)).toBe(true);
+  expect(await isAskedForAt(1)).toBe(false);
+});
+
+test("a wallet's first link is known from the next transfer on", async () => {
   const wallet = await seedMerchant(books.sql);
-  const id = await seedLink(books.sql, wallet);
   const transfer = makeTransfer(books, BLOCK, { to: wallet.address });
-  const firstLinkAt = (ms: number) => books.sql`
-    update payment_links set created_at = ${new Date(ms)}, expires_at = now() + interval '1 day' where id = ${id}`;
-  const boundaryMs = (transfer.block.timeS + SKEW_S) * 1_000;
-  await firstLinkAt(boundaryMs);
-  expect(await isAskedFor(transfer)).toBe(true);
-  await firstLinkAt(boundaryMs + 1);
   expect(await isAskedFor(transfer)).toBe(false);
+  await seedLink(books.sql, wallet);
+  expect(await isAskedFor(transfer)).toBe(true);
+  // and is not looked for again
+  await books.sql`update payment_links set created_at = created_at + interval '1 day', expires_at = now() + interval '2 days' where user_id = ${wallet.userId}`;
+  expect(await isAskedFor(transfer)).toBe(true);
 });
 
 test("a transfer that an accepted payment explains needs no tag; one that differs from it may have one", async () => {

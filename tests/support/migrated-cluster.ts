@@ -42,7 +42,8 @@ export async function startMigratedPostgres({
     return own;
   }
   const server = await startPostgres(options);
-  await createFromTemplate(server.url, { name: database, template: await prepareTemplate(server.url) });
+  const template = await prepareTemplate(server.url);
+  await asAdmin(server.url, (sql) => createFromTemplate(sql, { name: database, template }));
   const url = withDatabase(server.url, database);
   await openEventEpoch(url);
   return { ...server, url };

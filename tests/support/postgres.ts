@@ -1,7 +1,14 @@
 /** Databases for tests: migrated once into a template, cloned for each test file, dropped afterwards. */
 import { randomBytes } from "node:crypto";
+import type postgres from "postgres";
 import { startEmbeddedServer, type TestServer } from "./postgres-server.ts";
-import { asAdmin, createFromTemplate, prepareTemplate, withDatabase } from "./template-database.ts";
+import {
+  asAdmin,
+  createFromTemplate,
+  openAdmin,
+  prepareTemplate,
+  withDatabase,
+} from "./template-database.ts";
 
 export type TestDatabase = { url: string; name: string; drop: () => Promise<void> };
 
@@ -13,9 +20,9 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   const adminUrl = await findServer();
   const template = await prepareTemplate(adminUrl);
   const name = `test_${process.pid}_${randomBytes(5).toString("hex")}`;
-  await createFromTemplate(adminUrl, { name, template });
+  await administer(adminUrl, (sql) => createFromTemplate(sql, { name, template }));
   const drop = async () => {
-    await asAdmin(adminUrl, (sql) => sql`drop database if exists ${sql(name)} with (force)`);
+    await administer(adminUrl, (sql) => sql`drop database if exists ${sql(name)} with (force)`);
   };
   return { url: withDatabase(adminUrl, name), name, drop };
 }
@@ -24,12 +31,23 @@ export async function createTestDatabase(): Promise<TestDatabase> {
 export async function createEmptyDatabase(): Promise<TestDatabase> {
   const adminUrl = await findServer();
   const name = `test_empty_${process.pid}_${randomBytes(5).toString("hex")}`;
-  await asAdmin(adminUrl, (sql) => sql`create database ${sql(name)}`);
+  await administer(adminUrl, (sql) => sql`create database ${sql(name)}`);
   const drop = async () => {
-    await asAdmin(adminUrl, (sql) => sql`drop database if exists ${sql(name)} with (force)`);
+    await administer(adminUrl, (sql) => sql`drop database if exists ${sql(name)} with (force)`);
   };
   return { url: withDatabase(adminUrl, name), name, drop };
 }
+
+/**
+ * On the one connection that this process keeps to the run's server: a new one costs as much CPU time as making a database. Elsewhere, where
+ * an open connection would keep a script from ending, on its own.
+ */
+async function administer(adminUrl: string, work: (sql: postgres.Sql) => Promise<unknown>): Promise<void> {
+  if (adminUrl !== process.env[SERVER_URL_VARIABLE]) return void (await asAdmin(adminUrl, work));
+  admin ??= openAdmin(adminUrl);
+  await work(admin);
+}
+let admin: postgres.Sql | undefined;
 
 /** The run's server; for a test file started by itself, an embedded one that ends with this process. */
 async function findServer(): Promise<string> {

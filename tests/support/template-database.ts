@@ -39,13 +39,10 @@ async function endConnections(sql: postgres.Sql, database: string): Promise<void
 
 /** Copied by the kernel: the default writes every page to the log. */
 export async function createFromTemplate(
-  adminUrl: string,
+  sql: postgres.Sql,
   { name, template }: { name: string; template: string },
 ): Promise<void> {
-  await asAdmin(
-    adminUrl,
-    (sql) => sql`create database ${sql(name)} template ${sql(template)} strategy file_copy`,
-  );
+  await sql`create database ${sql(name)} template ${sql(template)} strategy file_copy`;
 }
 
 function hashOfSchema(): string {
@@ -64,12 +61,16 @@ export function withDatabase(url: string, database: string): string {
   return parsed.href;
 }
 
+/** One connection. No statement here has an array, whose types the driver would ask for at every connection. */
+export function openAdmin(adminUrl: string): postgres.Sql {
+  return postgres(adminUrl, { max: 1, fetch_types: false, prepare: false, onnotice: () => {} });
+}
+
 export async function asAdmin<Result>(
   adminUrl: string,
   work: (sql: postgres.Sql) => Promise<Result>,
 ): Promise<Result> {
-  // no statement here has an array, whose types the driver would ask for at every connection
-  const sql = postgres(adminUrl, { max: 1, fetch_types: false, onnotice: () => {} });
+  const sql = openAdmin(adminUrl);
   try {
     return await work(sql);
   } finally {

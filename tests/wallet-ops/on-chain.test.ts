@@ -18,6 +18,7 @@ import { buildUserOperationCall } from "../support/account-on-chain.ts";
 import type { Answer } from "../support/http-client.ts";
 import { openTerm, randomAddress, USDC } from "../support/indexer-lab.ts";
 import { assertInvariants } from "../support/invariants.ts";
+import { openPauses } from "../support/poll.ts";
 import { confirmSend, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
@@ -55,9 +56,10 @@ async function funded(units = 10_000_000n): Promise<Merchant> {
 
 async function until(isDone: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + WAIT_MS;
+  const pause = openPauses();
   while (!(await isDone())) {
     if (Date.now() > deadline) throw new Error("waited in vain");
-    await Bun.sleep(30);
+    await pause();
   }
 }
 
