@@ -1,5 +1,6 @@
 /** Structured logs: JSON lines on stdout. Only named fields are logged, never bodies, headers or rows. */
 import pino from "pino";
+import { sqlStateOf } from "./sql-state.ts";
 
 export type Log = pino.Logger;
 
@@ -29,11 +30,13 @@ export function openLog(processName: string, level: string): Log {
   });
 }
 
-/** What is logged of an error: name, message, stack and the chain of causes, without query parameters. */
+/** What is logged of an error: name, SQLSTATE, message, stack and the chain of causes, without query parameters. */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
+  const sqlState = sqlStateOf(error);
   return {
     name: error.name,
+    ...(sqlState === undefined ? {} : { sqlState }),
     message: error.message,
     stack: error.stack,
     ...(error.cause === undefined ? {} : { cause: describeError(error.cause) }),

@@ -1,5 +1,6 @@
 /** The leader's loop on one network: poll the head, read what is new, commit it, wait for the next block. */
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
+import { sqlStateOf } from "../../core/runtime/sql-state.ts";
 import { pruneBlocks } from "../../db/ledger/blocks.ts";
 import { noteError, noteFinalized, noteHead } from "../../db/ledger/cursors.ts";
 import {
@@ -300,10 +301,12 @@ async function reportFailure(term: Term, memory: Memory, error: unknown): Promis
     : Math.min(RETRY_FIRST_MS * 2 ** Math.min(failures, 10), RETRY_MAX_MS);
 }
 
-/** Our own messages and those of the RPC pool are made to be shown; a database's may carry values. */
+/** Our own messages and those of the RPC pool are made to be shown; a database's may carry values, its SQLSTATE does not. */
 function toShownMessage(error: unknown): string {
   const isOurs =
     error instanceof RpcTransportError || error instanceof RpcResponseError || error instanceof TooDeepError;
   if (isOurs) return error.message;
-  return `the indexer failed (${error instanceof Error ? error.name : "unknown"}); its log says why`;
+  const name = error instanceof Error ? error.name : "unknown";
+  const sqlState = sqlStateOf(error);
+  return `the indexer failed (${sqlState ? `${name} ${sqlState}` : name}); its log says why`;
 }
