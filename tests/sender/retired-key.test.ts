@@ -68,7 +68,7 @@ async function mineUntil(what: string, isSo: () => Promise<boolean>): Promise<vo
       await Bun.sleep(200);
       return isSo();
     },
-    60_000,
+    100_000,
   );
 }
 
