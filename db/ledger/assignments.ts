@@ -108,7 +108,7 @@ export async function findAssignableLink(
 
 /**
  * `linkId` undefined: no link, overriding amounts and early claims. Replaces the decision about the transfer at this place; one that waits
- * here for a transfer that a reorganisation has taken away goes on waiting.
+ * here for a transfer that a reorganisation has orphaned stays pending.
  */
 export async function saveAssignment(
   tx: Tx,

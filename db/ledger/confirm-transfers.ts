@@ -7,7 +7,7 @@ export type ConfirmedTransfers = { linkIds: string[]; paymentIds: string[] };
 
 type Depth = { network: NetworkId; depthNumber: number };
 
-/** SQL: whether `confirmTransfers` has anything to do. */
+/** SQL: true when `confirmTransfers` would confirm a transfer. */
 export function hasDetectedAtDepth(tx: Tx, depth: Depth) {
   return tx`exists (select ${detectedAtDepth(tx, depth)})`;
 }

@@ -20,8 +20,8 @@ export async function noteOrphanedAssignments(tx: Tx, transferIds: readonly stri
 }
 
 /**
- * Decisions that wait at these places make room: each is known by its transfer, and waits below the first log of its transaction until that
- * is back.
+ * Moves pending decisions away from these places, to negative log indexes of their transaction: a pending decision is found by its transfer's
+ * id, and takes a real place again once the transfer is back.
  */
 export async function clearPlaces(
   tx: Tx,
@@ -48,7 +48,7 @@ export async function clearPlaces(
       and assignments.log_index = displaced.log_index`;
 }
 
-/** SQL: whether `moveAssignments` may have anything to do. */
+/** SQL: true when a decision is pending that `moveAssignments` may move. */
 export function hasOrphanedAssignments(tx: Tx, network: NetworkId) {
   return tx`exists (
     select from assignments

@@ -119,7 +119,7 @@ export async function loadFacilitatedPayments(
 
 type Depth = { network: NetworkId; depthNumber: number };
 
-/** SQL: whether `confirmFacilitatedPayments` has anything to do. */
+/** SQL: true when `confirmFacilitatedPayments` would confirm a payment. */
 export function hasFacilitatedAtDepth(tx: Tx, depth: Depth) {
   return tx`exists (select from payments where ${isMinedAtDepth(tx, depth)})`;
 }

@@ -61,7 +61,7 @@ export type ConfirmedChange = {
 
 type Depth = { network: NetworkId; depthNumber: number };
 
-/** SQL: whether `confirmAccountChanges` has anything to do. */
+/** SQL: true when `confirmAccountChanges` would confirm a change. */
 export function hasChangesAtDepth(tx: Tx, depth: Depth) {
   return tx`exists (select from account_changes where ${isUnconfirmedAtDepth(tx, depth)})`;
 }

@@ -7,7 +7,7 @@ import { refreshRefundedUnits } from "./refunds.ts";
 
 type Depth = { network: NetworkId; depthNumber: number };
 
-/** SQL: whether `confirmDeepOperations` has anything to do. */
+/** SQL: true when `confirmDeepOperations` would confirm or fail an operation. */
 export function hasDeepOperations(tx: Tx, depth: Depth) {
   return tx`exists (
     select

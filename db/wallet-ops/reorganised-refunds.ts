@@ -18,7 +18,7 @@ export async function noteOrphanedRefunds(tx: Tx, transferIds: readonly string[]
       and refunds.orphaned_transfer_id is null`;
 }
 
-/** SQL: whether `moveRefunds` may have anything to do. */
+/** SQL: true when a refund is pending that `moveRefunds` may move. */
 export function hasOrphanedRefunds(tx: Tx, network: NetworkId) {
   return tx`exists (
     select from refunds

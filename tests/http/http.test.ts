@@ -234,13 +234,21 @@ describe("the error envelope", () => {
   test.each([
     ["different", (at: number) => `a${at}`],
     ["equal", () => "a"],
-  ])("thousands of %s parameters take no longer than they are long", async (_what, nameOf) => {
+  ])("thousands of %s parameters are read in time proportional to their number", async (_what, nameOf) => {
     const names = Array.from({ length: 2_700 }, (_, at) => nameOf(at));
-    const url = `${world.baseUrl}/health/live?${names.join("&")}`;
-    const startedMs = performance.now();
-    // one after the other: thirty requests of 2,700 parameters each read 81,000, or 219 million
-    for (let round = 0; round < 30; round++) expect((await fetch(url)).status).toBe(200);
-    expect(performance.now() - startedMs).toBeLessThan(800);
+    const fetchMs = async (count: number) => {
+      const url = `${world.baseUrl}/health/live?${names.slice(0, count).join("&")}`;
+      const startedMs = performance.now();
+      expect((await fetch(url)).status).toBe(200);
+      return performance.now() - startedMs;
+    };
+    // the fastest of each, since another process may run meanwhile; nine times as many take 81 times as long where each key reads all
+    let [few, many] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+    for (let round = 0; round < 20; round++) {
+      few = Math.min(few, await fetchMs(300));
+      many = Math.min(many, await fetchMs(2_700));
+    }
+    expect(many / few).toBeLessThan(14);
   });
 
   test("a multi-byte body counts by its bytes", async () => {

@@ -95,7 +95,7 @@ test("of many large answers one at a time is read into memory, and none times ou
           }
           controller.enqueue(PIECE);
           sent.set(which, count + 1);
-          // a sleep lets the others be pulled; sockets hold up to 36 MB of an answer that nobody reads
+          // a sleep lets the others be pulled; socket buffers hold up to 36 MB of an unread answer
           await Bun.sleep(1);
           const begun = [...sent].filter(([one, all]) => all > 0.9 * pieces && !read.has(one));
           mostAtOnce = Math.max(mostAtOnce, begun.length);

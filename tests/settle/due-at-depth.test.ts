@@ -120,7 +120,7 @@ describe.each(WAYS)("is confirmed %s", (_, commitDeep) => {
     expect(rows).toHaveLength(1);
   });
 
-  test("money that left a wallet, which its user is told", async () => {
+  test("an outgoing transfer, and its user is notified", async () => {
     const stranger = randomHash().slice(0, 42) as Hex;
     const transfer = makeTransfer(lab, 0, { from: lab.merchant.address, to: stranger });
     await commitDeep((block) => ({ transfers: [{ ...transfer, block }] }));
