@@ -1,5 +1,6 @@
-/** What graphile-worker does to a pool when a connection is lost while a runner stops. */
+/** What graphile-worker does to a pool when a connection is lost while a runner stops, and what the loss does. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { openDatabase } from "../../db/postgres/client.ts";
 import { QueuePool } from "../../worker/jobs/queue-pool.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/postgres.ts";
 
@@ -33,3 +34,30 @@ test("a client without a callback, and one after the other", async () => {
   }
   expect(pool.totalCount).toBe(1);
 });
+
+test("a connection that is lost while idle, in use or while the pool ends is no uncaught error", async () => {
+  const lost: Error[] = [];
+  const told = new QueuePool({ connectionString: db.url, max: 2 }, (error) => lost.push(error));
+  const [used, idle] = await Promise.all([told.connect(), told.connect()]);
+  const ended = new Promise<void>((resolve) => used.once("end", resolve));
+  idle.release();
+  await terminateAll();
+  await ended;
+  await expect(used.query("select 1")).rejects.toThrow();
+  used.release();
+  expect(lost).toHaveLength(1);
+  const again = await told.connect();
+  again.release();
+  await Promise.all([told.end(), terminateAll()]);
+  const silent = new QueuePool({ connectionString: db.url, max: 1 });
+  expect(silent.emit("error", new Error("an idle client is lost"))).toBe(true);
+  await silent.end();
+});
+
+async function terminateAll(): Promise<void> {
+  const admin = openDatabase(db.url, { name: "admin", maxConnections: 1 });
+  await admin`
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid()`;
+  await admin.end({ timeout: 1 });
+}

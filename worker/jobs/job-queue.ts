@@ -100,9 +100,9 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
   events.on("pool:gracefulShutdown", ({ message }) => ended.resolve(new Error(message)));
   const idle = watchIdleness(events);
   const endPolling = pollDueJobs(events);
-  const pool = new QueuePool({ connectionString: databaseUrl, max: maxConnections });
-  pool.on("error", (error) => log.warn({ err: error }, "queue connection lost"));
-  pool.on("connect", (client) => client.on("error", () => undefined));
+  const pool = new QueuePool({ connectionString: databaseUrl, max: maxConnections }, (error) =>
+    log.warn({ err: error }, "queue connection lost"),
+  );
   const release = async () => {
     endPolling();
     await atMost(RELEASE_TIMEOUT_MS, releaseLiveness());

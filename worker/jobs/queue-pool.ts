@@ -1,6 +1,7 @@
 /**
  * The connections of the job queue. graphile-worker 0.18.0 gives its listening client back twice when the connection is lost while a runner
- * stops: the second time is an uncaught error, which ends the process. Here it does nothing.
+ * stops: the second time is an uncaught error, which ends the process. Here it does nothing. Nor does a lost connection end the process when
+ * the client is idle, in use or being closed: a statement on it rejects by itself.
  */
 import { Pool, type PoolClient, type PoolConfig } from "pg";
 
@@ -8,8 +9,11 @@ type Release = (release?: Error | boolean) => void;
 type Connected = (error: Error | undefined, client: PoolClient | undefined, release: Release) => void;
 
 export class QueuePool extends Pool {
-  constructor(config: PoolConfig) {
+  /** `onLost` is told of each idle connection that is lost, also while the pool ends. */
+  constructor(config: PoolConfig, onLost: (error: Error) => void = () => {}) {
     super(config);
+    this.on("error", onLost);
+    this.on("connect", (client) => client.on("error", () => {}));
     const connect = this.connect.bind(this) as {
       (): Promise<PoolClient>;
       (connected: Connected): void;
