@@ -93,10 +93,13 @@ export async function noteFinalized(
     where network = ${network} and epoch = ${epoch}`;
 }
 
-/** Shown by health until the next successful step. The message must be safe to show. */
-export async function noteError(tx: Tx, network: NetworkId, message: string): Promise<void> {
+/** Shown by health until the next successful step; a former leader's errors are not. The message must be safe to show. */
+export async function noteError(
+  tx: Tx,
+  { network, epoch, message }: { network: NetworkId; epoch: bigint; message: string },
+): Promise<void> {
   await tx`
     update cursors
     set last_error = ${message}, last_error_at = now()
-    where network = ${network}`;
+    where network = ${network} and epoch = ${epoch}`;
 }

@@ -295,7 +295,8 @@ async function reportFailure(term: Term, memory: Memory, error: unknown): Promis
   const isHopeless = error instanceof TooDeepError;
   if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer can't go on");
   else term.log.warn({ network: term.network, err: error, failures }, "a poll of the chain failed");
-  await noteError(term.sql, term.network, toShownMessage(error)).catch(() => undefined);
+  const { network, epoch } = term;
+  await noteError(term.sql, { network, epoch, message: toShownMessage(error) }).catch(() => undefined);
   return isHopeless
     ? RETRY_HOPELESS_MS
     : Math.min(RETRY_FIRST_MS * 2 ** Math.min(failures, 10), RETRY_MAX_MS);
