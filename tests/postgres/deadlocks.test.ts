@@ -1,0 +1,81 @@
+/** A transaction that Postgres ends to resolve a deadlock runs again, so that no client of the API is told of it. */
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
+import { repeatDeadlocked } from "../../db/postgres/repeat-deadlocked.ts";
+import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { verifiedUser } from "../support/sign-up.ts";
+
+setDefaultTimeout(60_000);
+let world: ApiWorld;
+beforeAll(async () => {
+  world = await startApiWorld();
+});
+afterAll(() => world?.stop());
+
+const lockUser = (tx: Tx, userId: string) => tx`select from users where id = ${userId} for update`;
+const lockSessions = (tx: Tx, userId: string) =>
+  tx`select from sessions where user_id = ${userId} for update`;
+
+/** Until another session of this database waits for a lock. */
+async function untilWaiting(sql: Sql): Promise<void> {
+  for (const endMs = Date.now() + 30_000; Date.now() < endMs; await Bun.sleep(10)) {
+    const [row] = await sql<{ waits: boolean }[]>`
+      select exists (
+        select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+      ) as waits`;
+    if (row?.waits) return;
+  }
+  throw new Error("no session waits for a lock");
+}
+
+test("the transaction that Postgres has ended runs again, and both are kept", async () => {
+  const { userId } = await verifiedUser(world.baseUrl);
+  const pool = repeatDeadlocked(openDatabase(world.databaseUrl, { name: "test", maxConnections: 3 }));
+  const [hasSessions, hasUser] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let runs = 0;
+  const first = pool.begin(async (tx) => {
+    runs += 1;
+    await lockSessions(tx, userId);
+    hasSessions.resolve();
+    await hasUser.promise;
+    await lockUser(tx, userId);
+    await tx`update users set display_name = 'renamed' where id = ${userId}`;
+  });
+  const second = pool.begin(async (tx) => {
+    runs += 1;
+    await lockUser(tx, userId);
+    hasUser.resolve();
+    await hasSessions.promise;
+    await lockSessions(tx, userId);
+  });
+  await Promise.all([first, second]);
+  expect(runs).toBe(3);
+  expect(await pool`select from users where id = ${userId} and display_name = 'renamed'`).toHaveLength(1);
+  await pool.end();
+});
+
+test("error: a transaction that fails in another way runs once", async () => {
+  const pool = repeatDeadlocked(openDatabase(world.databaseUrl, { name: "test", maxConnections: 1 }));
+  let runs = 0;
+  const failing = pool.begin(async (tx) => {
+    runs += 1;
+    await tx`select 1 / 0`;
+  });
+  await expect(failing).rejects.toMatchObject({ code: "22012" });
+  expect(runs).toBe(1);
+  await pool.end();
+});
+
+test("signing out in a deadlock is answered as any other time", async () => {
+  const { client, userId } = await verifiedUser(world.baseUrl);
+  const signedOut = await world.sql.begin(async (tx) => {
+    await lockUser(tx, userId);
+    // it has ended the session, and waits for the user: the first to wait is the one that Postgres ends
+    const answer = client.post("/v1/auth/logout", {});
+    await untilWaiting(world.sql);
+    await lockSessions(tx, userId);
+    return { answer };
+  });
+  expect((await signedOut.answer).status).toBe(200);
+  expect(await world.sql`select from sessions where user_id = ${userId}`).toHaveLength(0);
+});
