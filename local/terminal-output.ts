@@ -6,6 +6,7 @@ import type { LocalSettings } from "./local-settings.ts";
 
 const WHO_WIDTH = 10;
 const MS_WIDTH = 6;
+const TEXT_WIDTH_MIN = 30;
 
 export function report(sentence: string): void {
   console.log(`! ${sentence}`);
@@ -23,7 +24,16 @@ export function startTimer() {
 }
 
 export function printStep({ who, what, ms }: DemoStep): void {
-  console.log(`  ${`${ms}`.padStart(MS_WIDTH)} ms  ${who.padEnd(WHO_WIDTH)} ${what}`);
+  const [sentence = "", ...rows] = what.split("\n");
+  const step = besideLabel(`  ${`${ms}`.padStart(MS_WIDTH)} ms  ${who.padEnd(WHO_WIDTH)} `, sentence);
+  console.log([step, ...rows].join("\n"));
+}
+
+/** In a terminal, lines that do not fit go on below their first word; into a file or a pipe each stays whole. A hash is never broken. */
+export function besideLabel(label: string, text: string, columns = process.stdout.columns): string {
+  if (!columns) return `${label}${text}`;
+  const width = Math.max(columns - label.length, TEXT_WIDTH_MIN);
+  return `${label}${Bun.wrapAnsi(text, width).replaceAll("\n", `\n${" ".repeat(label.length)}`)}`;
 }
 
 export function printAddresses(settings: LocalSettings, environment: DevEnvironment, apiUrl: string): void {
@@ -40,14 +50,13 @@ export function printAddresses(settings: LocalSettings, environment: DevEnvironm
     ["Logs", join(settings.dataDir, "logs")],
   ];
   console.log(`\n${rows.map(([name = "", value]) => `  ${name.padEnd(20)} ${value}`).join("\n")}`);
-  console.log(
-    `\n  Begin at ${settings.baseUrl}/ in a browser: sign up there, and it shows each step to your first paid link.`,
-  );
+  const begin = `Begin at ${settings.baseUrl}/ in a browser: sign up there, and it shows each step to your first paid link.`;
+  console.log(`\n${besideLabel("  ", begin)}`);
   console.log("\n  Ctrl-C stops everything and keeps the data.\n");
 }
 
 export function printOpenLink(url: string): void {
-  console.log(
-    `  Open this link in a browser and pay it with one click, from a test wallet of the local chain:\n\n  ${url}\n`,
-  );
+  const open =
+    "Open this link in a browser and pay it with one click, from a test wallet of the local chain:";
+  console.log(`${besideLabel("  ", open)}\n\n  ${url}\n`);
 }
