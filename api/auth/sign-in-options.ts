@@ -2,7 +2,7 @@
 import { CHALLENGE_LIFE_MS, DISCOVERABLE_CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { notFound } from "../../core/domain/errors.ts";
 import { lockUserByEmail } from "../../db/accounts/users.ts";
-import { listSignInPasskeys } from "../../db/auth/passkeys.ts";
+import { listSignInPasskeys } from "../../db/auth/sign-in-passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import { sendCode } from "../accounts/send-code.ts";
 import type { Trace } from "../http/audit-trace.ts";

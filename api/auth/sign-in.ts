@@ -3,7 +3,8 @@
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { findUser, findUserByEmail } from "../../db/accounts/users.ts";
 import { takeChallenge } from "../../db/auth/challenges.ts";
-import { findPasskeyOfAnyone, findSignInPasskey, noteUse } from "../../db/auth/passkeys.ts";
+import { findPasskeyOfAnyone, noteUse } from "../../db/auth/passkeys.ts";
+import { findSignInPasskey } from "../../db/auth/sign-in-passkeys.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Session, User } from "../../db/schema.ts";
 import { activate } from "../accounts/activate-user.ts";

@@ -10,13 +10,8 @@ import { parseRecipient } from "../../core/domain/recipient.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { takeChallenge } from "../../db/auth/challenges.ts";
-import {
-  findPasskey,
-  insertPasskey,
-  listPasskeys,
-  listSignInPasskeys,
-  type NewPasskey,
-} from "../../db/auth/passkeys.ts";
+import { findPasskey, insertPasskey, listPasskeys, type NewPasskey } from "../../db/auth/passkeys.ts";
+import { listSignInPasskeys } from "../../db/auth/sign-in-passkeys.ts";
 import { findMembership } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Challenge, User, Wallet } from "../../db/schema.ts";

@@ -7,7 +7,7 @@
 import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
-import { listSignInPasskeys } from "../../db/auth/passkeys.ts";
+import { listSignInPasskeys } from "../../db/auth/sign-in-passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import { newChallenge } from "../auth/challenge.ts";

@@ -1,5 +1,5 @@
 /** Identities at other providers, and pending sign-ins with them. The key is (issuer, subject), never the e-mail address. */
-import { maySignIn } from "../auth/passkeys.ts";
+import { maySignIn } from "../auth/sign-in-passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type User, users } from "../schema.ts";

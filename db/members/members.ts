@@ -1,6 +1,6 @@
 /** Members of a merchant, and what tells whether a member's passkey owns the merchant's wallet. */
 import type { MemberRole } from "../../core/domain/member.ts";
-import { mayOwnWalletOf, ownsWalletOf } from "../auth/passkeys.ts";
+import { mayOwnWalletOf, ownsWalletOf } from "../auth/sign-in-passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import type { User } from "../schema.ts";

@@ -1,6 +1,6 @@
 /** Sessions: the row is the session; deleting it ends the session at once on every instance. */
 import { SESSION_ABSOLUTE_LIFE_S, SESSION_LIFE_S } from "../../core/domain/session-lifetime.ts";
-import { maySignIn } from "../auth/passkeys.ts";
+import { maySignIn } from "../auth/sign-in-passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type Session, sessions, type User } from "../schema.ts";

@@ -11,15 +11,14 @@ import {
 } from "../../db/auth/challenges.ts";
 import {
   findPasskey,
-  findSignInPasskey,
   insertPasskey,
   listForeignRpIds,
   listPasskeys,
   listPasskeysOfAccount,
-  listSignInPasskeys,
   noteUse,
   renamePasskey,
 } from "../../db/auth/passkeys.ts";
+import { findSignInPasskey, listSignInPasskeys } from "../../db/auth/sign-in-passkeys.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { logOwner, RP_ID, seedPasskey, seedUser, seedWallet } from "../support/passkey-rows.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
