@@ -121,6 +121,23 @@ export async function hasRemovedAddition(
   { id, network, address }: { id: string; network: NetworkId; address: Hex },
   anyChainKey: bigint,
 ): Promise<boolean> {
+  const isRemoved = (owner: ReturnType<Tx>) => tx`(
+    exists (
+      select from account_changes removal
+      where removal.network = ${network}
+        and removal.wallet_address = ${address}
+        and removal.type = 'OWNER_REMOVED'
+        and removal.subject = ${owner}
+    )
+    or exists (
+      select from owner_changes removing
+      join wallet_operations removal on removal.owner_change_id = removing.id
+      where removing.user_id = (select user_id from wallets where id = ${id})
+        and removing.action = 'REMOVE'
+        and removing.owner = ${owner}
+        and removal.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+    )
+  )`;
   const rows = await tx`
     select
     from wallet_operations op
@@ -128,34 +145,17 @@ export async function hasRemovedAddition(
     where op.wallet_id = ${id}
       and op.is_any_chain
       and (op.signature is not null or op.tx_hash is not null)
-      and (
-        exists (
-          select from account_changes removal
-          where removal.network = ${network}
-            and removal.wallet_address = ${address}
-            and removal.type = 'OWNER_REMOVED'
-            and removal.subject = change.owner
-        )
-        or exists (
-          select from owner_changes removing
-          join wallet_operations removal on removal.owner_change_id = removing.id
-          where removing.user_id = op.user_id
-            and removing.action = 'REMOVE'
-            and removing.owner = change.owner
-            and removal.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
-        )
-      )
+      and ${isRemoved(tx`change.owner`)}
     union all
     select
     from account_changes addition
-    join account_changes removal using (network, wallet_address, subject)
     join wallet_operation_events run
       on run.network = addition.network and run.sender = addition.wallet_address and run.tx_hash = addition.tx_hash
     where addition.network = ${network}
       and addition.wallet_address = ${address}
       and addition.type = 'OWNER_ADDED'
-      and removal.type = 'OWNER_REMOVED'
       and div(run.nonce, 18446744073709551616) = ${anyChainKey.toString()}::numeric
+      and ${isRemoved(tx`addition.subject`)}
     limit 1`;
   return rows.length > 0;
 }

@@ -103,9 +103,9 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       outcomes,
       isDeep: ({ payer, nonce }) => deep.has(authorizationKey(payer, nonce)),
     }),
-    // of the transfers just stored
-    hasOrphanedRefunds && moveRefunds(tx, network),
   ]);
+  // to any of the transfers just stored, which may take several statements
+  if (hasOrphanedRefunds) await moveRefunds(tx, network);
   const paymentIds = [...facilitated.paymentIds, ...settled.paymentIds];
   return { linkIds: settled.linkIds, paymentIds, operationIds: sent.operationIds };
 }

@@ -48,16 +48,24 @@ export function readReceipts(answer: unknown, isKept = keepAll): ReadReceipts {
     return { error: malformed("no receipts were answered") };
   return orError(() => {
     // first: what is no log is refused by it
-    const logs = parseLogs(answer.flatMap((receipt) => fieldOf(receipt, "logs") as unknown[]));
-    assertNumbered(logs, 0);
+    const logs = parseNumbered(
+      answer.flatMap((receipt) => fieldOf(receipt, "logs") as unknown[]),
+      0,
+    );
     return { root: receiptsRootOf(answer), logs: logs.filter(isKept) };
   });
 }
 
-/** A root proves contents and order of logs, not the numbers that a node gives them, by which they are booked. */
-function assertNumbered(logs: readonly PlacedLog[], first: number): void {
-  if (!logs.every(({ logIndex }, index) => logIndex === first + index))
+/**
+ * The logs of receipts, numbered from `first`, or from wherever the first one is. A root proves contents and order of logs, not the numbers
+ * that a node gives them, by which they are booked: two alike under one number would count once, and put all that follow one too low.
+ */
+function parseNumbered(answer: readonly unknown[], first?: number): PlacedLog[] {
+  const logs = parseLogs(answer);
+  const start = first ?? logs[0]?.logIndex ?? 0;
+  if (logs.length !== answer.length || !logs.every(({ logIndex }, index) => logIndex === start + index))
     throw malformed("the logs are not numbered through their block");
+  return logs;
 }
 
 function hasLogs(receipt: unknown): boolean {
@@ -239,9 +247,8 @@ function receiptCall(hash: unknown, isKept: IsKept): RpcCall {
   const read = (receipt: unknown): ReadReceipt => {
     if (!hasLogs(receipt)) return { error: malformed("no receipts were answered") };
     return orError(() => {
-      const logs = parseLogs(fieldOf(receipt, "logs"));
+      const logs = parseNumbered(fieldOf(receipt, "logs") as unknown[]);
       const firstIndex = logs[0]?.logIndex;
-      assertNumbered(logs, firstIndex ?? 0);
       if (logs.some(({ txHash }) => txHash !== hash))
         throw malformed("another transaction's logs were answered");
       const kept = logs.filter(isKept);
@@ -276,7 +283,8 @@ async function byBloom(chain: Chain, node: ChainNode, { header, isKept }: Proof)
     orError(() => {
       const logs = parseLogs(answer);
       const numbers = logs.map(({ logIndex }) => logIndex).sort((a, b) => a - b);
-      const isWhole = numbers.every((number, index) => number === index);
+      const isWhole =
+        numbers.length === (answer as unknown[]).length && numbers.every((number, index) => number === index);
       return { logs: logs.filter(isKept), count: logs.length, isWhole, bloom: bloomOf(logs) };
     });
   const ask = async (whom: ChainNode) => {

@@ -191,4 +191,27 @@ describe("error: receipts that make the root prove no logs", () => {
     expect(readReceipts(numbered(0))).toMatchObject({ root: SMALL.header.receiptsRoot });
     expect(readReceipts(numbered(1))).toMatchObject({ error: { kind: "malformed" } });
   });
+
+  /** The first two logs are alike and of one number; the others are numbered on from it. */
+  const twins = SMALL.receipts.map((one) => ({
+    ...one,
+    logs: one.logs.map((log) => ({ ...log, logIndex: quantity(Math.max(Number(log.logIndex) - 1, 0)) })),
+  }));
+
+  test("of which two alike have one number, so that those that follow have another log's", async () => {
+    expect(readReceipts(twins)).toMatchObject({ error: { kind: "malformed" } });
+    const lying: Answer = ({ method, params }) =>
+      method === ONE_RECEIPT
+        ? { result: twins.find(({ transactionHash }) => transactionHash === params[0]) }
+        : undefined;
+    expect(await read(SMALL, lying, () => undefined)).toEqual(ALL);
+    await expect(read(SMALL, lying)).rejects.toThrow("not numbered through");
+  });
+
+  test("nor do two equal answers that make the bloom, where two logs have one number", async () => {
+    const logs = twins.flatMap((one) => one.logs);
+    const lying: Answer = ({ method }) => (method === "eth_getLogs" ? { result: logs } : undefined);
+    const byBloom = await readProvenLogs(open(SMALL, lying), SMALL.header, undefined, 1);
+    expect(byBloom.map(({ logIndex }) => logIndex)).toEqual(ALL);
+  });
 });

@@ -220,6 +220,13 @@ describe("a removal has overtaken a signed addition for every network", () => {
     expect(await overtaken(stranger)).toBe(false);
     await sql`update account_changes set subject = ${randomKey()} where subject = ${owner} and type = 'OWNER_REMOVED'`;
     expect(await overtaken(made)).toBe(false);
+    const here = { owner, action: "REMOVE", isAnyChain: false, nonce: 1n } as const;
+    await changed(stranger, here);
+    expect(await overtaken(made)).toBe(false);
+    const removal = await changed(made, here);
+    expect(await overtaken(made)).toBe(true);
+    await set(removal, { state: "FAILED", reason: "NOT_SENT" });
+    expect(await overtaken(made)).toBe(false);
   });
 
   test("when a change of this user removes its owner and is signed, until it ends", async () => {
