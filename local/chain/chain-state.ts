@@ -1,5 +1,5 @@
 /** Saves a local chain's state between starts: an always complete file, and the previous one. */
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { callRpc, callRpcBatch, callRpcText } from "./rpc.ts";
@@ -65,9 +65,20 @@ function isKept(block: StateBlock, head: number): boolean {
   return number === 0 || block.transactions.length > 0 || number > head - EMPTY_BLOCKS_KEPT;
 }
 
-/** Writes the state soon after a block with transactions, and once more at `stop`. */
-export function keepChainState(node: { rpcUrl: string; wsUrl: string }, folder: string): StateKeeper {
+/**
+ * Writes the state soon after a block with transactions, and once more at `stop`; not when the folder was removed meanwhile (`isInPlace`),
+ * where another chain may have begun.
+ */
+export function keepChainState(
+  node: { rpcUrl: string; wsUrl: string },
+  { folder, isInPlace }: { folder: string; isInPlace: () => boolean },
+): StateKeeper {
   const { rpcUrl } = node;
+  const write = async () => {
+    const dump = await callRpcText(rpcUrl, "anvil_dumpState");
+    // the node's full state, compressed in transit
+    if (isInPlace()) replaceState(folder, gunzipSync(Buffer.from(dump.slice(2), "hex")));
+  };
   const blocks = watchBlocks(node.wsUrl);
   const run = async () => {
     let seen = await headOf(rpcUrl);
@@ -78,7 +89,7 @@ export function keepChainState(node: { rpcUrl: string; wsUrl: string }, folder: 
       if (head === seen || !(isDue || head < seen || (await hasTransactions(rpcUrl, seen + 1, head))))
         continue;
       const startedAt = Date.now();
-      await writeChainState(rpcUrl, folder);
+      await write();
       writtenAt = Date.now();
       seen = head;
       const restMs = Math.min(REST_FACTOR * (writtenAt - startedAt), REST_MAX_MS);
@@ -91,7 +102,7 @@ export function keepChainState(node: { rpcUrl: string; wsUrl: string }, folder: 
     stop: async () => {
       blocks.close();
       await running;
-      await writeChainState(rpcUrl, folder);
+      await write();
     },
   };
 }
@@ -117,15 +128,8 @@ function watchBlocks(wsUrl: string) {
   return { nextBlock, closed: end.promise, close: () => socket.close() };
 }
 
-/** The node's full state, compressed in transit. */
-async function writeChainState(rpcUrl: string, folder: string): Promise<void> {
-  const dump = await callRpcText(rpcUrl, "anvil_dumpState");
-  replaceState(folder, gunzipSync(Buffer.from(dump.slice(2), "hex")));
-}
-
 /** Atomic: written beside it and synced, then two renames that keep the previous file. */
 function replaceState(folder: string, content: string | Uint8Array): void {
-  mkdirSync(folder, { recursive: true });
   const [file, fresh] = [join(folder, STATE), join(folder, "state.new.json")];
   writeFileSync(fresh, content, { flush: true });
   if (existsSync(file)) renameSync(file, join(folder, PREVIOUS));

@@ -1,11 +1,12 @@
 /** A local EVM chain with Base's rules, USDC and account contracts, persisted between starts. */
 import { join } from "node:path";
+import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { lockFolder } from "../processes/folder-lock.ts";
 import { startAnvil } from "./anvil.ts";
 import { findChainState, keepChainState } from "./chain-state.ts";
 import { type EmptyChain, serveEmptyChain } from "./empty-chain.ts";
 import { placeContracts } from "./place-contracts.ts";
-import { callRpc } from "./rpc.ts";
+import { callRpc, callRpcBatch } from "./rpc.ts";
 
 export type LocalChain = {
   rpcUrl: string;
@@ -58,13 +59,18 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
     });
     const rpcUrl = `http://127.0.0.1:${anvil.port}`;
     const wsUrl = `ws://127.0.0.1:${anvil.port}`;
-    await placeContracts(rpcUrl, { walletCodeUrl: options.walletCodeUrl }).catch(async (error) => {
+    try {
+      if (empty && state) await refuseForeignState(rpcUrl, state.file);
+      await placeContracts(rpcUrl, { walletCodeUrl: options.walletCodeUrl });
+    } catch (error) {
       await anvil.process.stop(STOP_TIMEOUT_MS);
       throw error;
-    });
+    }
     await setClock(rpcUrl);
     if (options.blockTimeS > 0) await callRpc(rpcUrl, "evm_setIntervalMining", [options.blockTimeS]);
-    const keeper = folder === undefined ? undefined : keepChainState({ rpcUrl, wsUrl }, folder);
+    const isInPlace = () => lock?.isInPlace() === true;
+    const keeper =
+      folder === undefined ? undefined : keepChainState({ rpcUrl, wsUrl }, { folder, isInPlace });
     const stop = async () => {
       await keeper?.stop().catch(() => {});
       await anvil.process.stop(STOP_TIMEOUT_MS);
@@ -78,6 +84,17 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
     lock?.release();
     throw error;
   }
+}
+
+/** Throws for the state of a chain that began with another genesis block: an indexer cannot follow what does not begin at its beginning. */
+async function refuseForeignState(rpcUrl: string, file: string): Promise<void> {
+  const [genesis, first] = await callRpcBatch(
+    rpcUrl,
+    ["0x0", "0x1"].map((number) => ({ method: "eth_getBlockByNumber", params: [number, false] })),
+  );
+  const [parent, hash] = [fieldOf(first, "parentHash"), fieldOf(genesis, "hash")];
+  if (parent !== undefined && parent !== hash)
+    throw new Error(`${file} is the state of another local chain. Remove its folder to start a new chain.`);
 }
 
 /**

@@ -1,9 +1,13 @@
 /** One owner per folder. A kernel lock, so it is released however its owner ends. */
 import { Database } from "bun:sqlite";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-export type FolderLock = { release: () => void };
+export type FolderLock = {
+  release: () => void;
+  /** False once the folder was removed, even when another process has made it again and locked it: nothing may be written into it then. */
+  isInPlace: () => boolean;
+};
 
 /** A lock that nothing refers to would be collected, and released with it. */
 const held = new Set<Database>();
@@ -12,7 +16,8 @@ const held = new Set<Database>();
 export function lockFolder(folder: string): FolderLock {
   mkdirSync(folder, { recursive: true });
   const ownerFile = join(folder, "owner");
-  const lock = new Database(join(folder, "lock"), { create: true });
+  const lockFile = join(folder, "lock");
+  const lock = new Database(lockFile, { create: true });
   try {
     lock.run("begin exclusive");
   } catch (cause) {
@@ -26,7 +31,9 @@ export function lockFolder(folder: string): FolderLock {
   }
   writeFileSync(ownerFile, String(process.pid));
   held.add(lock);
+  const { ino } = statSync(lockFile);
   return {
+    isInPlace: () => statSync(lockFile, { throwIfNoEntry: false })?.ino === ino,
     release: () => {
       held.delete(lock);
       lock.run("rollback");

@@ -1,5 +1,13 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
@@ -278,6 +286,33 @@ test("without state roots a block has none, and the genesis block's hash is that
   expect(headerBytes(first)).toBeString();
   expect((await readBlock(chain, "0x1")).parentHash).toBe(first.hash);
   await chain.stop();
+});
+
+test("a chain whose folder was removed leaves the one that was begun in its place alone", async () => {
+  const dataDir = newFolder();
+  const removed = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true });
+  await payOneUsdc(removed);
+  rmSync(dataDir, { recursive: true });
+  const begun = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true });
+  const first = await readBlock(begun, "0x0");
+  await begun.stop();
+  await removed.stop();
+  const again = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true });
+  expect((await readBlock(again, "0x1")).parentHash).toBe(first.hash);
+  expect(await balanceOf(again, RECIPIENT)).toBe(0n);
+  await again.stop();
+});
+
+test("error: the state of a chain with another genesis block is refused", async () => {
+  const [dataDir, other] = [newFolder(), newFolder()];
+  for (const folder of [dataDir, other])
+    await (await startChain({ dataDir: folder, blockTimeS: 0, skipsStateRoots: true })).stop();
+  copyFileSync(join(other, "84532/state.json"), join(dataDir, "84532/state.json"));
+  const mixed = startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true });
+  await expect(mixed).rejects.toThrow("is the state of another local chain. Remove its folder");
+  // its lock and its node are given back
+  rmSync(dataDir, { recursive: true });
+  await (await startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true })).stop();
 });
 
 test("a chain that was begun with state roots keeps them", async () => {
