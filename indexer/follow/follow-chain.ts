@@ -1,4 +1,5 @@
 /** The leader's loop on one network: poll the head, read what is new, commit it, wait for the next block. */
+import type { Hex } from "../../core/domain/networks.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import { sqlStateOf } from "../../core/runtime/sql-state.ts";
 import { pruneBlocks } from "../../db/ledger/blocks.ts";
@@ -54,6 +55,8 @@ const FINALITY_EVERY_MS = 30_000;
 const FINALITY_ECONOMICAL_MS = 300_000;
 /** Every node behind the cursor for this long: the chain itself lost blocks. */
 const LOST_BLOCKS_AFTER_MS = 10_000;
+/** Nodes may differ for so long before that is an error. */
+const UNDECIDED_MAX_MS = 10_000;
 
 type Memory = {
   heads: HeadSource;
@@ -64,6 +67,8 @@ type Memory = {
   finalityMs: number;
   lateMs: number;
   behindSinceMs: number | undefined;
+  /** Since when the next block does not follow the cursor's, of this hash, although that one is not undone. */
+  undecided: { at: Hex; sinceMs: number } | undefined;
   /** Transfers in the books wait for their depth. */
   hasUndeep: boolean;
   /** Payments wait that only their authorization's logs settle. */
@@ -91,6 +96,7 @@ export async function followChain(term: Term): Promise<void> {
     finalityMs: 0,
     lateMs: 0,
     behindSinceMs: undefined,
+    undecided: undefined,
     hasUndeep: false,
     needsEveryBlock: false,
     failures: 0,
@@ -208,7 +214,7 @@ async function moveTowards(
     return true;
   }
   const headers = await readHeadersAfter(term, head);
-  if (headers[0]?.parentHash !== cursor.hash) return undoReorg(term);
+  if (headers[0]?.parentHash !== cursor.hash) return leaveBranch(term, memory);
   const count = Math.max(1, BLOCKS_AT_ONCE >> memory.failures);
   // what was read with authorizations holds all that is wanted without them
   const isUsable = ahead && (ahead.wantsAuthorizations || !memory.watch.wantsAuthorizations);
@@ -240,10 +246,25 @@ async function readHeadersAfter(term: Term, head: BlockHeader): Promise<BlockHea
 async function catchUpFar(term: Term, head: BlockHeader, memory: Memory): Promise<boolean> {
   const { watch, hasUndeep, needsEveryBlock } = memory;
   const sparseEnd = needsEveryBlock ? undefined : await findSparseEnd(term);
-  if (sparseEnd === undefined) return (await catchUp(term, head, watch)) || undoReorg(term);
+  if (sparseEnd === undefined) return (await catchUp(term, head, watch)) || leaveBranch(term, memory);
   // transfers that still wait for their depth need the very next blocks
-  if (hasUndeep) return (await catchUp(term, head, watch, term.confirmations)) || undoReorg(term);
-  return (await catchUpSparse(term, head, sparseEnd)) || undoReorg(term);
+  if (hasUndeep) return (await catchUp(term, head, watch, term.confirmations)) || leaveBranch(term, memory);
+  return (await catchUpSparse(term, head, sparseEnd)) || leaveBranch(term, memory);
+}
+
+/**
+ * The next block does not follow the cursor's: either that one left the chain, or nodes differ and it will be known which of them are right.
+ * Throws when it is not for too long, so that an operator sees why nothing is read.
+ */
+async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
+  if (await undoReorg(term)) return true;
+  const { number, hash } = term.cursor;
+  if (memory.undecided?.at !== hash) memory.undecided = { at: hash, sinceMs: Date.now() };
+  if (Date.now() - memory.undecided.sinceMs < UNDECIDED_MAX_MS) return false;
+  throw new RpcTransportError(
+    "malformed",
+    `block ${number + 1} does not follow block ${number} ${hash}, and too few nodes say that this one was replaced`,
+  );
 }
 
 /** The head is at or below the cursor: a lagging node, another branch, or a chain that lost blocks. */
