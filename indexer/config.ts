@@ -11,7 +11,7 @@ const shape = {
   ...processShape,
   ...chainShape,
   RELAY_MIN_AMOUNT: relayLimitsShape.RELAY_MIN_AMOUNT,
-  ACCOUNT_LOGS_EVERY_S: wholeNumber(1, 3_600).default(60),
+  ACCOUNT_LOGS_EVERY_S: wholeNumber(1, 3_600).default(90),
   INDEXER_DATABASE_MAX_CONNECTIONS: wholeNumber(CONNECTIONS_A_NETWORK, 100).optional(),
 } as const;
 

@@ -21,8 +21,21 @@ export const jsonBody = new Elysia({ name: "json-body" })
       throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
     context.bodyText = text;
     if (isDeeperThan(text, DEPTH_MAX)) throw tooDeep();
-    return parseJson(text);
+    const body = parseJson(text);
+    if (SURROGATE_ESCAPE.test(text) && !isWellFormed(body))
+      throw invalid("body", "invalid_text", "The body has half of a surrogate pair, which is no text");
+    return body;
   });
+
+/** Only an escape brings a half into a text: as bytes it is no UTF-8. Postgres stores it neither as text nor in JSON. */
+const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
+
+/** Keys and texts, at any depth. */
+function isWellFormed(value: unknown): boolean {
+  if (typeof value === "string") return value.isWellFormed();
+  if (typeof value !== "object" || value === null) return true;
+  return Object.entries(value).every(([key, item]) => key.isWellFormed() && isWellFormed(item));
+}
 
 function parseJson(text: string): unknown {
   try {

@@ -1,6 +1,7 @@
 /** Statements: sums before and in a period, balances recorded when a period closed, and the monthly statements that were made. */
 import type { ExportRow } from "../../core/domain/export.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { LedgerEnd } from "../../core/domain/period-end.ts";
 import { directionOf, NO_FILTER } from "../../core/domain/transaction.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
@@ -207,16 +208,25 @@ export async function takeReadyStatements(
 }
 
 /**
- * How far the ledger of a wallet is confirmed: `number` is the newest block read. It is not complete (`isWhole`) before the wallet's earlier
- * blocks were read and its first balance is known. Undefined when the network is not followed.
+ * How far the ledger of a wallet is confirmed: `number` is the newest block read, and blocks before `recheckedBefore` were read a second time,
+ * perhaps from another node. It is not complete (`isWhole`) before the wallet's earlier blocks were read and its first balance is known.
+ * Undefined when the network is not followed.
  */
 export async function findLedgerEnd(
   tx: Tx,
   { userId, network, confirmations }: { userId: string; network: NetworkId; confirmations: number },
-): Promise<{ number: number; confirmedBefore: Date; isWhole: boolean } | undefined> {
-  const [row] = await tx<{ number: bigint; confirmedBefore: Date | null; isWhole: boolean }[]>`
+): Promise<(LedgerEnd & { number: number }) | undefined> {
+  type Row = Omit<LedgerEnd, "confirmedBefore"> & { number: bigint; confirmedBefore: Date | null };
+  const [row] = await tx<Row[]>`
     select
       cursors.number,
+      (
+        select block_time + interval '1 second'
+        from blocks
+        where blocks.network = cursors.network and blocks.number <= cursors.rechecked_number
+        order by blocks.number desc
+        limit 1
+      ) as rechecked_before,
       exists (
         select from wallets
         where user_id = ${userId}
@@ -247,5 +257,6 @@ export async function findLedgerEnd(
     from cursors
     where network = ${network}`;
   if (!row?.confirmedBefore) return undefined;
-  return { number: Number(row.number), confirmedBefore: row.confirmedBefore, isWhole: row.isWhole };
+  const { number, confirmedBefore, ...rest } = row;
+  return { ...rest, number: Number(number), confirmedBefore };
 }

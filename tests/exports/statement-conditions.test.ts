@@ -138,8 +138,11 @@ describe("a statement", () => {
     expect(await end()).toEqual({
       number: 10,
       confirmedBefore: new Date("2026-06-11T00:00:01Z"),
+      recheckedBefore: null,
       isWhole: false,
     });
+    await sql`update cursors set rechecked_number = case network when ${NETWORK} then 7 else 50 end`;
+    expect(await end()).toMatchObject({ recheckedBefore: new Date("2026-06-10T00:00:01Z") });
     const read = (columns: Record<string, Date | string | null>, of = merchant) =>
       sql`update wallets set ${sql(columns)} where id = ${of.walletId}`;
     await read({ backfilled_at: new Date(), opening_units: "0" }, stranger);

@@ -205,6 +205,21 @@ describe("the error envelope", () => {
     expect((await client.post(REGISTER, body)).body.error.message).toBe(message);
   });
 
+  test("400 for half of a surrogate pair in a body, in a text or a name at any depth; a whole pair is text", async () => {
+    for (const body of [
+      ...['{"email":"a@example.com\\ud800"}', '{"email":"\\uDFFFa@example.com"}'],
+      ...['{"email":"a@example.com","x":[{"y\\ud83d":1}]}', '{"email":"\\ude00\\ud83d@example.com"}'],
+    ])
+      expect((await client.post(REGISTER, body)).body.error.details).toEqual({
+        ...{ field: "body", issue: "invalid_text" },
+      });
+    const whole = await client.post(
+      REGISTER,
+      '{"email":"surrogate@example.com","x":["\\ud83d\\ude00","\\\\ud800"]}',
+    );
+    expect(whole.status).toBe(201);
+  });
+
   test.each([
     ["limit=101", "limit must be at most 100"],
     ["limit=1&limit=2", "limit must be given once"],
@@ -244,7 +259,7 @@ describe("the error envelope", () => {
     };
     // the fastest of each, since another process may run meanwhile; nine times as many take 81 times as long where each key reads all
     let [few, many] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 20 || (round < 200 && many / few >= 14); round++) {
       few = Math.min(few, await fetchMs(300));
       many = Math.min(many, await fetchMs(2_700));
     }

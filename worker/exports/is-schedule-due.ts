@@ -1,4 +1,5 @@
 /** When a scheduled export is due: its period is over, confirmed on every network and, in a currency, has its last rate. */
+import { isComplete } from "../../core/domain/period-end.ts";
 import { RATE_WAIT_DAYS } from "../../core/domain/schedule-period.ts";
 import type { ActiveSchedule } from "../../db/exports/export-schedules.ts";
 import type { ExportRequest } from "../../db/exports/exports.ts";
@@ -19,16 +20,16 @@ export async function isScheduleDue(
   { before, lastDay, request, now }: { before: Date; lastDay: string; request: ExportRequest; now: Date },
 ): Promise<boolean> {
   if (before > now) return false;
-  if (!(await isConfirmed(deps, schedule, before))) return false;
+  if (!(await isLedgerComplete(deps, schedule, { before, now }))) return false;
   const mayWait = now.getTime() < before.getTime() + RATE_WAIT_DAYS * DAY_MS;
   return !mayWait || isValued(deps.sql, { userId: schedule.userId, request, lastDay });
 }
 
-/** Whether the ledger of each of the merchant's wallets on an enabled network is confirmed to the end of the period. */
-async function isConfirmed(
+/** Whether the ledger of each of the merchant's wallets on an enabled network is complete to the end of the period. */
+async function isLedgerComplete(
   { sql, config }: DueDeps,
   { userId, definition }: ActiveSchedule,
-  before: Date,
+  { before, now }: { before: Date; now: Date },
 ): Promise<boolean> {
   for (const { network } of await listWallets(sql, userId)) {
     if (definition.networks.length > 0 && !definition.networks.includes(network)) continue;
@@ -37,7 +38,7 @@ async function isConfirmed(
     if (!settings) continue;
     const { confirmations } = settings;
     const end = await findLedgerEnd(sql, { userId, network, confirmations });
-    if (!end?.isWhole || end.confirmedBefore < before) return false;
+    if (!end || !isComplete(end, before, now)) return false;
   }
   return true;
 }

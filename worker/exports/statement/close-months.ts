@@ -53,7 +53,7 @@ async function closeMonthsOf(deps: MonthsDeps, wallet: MonthlyWallet, now: Date)
   const last = monthBefore(now, wallet.timeZone);
   let month = await findFirstOpenMonth(deps.sql, wallet);
   for (let closed = 0; month <= last && closed < MONTHS_AT_ONCE; closed++) {
-    if (!(await closeMonth(deps, wallet, month))) return;
+    if (!(await closeMonth(deps, wallet, { month, now }))) return;
     month = monthAfter(month);
   }
 }
@@ -68,13 +68,17 @@ async function findFirstOpenMonth(sql: Sql, wallet: MonthlyWallet): Promise<stri
   return monthAfter(made);
 }
 
-/** False while the ledger is not confirmed to its end. */
-async function closeMonth(deps: MonthsDeps, wallet: MonthlyWallet, month: string): Promise<boolean> {
+/** False while the ledger is not complete to its end. */
+async function closeMonth(
+  deps: MonthsDeps,
+  wallet: MonthlyWallet,
+  { month, now }: { month: string; now: Date },
+): Promise<boolean> {
   const { sql, log } = deps;
   const { timeZone, network, userId, id: walletId } = wallet;
   const { from, before } = periodOfMonth(month, timeZone);
   // also records the balance, while nodes still have the state of that block
-  const closing = await closePeriod(deps, wallet, before);
+  const closing = await closePeriod(deps, wallet, before, now);
   if (!closing.isFinal) return false;
   // where the month before ended, which was elsewhere if the time zone has changed since: its closing balance is this one's opening balance
   const endedAt = await findStatementEnd(sql, walletId, monthBefore(from, timeZone));

@@ -5,6 +5,7 @@
 import { findLastBlockBefore } from "../../../core/chain/block-at-time.ts";
 import { readBalance } from "../../../core/chain/usdc.ts";
 import type { Hex, NetworkId } from "../../../core/domain/networks.ts";
+import { isComplete } from "../../../core/domain/period-end.ts";
 import type { ClosingBlock } from "../../../core/domain/statement.ts";
 import type { Chain } from "../../../core/rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../../../core/rpc/errors.ts";
@@ -25,15 +26,19 @@ export type Closing = {
   chain: { balanceUnits: bigint; block: ClosingBlock } | { reason: string };
 };
 
-export async function closePeriod(deps: ClosingDeps, wallet: ClosedWallet, before: Date): Promise<Closing> {
+export async function closePeriod(
+  deps: ClosingDeps,
+  wallet: ClosedWallet,
+  before: Date,
+  now = new Date(),
+): Promise<Closing> {
   const { sql, chains, config } = deps;
   const { network, userId } = wallet;
   const confirmations = config.chains.find(({ id }) => id === network)?.confirmations ?? 1;
   const end = await findLedgerEnd(sql, { userId, network, confirmations });
   if (!end) return { before, isFinal: false, chain: { reason: "this network is not followed" } };
-  const isOver = end.confirmedBefore >= before;
-  const isFinal = isOver && end.isWhole;
-  const reach = isOver ? before : end.confirmedBefore;
+  const isFinal = isComplete(end, before, now);
+  const reach = end.confirmedBefore >= before ? before : end.confirmedBefore;
   if (!end.isWhole)
     return { before: reach, isFinal, chain: { reason: "the wallet's earlier blocks are still being read" } };
   const chain = chains.get(network);
