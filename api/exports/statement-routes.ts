@@ -8,7 +8,12 @@ import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { STATEMENT_ROWS_MAX } from "../../core/domain/statement.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
-import { listMonthlyStatements, type StatementPeriod, sumMovements } from "../../db/exports/statements.ts";
+import {
+  type ListedStatement,
+  listMonthlyStatements,
+  type StatementPeriod,
+  sumMovements,
+} from "../../db/exports/statements.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -41,10 +46,14 @@ const statementBody = z.strictObject({
 const monthlySchema = z.object({
   month: z.string(),
   network: z.enum(NETWORK_IDS),
-  status: z.enum(["IN_PROGRESS", "READY"]),
+  status: z.enum(["IN_PROGRESS", "READY", "FAILED"]),
+  reason: z.string().nullable().describe("Why it is FAILED"),
+  isTriedAgain: z
+    .boolean()
+    .describe("Whether the service makes one that is FAILED again by itself; one that was refused is not"),
   createdAt: isoTime,
-  pdfUrl: z.string().nullable(),
-  csvUrl: z.string().nullable(),
+  pdfUrl: z.string().nullable().describe("null when this file failed"),
+  csvUrl: z.string().nullable().describe("null when this file failed"),
 });
 const monthlyAnswer = successSchema(z.object({ statements: z.array(monthlySchema) }));
 
@@ -96,14 +105,7 @@ export const statementRoutes = (deps: ApiDeps) =>
         const found = await listMonthlyStatements(deps.sql, user.id, LIST_MAX);
         return success(
           {
-            statements: found.map(({ month, network, isReady, createdAt, pdfExportId, csvExportId }) => ({
-              month,
-              network,
-              status: isReady ? ("READY" as const) : ("IN_PROGRESS" as const),
-              createdAt: createdAt.toISOString(),
-              pdfUrl: urlOf(deps, pdfExportId),
-              csvUrl: urlOf(deps, csvExportId),
-            })),
+            statements: found.map((statement) => presentMonthly(deps, statement)),
           },
           "Statements retrieved",
         );
@@ -114,6 +116,21 @@ export const statementRoutes = (deps: ApiDeps) =>
         detail: { operationId: "listStatements", summary: "Your monthly statements, newest first", tags },
       },
     );
+
+function presentMonthly(
+  deps: ApiDeps,
+  { month, network, status, refusal, isTriedAgain, createdAt, pdfExportId, csvExportId }: ListedStatement,
+): z.infer<typeof monthlySchema> {
+  const hasFailed = status === "FAILED";
+  return {
+    ...{ month, network, status },
+    reason: hasFailed ? (refusal ?? "an error of the service") : null,
+    isTriedAgain: hasFailed && isTriedAgain,
+    createdAt: createdAt.toISOString(),
+    pdfUrl: urlOf(deps, pdfExportId),
+    csvUrl: urlOf(deps, csvExportId),
+  };
+}
 
 function urlOf({ config }: Pick<ApiDeps, "config">, exportId: string | null): string | null {
   return exportId && `${config.baseUrl}/v1/transactions/exports/${exportId}/download`;

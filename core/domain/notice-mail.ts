@@ -3,7 +3,7 @@
  * did not cause it. One mail for each event, to the e-mail address of the account, written with `addNotice` of db/notices/notices.ts.
  * Pure.
  */
-import { SCHEDULED_EXPORT_KEPT_DAYS } from "./export-lifetime.ts";
+import { MONTHLY_STATEMENT_TRIED_DAYS, SCHEDULED_EXPORT_KEPT_DAYS } from "./export-lifetime.ts";
 import { type MailText, mailDocument, mailParagraph } from "./mail-html.ts";
 import { type Hex, isNetworkId, NETWORKS } from "./networks.ts";
 
@@ -14,6 +14,7 @@ export const NOTICE_KINDS = [
   "money_sent",
   "recovery",
   "statement_ready",
+  "statement_failed",
   "export_ready",
   "export_failed",
 ] as const;
@@ -38,6 +39,7 @@ export function renderNotice(
   if (kind === "export_ready" || kind === "export_failed")
     return renderExportNotice(details, { isReady: kind === "export_ready", site, baseUrl });
   if (kind === "statement_ready") return renderStatementNotice(details, { place, site, baseUrl });
+  if (kind === "statement_failed") return renderFailedStatement(details, { place, site, baseUrl });
   const lines = [
     whatHappened(kind, details, place),
     details.isOurs === false ? `It did not come through ${site}.` : "",
@@ -48,7 +50,10 @@ export function renderNotice(
   return toMail(`${SUBJECTS[kind]}${place} (${site})`, lines);
 }
 
-type SecurityNotice = Exclude<NoticeKind, "statement_ready" | "export_ready" | "export_failed">;
+type SecurityNotice = Exclude<
+  NoticeKind,
+  "statement_ready" | "statement_failed" | "export_ready" | "export_failed"
+>;
 
 /** `details`: profileName, firstDay, lastDay, and the reason of a failure. */
 function renderExportNotice(
@@ -82,6 +87,24 @@ function renderStatementNotice(
   const lines = [
     `The statement of your wallet${place} for ${month} is ready, as PDF and as CSV.`,
     `You find both under Statements: ${url}`,
+  ];
+  return toMail(subject, lines, url);
+}
+
+/** `details`: month, the reason of a refusal, and whether it is tried again. */
+function renderFailedStatement(
+  { month, reason, isTriedAgain }: NoticeDetails,
+  { place, site, baseUrl }: { place: string; site: string; baseUrl: string },
+): MailText {
+  const subject = `Your statement for ${month}${place} could not be made (${site})`;
+  const url = `${baseUrl}/statements`;
+  const why = reason ? `: ${reason}` : ", because of an error of the service";
+  const lines = [
+    `The statement of your wallet${place} for ${month} could not be made${why}.`,
+    isTriedAgain
+      ? `It is tried again for ${MONTHLY_STATEMENT_TRIED_DAYS} days, at least once a day. You get a mail when it is ready.`
+      : "It is not tried again.",
+    `You can make statements yourself, of shorter periods too, under Statements: ${url}`,
   ];
   return toMail(subject, lines, url);
 }

@@ -159,10 +159,21 @@ export type ListedStatement = Pick<
   "month" | "createdAt" | "pdfExportId" | "csvExportId"
 > & {
   network: NetworkId;
-  isReady: boolean;
+  status: "IN_PROGRESS" | "READY" | "FAILED";
+  refusal: string | null;
+  /** Whether a file that failed is made again; see `retryFailedFiles`. */
+  isTriedAgain: boolean;
 };
 
-/** Newest first. */
+/** One file FAILED, and none is still being made. `pdf` and `csv` are the month's exports. */
+function hasFailed(tx: Tx) {
+  return tx`
+    'FAILED' in (pdf.status, csv.status)
+    and coalesce(pdf.status not in ('QUEUED', 'RUNNING'), true)
+    and coalesce(csv.status not in ('QUEUED', 'RUNNING'), true)`;
+}
+
+/** Newest first. A file that FAILED has no id. */
 export async function listMonthlyStatements(
   tx: Tx,
   userId: string,
@@ -170,14 +181,20 @@ export async function listMonthlyStatements(
 ): Promise<ListedStatement[]> {
   return tx<ListedStatement[]>`
     select
-      statement.month, wallet.network, statement.created_at, statement.pdf_export_id, statement.csv_export_id,
-      (
-        select count(*) = 2
-        from exports
-        where exports.id in (statement.pdf_export_id, statement.csv_export_id) and exports.status = 'READY'
-      ) as is_ready
+      statement.month, wallet.network, statement.created_at,
+      case when pdf.status <> 'FAILED' then pdf.id end as pdf_export_id,
+      case when csv.status <> 'FAILED' then csv.id end as csv_export_id,
+      case
+        when pdf.status = 'READY' and csv.status = 'READY' then 'READY'
+        when ${hasFailed(tx)} then 'FAILED'
+        else 'IN_PROGRESS'
+      end as status,
+      coalesce(pdf.refusal, csv.refusal) as refusal,
+      statement.announced_at is null and coalesce(pdf.refusal, csv.refusal) is null as is_tried_again
     from monthly_statements statement
     join wallets wallet on wallet.id = statement.wallet_id
+    left join exports pdf on pdf.id = statement.pdf_export_id
+    left join exports csv on csv.id = statement.csv_export_id
     where statement.user_id = ${userId}
     order by statement.month desc, wallet.network
     limit ${limit}`;
@@ -205,6 +222,93 @@ export async function takeReadyStatements(
         for update of waiting skip locked
       )
     returning statement.user_id, statement.month, wallet.network`;
+}
+
+export type FailedStatement = Pick<MonthlyStatement, "userId" | "month"> & {
+  network: NetworkId;
+  refusal: string | null;
+  /** No file of it is made again. */
+  isOver: boolean;
+  noticeKey: string;
+};
+
+/**
+ * Statements whose failure is still to be announced with a notice of `noticeKey`, which the caller writes in the same transaction. Those that
+ * are not made again, because a file was refused or `triedDays` have passed, are marked as announced; a later success announces the others.
+ */
+export async function takeFailedStatements(
+  tx: Tx,
+  { limit, triedDays }: { limit: number; triedDays: number },
+): Promise<FailedStatement[]> {
+  return tx<FailedStatement[]>`
+    with chosen as (
+      select
+        waiting.wallet_id, waiting.user_id, waiting.month, wallet.network, coalesce(pdf.refusal, csv.refusal) as refusal,
+        outcome.is_over, outcome.notice_key
+      from monthly_statements waiting
+      join wallets wallet on wallet.id = waiting.wallet_id
+      left join exports pdf on pdf.id = waiting.pdf_export_id
+      left join exports csv on csv.id = waiting.csv_export_id
+      cross join lateral (
+        select
+          (
+            coalesce(pdf.refusal, csv.refusal) is not null
+            or waiting.created_at <= now() - make_interval(days => ${triedDays}::int)
+          ) as is_over,
+          'statement-failed:' || wallet.network || ':' || waiting.month as notice_key
+      ) outcome
+      where waiting.announced_at is null
+        and ${hasFailed(tx)}
+        and (
+          outcome.is_over
+          or not exists (
+            select from notices
+            where notices.user_id = waiting.user_id and notices.key = outcome.notice_key
+          )
+        )
+      order by waiting.created_at
+      limit ${limit}
+      for update of waiting skip locked
+    ),
+    ended as (
+      update monthly_statements statement
+      set announced_at = now()
+      from chosen
+      where chosen.is_over and statement.wallet_id = chosen.wallet_id and statement.month = chosen.month
+    )
+    select user_id, month, network, refusal, is_over, notice_key
+    from chosen`;
+}
+
+/**
+ * FAILED -> QUEUED, for the caller to queue their jobs: files of statements not announced yet that failed for a passing reason. Each is made
+ * again `firstH` hours after its last attempt began, then after twice as long each time, at most `mostH`.
+ */
+export async function retryFailedFiles(
+  tx: Tx,
+  { limit, attempts, firstH, mostH }: { limit: number; attempts: number; firstH: number; mostH: number },
+): Promise<{ id: string }[]> {
+  return tx<{ id: string }[]>`
+    update exports
+    set status = 'QUEUED'
+    where id in (
+        select file.id
+        from monthly_statements waiting
+        join exports file on file.id in (waiting.pdf_export_id, waiting.csv_export_id)
+        where waiting.announced_at is null
+          and file.status = 'FAILED'
+          and file.started_at <= now()
+            - make_interval(hours => least(${mostH}::int, ${firstH}::int * 2 ^ least(file.attempts - ${attempts}::int, 10))::int)
+          and not exists (
+            select from exports refused
+            where refused.id in (waiting.pdf_export_id, waiting.csv_export_id) and refused.refusal is not null
+          )
+        order by file.started_at
+        limit ${limit}
+        for update of file skip locked
+      )
+      and status = 'FAILED'
+    returning id`;
 }
 
 /**

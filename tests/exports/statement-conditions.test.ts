@@ -224,23 +224,23 @@ describe("a monthly statement", () => {
     for (const of of [merchant, stranger]) await make(of);
     const [pdf, csv] = await files(merchant);
     await ready(...(await files(stranger)));
-    const isReady = async () =>
-      (await listMonthlyStatements(sql, merchant.userId, 10)).map((row) => row.isReady);
+    const status = async () =>
+      (await listMonthlyStatements(sql, merchant.userId, 10)).map((row) => row.status);
     await seedMerchant(sql, { network: "base" });
     const announced = async () =>
       (await takeReadyStatements(sql, 10)).map(({ userId, network }) => {
         expect(network).toBe(NETWORK);
         return userId;
       });
-    expect(await isReady()).toEqual([false]);
+    expect(await status()).toEqual(["IN_PROGRESS"]);
     expect(await announced()).toEqual([stranger.userId]);
     await ready(pdf);
-    expect([await isReady(), await announced()]).toEqual([[false], []]);
+    expect([await status(), await announced()]).toEqual([["IN_PROGRESS"], []]);
     await sql`update exports set status = 'QUEUED' where id = ${pdf}`;
     await ready(csv);
-    expect([await isReady(), await announced()]).toEqual([[false], []]);
+    expect([await status(), await announced()]).toEqual([["IN_PROGRESS"], []]);
     await ready(pdf);
-    expect([await isReady(), await announced()]).toEqual([[true], [merchant.userId]]);
+    expect([await status(), await announced()]).toEqual([["READY"], [merchant.userId]]);
     expect(await announced()).toEqual([]);
   });
 });

@@ -12,7 +12,12 @@ import {
 const BASE_URL = "https://pay.example.com";
 const txHash: Hex = `0x${"5a".repeat(32)}`;
 const owner = nameOfOwner(`0x${"11".repeat(20)}`);
-const OF_EXPORTS: readonly NoticeKind[] = ["statement_ready", "export_ready", "export_failed"];
+const OF_EXPORTS: readonly NoticeKind[] = [
+  "statement_ready",
+  "statement_failed",
+  "export_ready",
+  "export_failed",
+];
 const OF_WALLETS = NOTICE_KINDS.filter((kind) => !OF_EXPORTS.includes(kind));
 
 const render = (kind: NoticeKind, details: NoticeDetails) => renderNotice({ kind, details }, BASE_URL);
@@ -94,6 +99,19 @@ describe("a mail about a file", () => {
     expect(text).toStartWith("The statement of your wallet on Base for 2026-10 is ready");
     expect(text).toEndWith(`You find both under Statements: ${BASE_URL}/statements\n`);
     expect(html).toContain(`<a href="${BASE_URL}/statements">`);
+  });
+
+  test("of a statement that could not be made says why, and whether it is tried again", () => {
+    const failed = { month: "2026-10", network: "base" };
+    const refused = render("statement_failed", { ...failed, reason: "too many", isTriedAgain: false });
+    expect(refused.subject).toBe("Your statement for 2026-10 on Base could not be made (pay.example.com)");
+    expect(refused.text).toBe(
+      `The statement of your wallet on Base for 2026-10 could not be made: too many.\n\nIt is not tried again.\n\nYou can make statements yourself, of shorter periods too, under Statements: ${BASE_URL}/statements\n`,
+    );
+    const { text } = render("statement_failed", { ...failed, reason: null, isTriedAgain: true });
+    expect(text).toStartWith(
+      "The statement of your wallet on Base for 2026-10 could not be made, because of an error of the service.\n\nIt is tried again for 60 days",
+    );
   });
 
   test.each(OF_EXPORTS)("of the kind %s says nothing about owners of a wallet", (kind) => {

@@ -12,6 +12,7 @@ import {
   type ExportProfile,
   type ExportSummary,
 } from "../../core/domain/export.ts";
+import { EXPORT_ATTEMPTS_MAX } from "../../core/domain/export-lifetime.ts";
 import { ExportRefusal } from "../../core/domain/export-refusal-error.ts";
 import { spreadMs } from "../../core/domain/export-throttle.ts";
 import type { Valuation } from "../../core/domain/fiat.ts";
@@ -82,7 +83,6 @@ export type ExportDeps = ClosingDeps & {
  * Proofs mostly wait for nodes, beside the others and one at a time: nodes are asked for one block after the other.
  */
 const RENDERS_AT_ONCE = 1;
-const ATTEMPTS_MAX = 3;
 /** A waiting export is polled after this, should its wake-up be lost. */
 const POLL_MS = 3_000;
 /** One in the line needs its job only when this process has died. */
@@ -174,7 +174,7 @@ async function failOrRetry({ sql, log }: ExportDeps, file: ExportFile, error: un
       return "REFUSED";
     }
     const message = error instanceof Error ? error.name : "Error";
-    const after = await failExport(tx, file, { error: message, attemptsMax: ATTEMPTS_MAX });
+    const after = await failExport(tx, file, { error: message, attemptsMax: EXPORT_ATTEMPTS_MAX });
     // none when it became READY, and only the answer was lost
     if (after) await deleteChunks(tx, file);
     await wakeNext(tx, file);

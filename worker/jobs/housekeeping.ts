@@ -2,6 +2,7 @@
  * The job that runs every minute: expires links, folds counters, deletes old rows (how old: core/domain/retention.ts). Each step is
  * independent and may run twice.
  */
+import { EXPORT_ATTEMPTS_MAX } from "../../core/domain/export-lifetime.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { forgetSealedCodes } from "../../db/accounts/otps.ts";
 import {
@@ -28,8 +29,6 @@ const BATCH_ROWS = 10_000;
 const BATCHES_MAX = 50;
 /** Accounts a run: each is looked for in every table that refers to users, some without an index for it. */
 const UNVERIFIED_USERS = 200;
-/** An export that crashed its worker this often is not retried. */
-const EXPORT_ATTEMPTS_MAX = 3;
 /** Exports restarted in a run. */
 const ORPHANED_EXPORTS_MAX = 100;
 

@@ -5,7 +5,7 @@
  */
 
 import { presentEventData } from "../../core/domain/event-data.ts";
-import { type KeyList, unseal } from "../../core/domain/seal-secrets.ts";
+import { type KeyList, tryUnseal } from "../../core/domain/seal-secrets.ts";
 import { messageBody, messageHeaders } from "../../core/domain/webhook.ts";
 import { FAILING_MAX_H, retryAfterS } from "../../core/domain/webhook-retries.ts";
 import type { Log } from "../../core/runtime/log.ts";
@@ -36,6 +36,9 @@ const PER_USER = 6;
 /** Longer than any request: after that its worker has crashed. */
 const LEASE_S = 60;
 const RESPONSE_KEPT_CHARS = 1_000;
+/** For the owner of the endpoint. */
+const UNREADABLE_SECRET = "the endpoint's secret cannot be read any more: rotate the secret";
+const NOT_SENT = "an error of the service: the message was not sent";
 
 let inFlight = 0;
 
@@ -66,7 +69,10 @@ async function deliverOne(deps: WebhookDeps, delivery: TakenDelivery): Promise<v
   const { log } = deps;
   const label = { deliveryId: delivery.id, endpointId: delivery.endpointId, eventId: delivery.eventPublicId };
   try {
-    const result = await send(deps, delivery);
+    const result = await send(deps, delivery).catch((error: unknown) => {
+      log.error({ ...label, err: error }, "webhook not sent");
+      return failed(NOT_SENT);
+    });
     await recordResult(deps, delivery, result);
     log.info(
       { ...label, status: result.status, error: result.error, attempt: delivery.attempts },
@@ -81,13 +87,31 @@ async function deliverOne(deps: WebhookDeps, delivery: TakenDelivery): Promise<v
   await deliverWebhooks(deps).catch((error: unknown) => log.warn({ err: error }, "webhooks not leased"));
 }
 
+function failed(error: string, durationMs = 0): AttemptResult {
+  return { status: undefined, error, response: undefined, durationMs };
+}
+
+/** The secrets that sign, the current one first; an old one that no key opens is left out. Undefined when no key opens the current one. */
+function openSecrets(
+  { webhookSealKeys }: WebhookDeps["config"],
+  delivery: TakenDelivery,
+): string[] | undefined {
+  const open = (sealed: Uint8Array | null) =>
+    sealed === null
+      ? undefined
+      : tryUnseal(webhookSealKeys, { purpose: "webhook secret", id: delivery.endpointId }, sealed)?.text;
+  const secret = open(delivery.sealedSecret);
+  if (secret === undefined) return undefined;
+  const oldSecret = open(delivery.sealedOldSecret);
+  return oldSecret === undefined ? [secret] : [secret, oldSecret];
+}
+
 async function send({ sql, config }: WebhookDeps, delivery: TakenDelivery): Promise<AttemptResult> {
+  const secrets = openSecrets(config, delivery);
+  if (!secrets) return failed(UNREADABLE_SECRET);
   const subject = subjectOf(await findSubjects(sql, [delivery]), delivery);
   const startedMs = performance.now();
   const body = messageBody({ ...delivery, data: presentEventData(delivery.data, subject, config) });
-  const place = { purpose: "webhook secret", id: delivery.endpointId } as const;
-  const sealed = [delivery.sealedSecret, delivery.sealedOldSecret].filter((one) => one !== null);
-  const secrets = sealed.map((one) => unseal(config.webhookSealKeys, place, one));
   const message = { id: delivery.eventPublicId, timestampS: Math.floor(Date.now() / 1000), body };
   const sent = {
     headers: messageHeaders(message, secrets),
@@ -105,8 +129,7 @@ async function send({ sql, config }: WebhookDeps, delivery: TakenDelivery): Prom
     };
   } catch (error) {
     if (!(error instanceof WebhookError)) throw error;
-    const durationMs = performance.now() - startedMs;
-    return { status: undefined, error: error.message, response: undefined, durationMs };
+    return failed(error.message, performance.now() - startedMs);
   }
 }
 

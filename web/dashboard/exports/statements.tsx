@@ -129,12 +129,17 @@ function Monthly() {
             </Empty>
           ) : (
             <ul class="rows">
-              {statements.map(({ month, network, status, pdfUrl, csvUrl }) => (
+              {statements.map(({ month, network, status, reason, isTriedAgain, pdfUrl, csvUrl }) => (
                 <li key={`${month} ${network}`}>
-                  <Status of={status === "READY" ? "READY" : "RUNNING"} />
+                  <Status of={status === "IN_PROGRESS" ? "RUNNING" : status} />
                   <span class="what">
                     <span>{formatMonth(month)}</span>
                     <span class="muted">{nameOfNetwork(network)}</span>
+                    {reason && (
+                      <span class="muted">
+                        {isTriedAgain ? say("An error of the service. It is tried again by itself.") : reason}
+                      </span>
+                    )}
                   </span>
                   {[["PDF", pdfUrl] as const, ["CSV", csvUrl] as const].map(
                     ([name, url]) =>

@@ -1,11 +1,15 @@
 /**
  * Closes months: when a merchant's month is over and confirmed, records the wallet's balance on the chain, orders its statement as PDF and
- * CSV, and announces it by mail when both are made. Runs every minute; it may run twice or stop anywhere, because each step finds what is
- * left to do.
+ * CSV, and announces it by mail when both are made, or that one failed. A file that failed is made again later, unless it was refused.
+ * Runs every minute; it may run twice or stop anywhere, because each step finds what is left to do.
  */
 import { setImmediate } from "node:timers/promises";
 import { monthAfter, monthBefore, monthOf, periodOfMonth } from "../../../core/domain/calendar.ts";
-import { MONTHLY_STATEMENT_KEPT_DAYS } from "../../../core/domain/export-lifetime.ts";
+import {
+  EXPORT_ATTEMPTS_MAX,
+  MONTHLY_STATEMENT_KEPT_DAYS,
+  MONTHLY_STATEMENT_TRIED_DAYS,
+} from "../../../core/domain/export-lifetime.ts";
 import { newExportId } from "../../../core/domain/ids.ts";
 import { NO_FILTER } from "../../../core/domain/transaction.ts";
 import type { Log } from "../../../core/runtime/log.ts";
@@ -16,7 +20,9 @@ import {
   insertMonthlyStatement,
   listMonthlyWallets,
   type MonthlyWallet,
+  retryFailedFiles,
   setStatementFiles,
+  takeFailedStatements,
   takeReadyStatements,
 } from "../../../db/exports/statements.ts";
 import { enqueue } from "../../../db/jobs/queue.ts";
@@ -30,6 +36,10 @@ const WALLETS_AT_ONCE = 500;
 const ANNOUNCED_AT_ONCE = 1_000;
 /** Of a wallet; the others follow a minute later. */
 const MONTHS_AT_ONCE = 12;
+/** Hours from a failed attempt to the next: twice as many each time, up to a day. */
+const RETRY_FIRST_H = 1;
+const RETRY_MOST_H = 24;
+const RETRIED_AT_ONCE = 100;
 
 /** `now` decides which month is over. Throws after all wallets when one failed, so that the queue retries. */
 export async function closeMonths(deps: MonthsDeps, now = new Date()): Promise<void> {
@@ -45,6 +55,8 @@ export async function closeMonths(deps: MonthsDeps, now = new Date()): Promise<v
     if (wallets.length < WALLETS_AT_ONCE) break;
   }
   await announce(deps.sql);
+  await announceFailed(deps);
+  await retryFailed(deps);
   if (failures.length > 0) throw new AggregateError(failures, `${failures.length} month(s) were not closed`);
 }
 
@@ -111,5 +123,29 @@ async function announce(sql: Sql): Promise<void> {
         key: `statement:${network}:${month}`,
         details: { month, network },
       });
+  });
+}
+
+async function announceFailed({ sql, log }: MonthsDeps): Promise<void> {
+  const limits = { limit: ANNOUNCED_AT_ONCE, triedDays: MONTHLY_STATEMENT_TRIED_DAYS };
+  await sql.begin(async (tx) => {
+    for (const { userId, month, network, refusal, isOver, noticeKey } of await takeFailedStatements(
+      tx,
+      limits,
+    )) {
+      const details = { month, network, reason: refusal, isTriedAgain: !isOver };
+      await addNotice(tx, { userId, kind: "statement_failed", key: noticeKey, details });
+      log.warn({ userId, network, month, refusal, isTriedAgain: !isOver }, "monthly statement failed");
+    }
+  });
+}
+
+async function retryFailed({ sql, log }: MonthsDeps): Promise<void> {
+  const pace = { attempts: EXPORT_ATTEMPTS_MAX, firstH: RETRY_FIRST_H, mostH: RETRY_MOST_H };
+  await sql.begin(async (tx) => {
+    for (const { id: exportId } of await retryFailedFiles(tx, { ...pace, limit: RETRIED_AT_ONCE })) {
+      await enqueue(tx, "build_export", { exportId });
+      log.info({ exportId }, "file of a monthly statement is made again");
+    }
   });
 }
