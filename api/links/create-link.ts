@@ -11,6 +11,7 @@ import type { ReuseTerms } from "../../core/domain/reusable-link.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { runIdempotent } from "../../db/http/idempotency.ts";
+import { lowerCreatedBlock } from "../../db/links/created-block.ts";
 import { insertLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
@@ -58,6 +59,7 @@ export async function createLink(
       return { status: 201, body: presentLink(link, config) };
     }),
   );
+  await lowerCreatedBlock(sql, (answer.body as { id: string }).id);
   return { body: answer.body, isReplay };
 }
 

@@ -3,6 +3,7 @@ import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { refusalOf } from "../../core/domain/payment.ts";
+import { lowerCreatedBlock } from "../../db/links/created-block.ts";
 import { openUse } from "../../db/links/uses.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { PaymentLink } from "../../db/schema.ts";
@@ -16,7 +17,10 @@ export async function openUseFor(
   const opened = await sql.begin((tx) =>
     openUse(tx, { parentId: linkId, id, tag: linkTag(id), amountUnits }),
   );
-  if (opened.ok) return opened.link;
+  if (opened.ok) {
+    await lowerCreatedBlock(sql, id);
+    return opened.link;
+  }
   const { message } = refusalOf(opened.reason);
   switch (opened.reason) {
     case "NOT_FOUND":

@@ -16,6 +16,7 @@ import {
 import { choiceOf, useIdOf } from "../../core/domain/reusable-link.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { annotateSpan } from "../../core/tracing/spans.ts";
+import { lowerCreatedBlock } from "../../db/links/created-block.ts";
 import { hasTooManyUnknownOutcomes } from "../../db/links/unknown-outcomes.ts";
 import { openUse } from "../../db/links/uses.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
@@ -91,9 +92,9 @@ async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder)
   const opened = await tools.sql.begin((tx) =>
     openUse(tx, { parentId: parent.id, id, tag: linkTag(id), amountUnits }),
   );
-  return opened.ok
-    ? payLink(tools, use)
-    : { kind: "refused", ...refusalOf(opened.reason), network: parent.network };
+  if (!opened.ok) return { kind: "refused", ...refusalOf(opened.reason), network: parent.network };
+  await lowerCreatedBlock(tools.sql, id);
+  return payLink(tools, use);
 }
 
 async function act(

@@ -1,0 +1,14 @@
+/**
+ * The block after which a link may be paid: the indexer's cursor when it was created. A reorganisation that sets the cursor back lowers it for
+ * the links that it can see (db/ledger/orphan-blocks.ts), which are not those whose insert is still uncommitted.
+ */
+import type { Tx } from "../postgres/client.ts";
+
+/** After the link's commit, before anybody is told of the link: what the reorganisation has not seen is seen by this. */
+export async function lowerCreatedBlock(tx: Tx, linkId: string): Promise<void> {
+  await tx`
+    update payment_links link
+    set created_block = cursors.number
+    from cursors
+    where link.id = ${linkId} and cursors.network = link.network and link.created_block > cursors.number`;
+}
