@@ -104,7 +104,10 @@ export async function readHead({ rpc }: CampaignChain): Promise<number> {
 export async function findLostBlock(chain: CampaignChain): Promise<number | undefined> {
   const head = await readHead(chain);
   for (let start = 0; start < head; start += BLOCKS_A_BATCH) {
-    const numbers = Array.from({ length: Math.min(BLOCKS_A_BATCH, head - start) }, (_, index) => start + index);
+    const numbers = Array.from(
+      { length: Math.min(BLOCKS_A_BATCH, head - start) },
+      (_, index) => start + index,
+    );
     const blocks = await callRpcBatch(
       chain.node.rpcUrl,
       numbers.map((number) => ({
