@@ -3,13 +3,14 @@ import { assertInvariants, type ChainTransfer, readTransfers } from "../support/
 import type { CampaignChain } from "./campaign-chain.ts";
 import { judgeLink, judgeOperation, judgeSummary, payingTransfers, readLinkMoney } from "./judge-money.ts";
 import { judgeBalance, judgeOwners, judgeSending } from "./judge-wallets.ts";
-import { count, type Link, type Stage } from "./stage.ts";
+import { countOutcome, type Link, type Stage } from "./stage.ts";
 import { waitUntilQuiet } from "./wait-until-quiet.ts";
 
 const OPEN_CHANGES = ["QUEUED", "PENDING", "BROADCAST", "MINED"];
 
 /** Returns the violations; none of them stops the judgement. */
 export async function judgeRound(stage: Stage): Promise<string[]> {
+  stage.outcomes = {};
   const open = await waitUntilQuiet(stage);
   const broken = open.map((row) => `waits for ever: ${row}`);
   const all: ChainTransfer[] = [];
@@ -43,8 +44,8 @@ async function judgeNetwork(
     const path = kind === "SEND" ? `/v1/wallets/sends/${id}` : `/v1/refunds/${id}`;
     const { body } = await merchant.client.get(path);
     broken.push(...judgeOperation(operation, merchant.walletAddress, body, transfers));
-    if (body.status === "FAILED") count(stage, `${kind} FAILED ${body.reason}`);
-    if (body.stillPossible) count(stage, `${kind} FAILED and still possible`);
+    if (body.status === "FAILED") countOutcome(stage, `${kind} FAILED ${body.reason}`);
+    if (body.stillPossible) countOutcome(stage, `${kind} FAILED and still possible`);
   }
   for (const merchant of stage.merchants) {
     broken.push(...(await judgeBalance(chain, merchant, transfers)));
@@ -67,10 +68,11 @@ async function judgeShownLink(
   const refunds = stage.operations.filter(({ linkId }) => linkId === link.id);
   const money = readLinkMoney(link, transfers, refunds);
   if (await isShownLate(stage, link, payingTransfers(link, money)[0])) {
-    count(stage, "links not judged: the stranger's block is older than the payment");
+    countOutcome(stage, "links not judged: the stranger's block is older than the payment");
     return [];
   }
-  if (money.authorized.length + money.sent.length > 1) count(stage, `links paid twice: ${body.exception}`);
+  if (money.authorized.length + money.sent.length > 1)
+    countOutcome(stage, `links paid twice: ${body.exception}`);
   return judgeLink(link, body, money);
 }
 

@@ -25,15 +25,14 @@ const RESEND_ROUND_SHARE = 0.5;
 const RESENT_SHARE = 0.5;
 const UNEXPECTED_SHOWN = 20;
 
-export type MixedReport = {
+/** What a round consisted of. */
+type Load = { links: number; operations: number; ownerChanges: number; faults: number };
+
+export type MixedReport = Load & {
   rounds: number;
   judged: number;
   /** anvil lost a block: see findLostBlock. */
   notJudged: number;
-  links: number;
-  operations: number;
-  ownerChanges: number;
-  faults: number;
   counts: Record<string, number>;
   /** Errors of the campaign's own steps: requests without an answer, for the most part. */
   unexpected: string[];
@@ -48,17 +47,8 @@ export async function runMixedCampaign(rounds: number): Promise<MixedReport> {
   const random = seededRandom(`mixed campaign of ${rounds} rounds`);
   const startedMs = performance.now();
   const report: MixedReport = {
-    ...{
-      rounds: 0,
-      judged: 0,
-      notJudged: 0,
-      links: 0,
-      operations: 0,
-      ownerChanges: 0,
-      faults: 0,
-      counts: {},
-    },
-    ...{ unexpected: [], violations: [], folder: undefined, seconds: 0 },
+    ...{ rounds: 0, judged: 0, notJudged: 0, links: 0, operations: 0, ownerChanges: 0, faults: 0 },
+    ...{ counts: {}, unexpected: [], violations: [], folder: undefined, seconds: 0 },
   };
   while (report.rounds < rounds && report.violations.length === 0) {
     const left = rounds - report.rounds;
@@ -66,8 +56,8 @@ export async function runMixedCampaign(rounds: number): Promise<MixedReport> {
     try {
       await runRounds(stage, left, report);
     } finally {
-      await stage.stop();
       addTotals(report, stage);
+      await stage.stop();
     }
   }
   report.seconds = Math.round((performance.now() - startedMs) / 1000);
@@ -77,40 +67,45 @@ export async function runMixedCampaign(rounds: number): Promise<MixedReport> {
 /** On one stage: until a violation, or a lost block, with which its chain is of no more use. */
 async function runRounds(stage: Stage, rounds: number, report: MixedReport): Promise<void> {
   for (let round = 0; round < rounds; round++) {
-    const before = {
-      links: stage.links.length,
-      operations: stage.operations.length,
-      changes: stage.ownerChanges.length,
-    };
-    const faults = await runLoad(stage);
+    const load = await runLoad(stage);
+    for (const name of ["links", "operations", "ownerChanges", "faults"] as const) report[name] += load[name];
     report.rounds += 1;
-    report.faults += faults;
-    const what = [
-      `${stage.links.length - before.links} links`,
-      `${stage.operations.length - before.operations} sends and refunds`,
-      `${stage.ownerChanges.length - before.changes} owner changes`,
-      `${faults} faults`,
-    ];
-    const line = `round ${report.rounds}: ${what.join(", ")};`;
-    const lost = await findLost(stage);
-    if (lost) {
-      report.notJudged += 1;
-      console.log(`${line} not judged, anvil lost ${lost}`);
-      return;
-    }
-    const judgedMs = performance.now();
-    report.violations = await judgeRound(stage);
-    report.judged += 1;
-    const seconds = Math.round((performance.now() - judgedMs) / 1000);
-    console.log(`${line} judged in ${seconds} s, ${report.violations.length} violations`);
-    if (report.violations.length === 0) continue;
-    report.folder = await saveEvidence(stage, report.violations);
-    return;
+    const { lost, violations, judgedMs } = await concludeRound(stage);
+    const verdict = lost
+      ? `not judged, anvil lost ${lost}`
+      : `judged in ${Math.round(judgedMs / 1_000)} s, ${violations.length} violations`;
+    console.log(`round ${report.rounds}: ${describeLoad(load)}; ${verdict}`);
+    if (lost) report.notJudged += 1;
+    else report.judged += 1;
+    report.violations = violations;
+    if (violations.length > 0) report.folder = await saveEvidence(stage, violations);
+    if (lost || violations.length > 0) return;
   }
 }
 
-/** Returns the number of faults. All payers have their answers then, all processes run, and no node fails. */
-async function runLoad(stage: Stage): Promise<number> {
+type Conclusion = { lost: string | undefined; violations: string[]; judgedMs: number };
+
+/** A service that cannot be started or asked any more violates what must hold too. */
+async function concludeRound(stage: Stage): Promise<Conclusion> {
+  const startedMs = performance.now();
+  let violations: string[] = [];
+  try {
+    await stage.service.startMissing();
+    for (const chain of stage.chains)
+      await resendDropped(stage, chain, stage.random() < RESEND_ROUND_SHARE ? RESENT_SHARE : 0);
+    const lost = await findLost(stage);
+    if (lost) return { lost, violations, judgedMs: 0 };
+    violations = await judgeRound(stage);
+  } catch (error) {
+    violations = [`the round cannot be judged: ${error}`];
+  }
+  return { lost: undefined, violations, judgedMs: performance.now() - startedMs };
+}
+
+/** All payers have their answers then, all killed processes run again, and no node fails. */
+async function runLoad(stage: Stage): Promise<Load> {
+  const { links, operations, ownerChanges } = stage;
+  const before = [links.length, operations.length, ownerChanges.length] as const;
   let isOver = false;
   const mayGoOn = () => !isOver;
   const load = Promise.all([
@@ -118,14 +113,20 @@ async function runLoad(stage: Stage): Promise<number> {
     ...stage.merchants.map((merchant) => useWallet(stage, merchant, mayGoOn)),
     ...Array.from({ length: LINK_MAKERS }, () => payLinks(stage, mayGoOn)),
   ]);
-  await Promise.race([Bun.sleep(LOAD_MS), load]);
+  await Bun.sleep(LOAD_MS);
   isOver = true;
   const [faults] = await load;
   noteDeaths(stage);
-  await stage.service.startMissing();
-  for (const chain of stage.chains)
-    await resendDropped(stage, chain, stage.random() < RESEND_ROUND_SHARE ? RESENT_SHARE : 0);
-  return faults;
+  return {
+    links: links.length - before[0],
+    operations: operations.length - before[1],
+    ownerChanges: ownerChanges.length - before[2],
+    faults,
+  };
+}
+
+function describeLoad({ links, operations, ownerChanges, faults }: Load): string {
+  return `${links} links, ${operations} sends and refunds, ${ownerChanges} owner changes, ${faults} faults`;
 }
 
 /** A process that ended by itself would need its supervisor. */
@@ -150,11 +151,8 @@ async function findLost(stage: Stage): Promise<string | undefined> {
 }
 
 function addTotals(report: MixedReport, stage: Stage): void {
-  report.links += stage.links.length;
-  report.operations += stage.operations.length;
-  report.ownerChanges += stage.ownerChanges.length;
   report.unexpected = [...new Set([...report.unexpected, ...stage.unexpected])].slice(0, UNEXPECTED_SHOWN);
-  for (const [name, count] of Object.entries(stage.counts))
+  for (const [name, count] of [...Object.entries(stage.counts), ...Object.entries(stage.outcomes)])
     report.counts[name] = (report.counts[name] ?? 0) + count;
 }
 

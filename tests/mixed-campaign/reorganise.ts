@@ -18,14 +18,14 @@ const RESENT_MAX = 120;
 type Placed = readonly [raw: Hex, offset: number];
 type Replaced = { first: number; depth: number };
 
-/** Of 1 to 8 blocks. Does nothing where the chain has already lost as many as it may. */
-export async function reorganiseChain(stage: Stage, chain: CampaignChain): Promise<void> {
-  await takeTurn(chain, async () => {
+/** Of 1 to 8 blocks. Returns false, and does nothing, where the chain has already lost as many as it may. */
+export function reorganiseChain(stage: Stage, chain: CampaignChain): Promise<boolean> {
+  return takeTurn(chain, async () => {
     const head = await readHead(chain);
     chain.highestHead = Math.max(chain.highestHead, head);
     const lowest = chain.highestHead - REORG_DEPTH_MAX;
     const depth = Math.min(1 + Math.floor(stage.random() * REORG_DEPTH_MAX), head - lowest);
-    if (depth < 1) return;
+    if (depth < 1) return false;
     const isRollback = stage.random() < ROLLBACK_SHARE;
     const { kept, dropped } = await placeTransactions(stage, chain, { first: head - depth + 1, depth });
     // otherwise a block may be the same as one before it and have its hash, and anvil loses it together with that one
@@ -35,7 +35,7 @@ export async function reorganiseChain(stage: Stage, chain: CampaignChain): Promi
       else await chain.rpc("anvil_reorg", [depth, kept]);
     } catch (error) {
       count(stage, `reorganisation refused: ${String(error).slice(0, 80)}`);
-      return;
+      return false;
     } finally {
       // every reorganisation sets the chain's clock back a little
       await setClock(chain);
@@ -45,6 +45,7 @@ export async function reorganiseChain(stage: Stage, chain: CampaignChain): Promi
     count(stage, "transactions placed again", isRollback ? 0 : kept.length);
     if (isRollback && stage.random() < RESEND_AFTER_ROLLBACK_SHARE)
       for (const [raw] of kept) await chain.rpc("eth_sendRawTransaction", [raw]).catch(() => undefined);
+    return true;
   });
 }
 

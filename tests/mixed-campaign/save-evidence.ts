@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { readTransfers } from "../support/invariants.ts";
-import { PROCESSES, type Stage } from "./stage.ts";
+import { type Operation, PROCESSES, type Stage } from "./stage.ts";
 
 const TABLES = [
   "account_changes",
@@ -25,31 +25,42 @@ const TABLES = [
   "wallet_operations",
 ] as const;
 
-/** Returns the new folder. `findings` go into it with the seed and the time. */
+/** Returns the new folder. `findings` go into it with the seed and the time; what cannot be read is a file that says why. */
 export async function saveEvidence(stage: Stage, findings: readonly string[]): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "mixed-campaign-"));
-  const save = (file: string, text: string) => writeFileSync(join(folder, file), text);
-  const { sql, service, chains } = stage;
+  const save = async (file: string, read: () => string | Promise<string>) => {
+    const text = await Promise.try(read).catch((error: unknown) => `not read: ${error}`);
+    writeFileSync(join(folder, file), text);
+  };
+  const { sql, service, chains, links } = stage;
   const header = [`TEST_SEED=${process.env.TEST_SEED}`, new Date().toISOString()];
-  save("findings.txt", [...header, ...findings].join("\n"));
-  for (const name of PROCESSES) save(`${name}.log`, service.logOf(name));
-  save("links.jsonl", toLines(stage.links));
-  save(
-    "operations.jsonl",
-    toLines(stage.operations.map(({ merchant, ...rest }) => ({ ...rest, userId: merchant.userId }))),
-  );
-  for (const table of TABLES) save(`${table}.jsonl`, toLines(await sql`select * from ${sql(table)}`));
-  const activity = await sql`
-    select pid, application_name, state, wait_event_type, wait_event, now() - query_start as age, left(query, 200) as query
+  await save("findings.txt", () => [...header, ...findings].join("\n"));
+  for (const name of PROCESSES) await save(`${name}.log`, () => service.logOf(name));
+  await save("links.jsonl", () => toLines(links));
+  await save("operations.jsonl", () => toLines(stage.operations.map(withoutKeys)));
+  for (const table of TABLES)
+    await save(`${table}.jsonl`, async () => toLines(await sql`select * from ${sql(table)}`));
+  await save("activity.jsonl", async () => toLines(await readActivity(stage)));
+  for (const { network, node, rpc } of chains) {
+    await save(`transfers-on-${network}.jsonl`, async () =>
+      toLines(await readTransfers(node.rpcUrl, network)),
+    );
+    await save(`pending-on-${network}.json`, async () => JSON.stringify(await rpc("txpool_content")));
+  }
+  await save("nonces.jsonl", async () => toLines(await readRelayerNonces(stage)));
+  return folder;
+}
+
+function withoutKeys({ merchant, ...operation }: Operation): object {
+  return { ...operation, userId: merchant.userId, wallet: merchant.walletAddress };
+}
+
+function readActivity({ sql }: Stage): Promise<readonly object[]> {
+  return sql`
+    select
+      pid, application_name, state, wait_event_type, wait_event, now() - query_start as age, left(query, 200) as query
     from pg_stat_activity
     where datname = current_database()`;
-  save("activity.jsonl", toLines(activity));
-  for (const { network, node, rpc } of chains) {
-    save(`transfers-on-${network}.jsonl`, toLines(await readTransfers(node.rpcUrl, network)));
-    save(`pending-on-${network}.json`, JSON.stringify(await rpc("txpool_content"), undefined, 1));
-  }
-  save("nonces.jsonl", toLines(await readRelayerNonces(stage)));
-  return folder;
 }
 
 async function readRelayerNonces({ sql, chains }: Stage): Promise<object[]> {

@@ -84,6 +84,8 @@ export type Stage = {
   operations: Operation[];
   ownerChanges: OwnerChange[];
   counts: Record<string, number>;
+  /** How links, operations and owner changes have ended, as of the last judgement. */
+  outcomes: Record<string, number>;
   /** Errors of the campaign's own steps, and answers that nobody should get. */
   unexpected: string[];
   stop: () => Promise<void>;
@@ -107,6 +109,10 @@ const ENV = {
 
 export function count({ counts }: Pick<Stage, "counts">, name: string, by = 1): void {
   counts[name] = (counts[name] ?? 0) + by;
+}
+
+export function countOutcome({ outcomes }: Pick<Stage, "outcomes">, name: string): void {
+  outcomes[name] = (outcomes[name] ?? 0) + 1;
 }
 
 /** `accounts`: payers on each network. Both chains have a block every 400 ms from now on. */
@@ -145,7 +151,7 @@ export async function openStage(random: () => number, accounts: number): Promise
   return {
     ...{ random, service, sql, chains, merchants, stop, unexpected },
     payers: openPatientClient(openClient(service.baseUrl), baseUrl),
-    ...{ links: [], operations: [], ownerChanges: [], counts: {} },
+    ...{ links: [], operations: [], ownerChanges: [], counts: {}, outcomes: {} },
   };
 }
 

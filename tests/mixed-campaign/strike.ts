@@ -3,6 +3,7 @@ import { drawFaults } from "../support/fault-proxy.ts";
 import { freeze } from "../support/freeze.ts";
 import { drawOne, drawWeighted } from "../support/seeded-random.ts";
 import type { ProcessName } from "../support/world.ts";
+import type { CampaignChain } from "./campaign-chain.ts";
 import { reorganiseChain, resendDropped } from "./reorganise.ts";
 import { count, PROCESSES, type Stage } from "./stage.ts";
 
@@ -28,7 +29,7 @@ const LONG_FREEZE_SHARE = 0.3;
 const DOWN_MAX = 3;
 const HEALED_NODE_SHARE = 0.3;
 
-/** One fault after another until `mayGoOn` says no; leaves all processes running and all nodes healed. Returns how many there were. */
+/** One fault after another until `mayGoOn` says no; then ends all of them. Returns how many there were. */
 export async function strikeWhile(stage: Stage, mayGoOn: () => boolean): Promise<number> {
   const down = new Set<ProcessName>();
   const outages: Promise<void>[] = [];
@@ -42,23 +43,27 @@ export async function strikeWhile(stage: Stage, mayGoOn: () => boolean): Promise
       .finally(() => down.delete(name));
     outages.push(done);
   };
-  const strike = async (fault: Fault): Promise<void> => {
+  const strike = async (fault: Fault): Promise<boolean> => {
     const chain = drawOne(stage.random, stage.chains);
     if (fault === "reorganisation") return reorganiseChain(stage, chain);
-    if (fault === "resend") return resendDropped(stage, chain, RESENT_SHARE);
-    if (fault === "node") return changeNode(stage);
+    if (fault === "node") return changeNode(stage, chain);
+    if (fault === "resend") {
+      await resendDropped(stage, chain, RESENT_SHARE);
+      return false;
+    }
     const name = drawOne(stage.random, PROCESSES);
-    if (down.has(name)) return;
-    if (fault === "kill") begin(name, () => killFor(stage, name));
-    else if (down.size <= DOWN_MAX) begin(name, () => freezeFor(stage, name));
+    if (down.has(name) || (fault === "freeze" && down.size > DOWN_MAX)) return false;
+    begin(name, () => (fault === "kill" ? killFor(stage, name) : freezeFor(stage, name)));
+    return true;
   };
   while (mayGoOn()) {
     await Bun.sleep(PAUSE_MIN_MS + stage.random() * PAUSE_SPAN_MS);
     const fault = drawWeighted(stage.random, FAULTS);
-    struck += 1;
-    await strike(fault).catch((error: unknown) => {
+    const hasStruck = await strike(fault).catch((error: unknown) => {
       stage.unexpected.push(`${fault}: ${error}`);
+      return false;
     });
+    if (hasStruck) struck += 1;
   }
   await Promise.all(outages);
   for (const { proxies } of stage.chains) for (const proxy of proxies) proxy.heal();
@@ -72,7 +77,8 @@ async function killFor(stage: Stage, name: ProcessName): Promise<void> {
   await stage.service.start(name);
 }
 
-async function freezeFor({ random, service, ...stage }: Stage, name: ProcessName): Promise<void> {
+async function freezeFor(stage: Stage, name: ProcessName): Promise<void> {
+  const { random, service } = stage;
   const pid = service.pidOf(name);
   const isLong = random() < LONG_FREEZE_SHARE;
   const frozenMs = isLong
@@ -88,9 +94,10 @@ async function freezeFor({ random, service, ...stage }: Stage, name: ProcessName
 }
 
 /** Other faults for one of the service's nodes, or none. */
-async function changeNode(stage: Stage): Promise<void> {
-  const proxy = drawOne(stage.random, drawOne(stage.random, stage.chains).proxies);
+function changeNode(stage: Stage, { proxies }: CampaignChain): boolean {
+  const proxy = drawOne(stage.random, proxies);
   if (stage.random() < HEALED_NODE_SHARE) proxy.heal();
   else proxy.set(drawFaults(stage.random));
   count(stage, "node's faults changed");
+  return true;
 }
