@@ -98,7 +98,7 @@ async function countOwnerChanges(stage: Stage): Promise<void> {
     if (!isConfirmed) continue;
     const { body } = await merchant.client.get(`/v1/wallets/owners/changes/${id}`);
     const isOpen = OPEN_CHANGES.includes(body.status);
-    count(
+    countOutcome(
       stage,
       `owner change ${body.status}${isOpen ? ` ${JSON.stringify(body.networks)}` : ""}`.slice(0, 200),
     );

@@ -97,7 +97,7 @@ async function concludeRound(stage: Stage): Promise<Conclusion> {
     if (lost) return { lost, violations, judgedMs: 0 };
     violations = await judgeRound(stage);
   } catch (error) {
-    violations = [`the round cannot be judged: ${error}`];
+    violations = [`the round cannot be judged: ${Bun.inspect(error)}`];
   }
   return { lost: undefined, violations, judgedMs: performance.now() - startedMs };
 }

@@ -90,9 +90,9 @@ async function payNewLink(stage: Stage, { chain, way, accounts }: Order): Promis
 async function makeLink(stage: Stage, { network }: CampaignChain, way: Way): Promise<Link> {
   const merchant = drawOne(stage.random, stage.merchants);
   const amountUnits = drawOne(stage.random, PRICES);
-  const made = await merchant.client.post("/v1/payment-links", {
-    ...{ amount: toAmountNumber(amountUnits), description: "Mixed campaign", network },
-  });
+  const terms = { amount: toAmountNumber(amountUnits), description: "Mixed campaign", network };
+  const headers = { "idempotency-key": crypto.randomUUID() };
+  const made = await merchant.client.post("/v1/payment-links", terms, headers);
   if (made.status !== 201) throw new Error(`no link was made: ${made.status} ${made.text}`);
   const id: string = made.body.id;
   const { body } = await stage.payers.get(`/api/v1/public/payment-links/${id}/data`);
