@@ -5,6 +5,7 @@
  * made twice, no sum is wrong, no wallet is stuck. By hand: `bun tests/mixed-campaign/main.ts 8 7` (rounds, seed), one to three minutes a
  * round. Prints a line a round, the totals and every violation. At the first one it ends with exit code 1 and names a folder with the logs,
  * tables, links and chains. A round in which anvil lost a block of its own is not judged, and the next one begins with new chains.
+ * Linux, for its SIGSTOP.
  */
 import { seededRandom } from "../support/seeded-random.ts";
 import { findLostBlock } from "./campaign-chain.ts";

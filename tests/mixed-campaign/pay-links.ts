@@ -151,13 +151,13 @@ async function payByTransfer(chain: CampaignChain, { link, account, isByTag }: P
   await sendToToken(chain, account, data);
 }
 
-type Theft = { payment: SignedPayment; stranger: Account };
+type Broadcast = { payment: SignedPayment; stranger: Account };
 
 /** Executes the authorization once the service has accepted it: before its relay, after it, or in the place of one that was reorganised away. */
 async function broadcastAsStranger(
   stage: Stage,
   chain: CampaignChain,
-  { payment, stranger }: Theft,
+  { payment, stranger }: Broadcast,
 ): Promise<void> {
   const { random, sql } = stage;
   const isStored = await waitFor(
