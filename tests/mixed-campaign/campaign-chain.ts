@@ -34,6 +34,8 @@ const ACCOUNT_WEI = "0x3635c9adc5dea00000";
 const TRANSFER_GAS = 250_000n;
 const MAX_FEE_WEI = 100_000_000_000n;
 const BLOCKS_A_BATCH = 100;
+/** Of a transaction that the node has received. */
+const BLOCK_IN_PROGRESS_MS = 100;
 
 /** Accounts get their money now: a reorganisation takes back what is set later. */
 export async function openCampaignChain(
@@ -69,6 +71,24 @@ export function takeTurn<Result>(chain: CampaignChain, work: () => Promise<Resul
   return done;
 }
 
+/**
+ * Work during which no transaction of the service gets into a block: anvil mines it while it replaces blocks, and then often loses one of
+ * them (see findLostBlock).
+ */
+export async function withoutMining<Result>(
+  { rpc }: CampaignChain,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  await rpc("evm_setAutomine", [false]);
+  try {
+    // a block that has been begun is mined all the same
+    await Bun.sleep(BLOCK_IN_PROGRESS_MS);
+    return await work();
+  } finally {
+    await rpc("evm_setAutomine", [true]);
+  }
+}
+
 /** A call of the token in a transaction that is kept, so that it can be sent again. */
 export async function sendToToken(chain: CampaignChain, account: Account, data: Hex): Promise<void> {
   const { chainId, usdc } = NETWORKS[chain.network];
@@ -98,8 +118,9 @@ export async function readHead({ rpc }: CampaignChain): Promise<number> {
 }
 
 /**
- * A block below the head that the node no longer has. anvil keeps blocks by their hash: where two are the same, it forgets one of them when
- * a reorganisation removes the other. Such a chain is none that could exist, and what the service makes of it says nothing.
+ * A block below the head that the node no longer has. anvil forgets one now and then that it mines while it replaces others, and one that is
+ * the same as a replaced one: it keeps blocks by their hash. Such a chain is none that could exist, and what the service makes of it says
+ * nothing.
  */
 export async function findLostBlock(chain: CampaignChain): Promise<number | undefined> {
   const head = await readHead(chain);

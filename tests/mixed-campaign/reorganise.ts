@@ -2,7 +2,14 @@
 import type { Hex } from "../../core/domain/networks.ts";
 import { randomAddress } from "../support/seed.ts";
 import { drawOne } from "../support/seeded-random.ts";
-import { type CampaignChain, REORG_DEPTH_MAX, readHead, setClock, takeTurn } from "./campaign-chain.ts";
+import {
+  type CampaignChain,
+  REORG_DEPTH_MAX,
+  readHead,
+  setClock,
+  takeTurn,
+  withoutMining,
+} from "./campaign-chain.ts";
 import { count, type Stage } from "./stage.ts";
 
 /** The rest replaces the blocks by as many others. */
@@ -20,33 +27,35 @@ type Replaced = { first: number; depth: number };
 
 /** Of 1 to 8 blocks. Returns false, and does nothing, where the chain has already lost as many as it may. */
 export function reorganiseChain(stage: Stage, chain: CampaignChain): Promise<boolean> {
-  return takeTurn(chain, async () => {
-    const head = await readHead(chain);
-    chain.highestHead = Math.max(chain.highestHead, head);
-    const lowest = chain.highestHead - REORG_DEPTH_MAX;
-    const depth = Math.min(1 + Math.floor(stage.random() * REORG_DEPTH_MAX), head - lowest);
-    if (depth < 1) return false;
-    const isRollback = stage.random() < ROLLBACK_SHARE;
-    const { kept, dropped } = await placeTransactions(stage, chain, { first: head - depth + 1, depth });
-    // otherwise a block may be the same as one before it and have its hash, and anvil loses it together with that one
-    await chain.rpc("anvil_setCoinbase", [randomAddress()]);
-    try {
-      if (isRollback) await chain.rpc("anvil_rollback", [depth]);
-      else await chain.rpc("anvil_reorg", [depth, kept]);
-    } catch (error) {
-      count(stage, `reorganisation refused: ${String(error).slice(0, 80)}`);
-      return false;
-    } finally {
-      // every reorganisation sets the chain's clock back a little
-      await setClock(chain);
-    }
-    count(stage, isRollback ? "rollback" : "reorganisation");
-    count(stage, "transactions dropped", dropped + (isRollback ? kept.length : 0));
-    count(stage, "transactions placed again", isRollback ? 0 : kept.length);
-    if (isRollback && stage.random() < RESEND_AFTER_ROLLBACK_SHARE)
-      for (const [raw] of kept) await chain.rpc("eth_sendRawTransaction", [raw]).catch(() => undefined);
-    return true;
-  });
+  return takeTurn(chain, () => withoutMining(chain, () => replaceBlocks(stage, chain)));
+}
+
+async function replaceBlocks(stage: Stage, chain: CampaignChain): Promise<boolean> {
+  const head = await readHead(chain);
+  chain.highestHead = Math.max(chain.highestHead, head);
+  const lowest = chain.highestHead - REORG_DEPTH_MAX;
+  const depth = Math.min(1 + Math.floor(stage.random() * REORG_DEPTH_MAX), head - lowest);
+  if (depth < 1) return false;
+  const isRollback = stage.random() < ROLLBACK_SHARE;
+  const { kept, dropped } = await placeTransactions(stage, chain, { first: head - depth + 1, depth });
+  // otherwise a block may be the same as one before it and have its hash, and anvil loses it together with that one
+  await chain.rpc("anvil_setCoinbase", [randomAddress()]);
+  try {
+    if (isRollback) await chain.rpc("anvil_rollback", [depth]);
+    else await chain.rpc("anvil_reorg", [depth, kept]);
+  } catch (error) {
+    count(stage, `reorganisation refused: ${String(error).slice(0, 80)}`);
+    return false;
+  } finally {
+    // every reorganisation sets the chain's clock back a little
+    await setClock(chain);
+  }
+  count(stage, isRollback ? "rollback" : "reorganisation");
+  count(stage, "transactions dropped", dropped + (isRollback ? kept.length : 0));
+  count(stage, "transactions placed again", isRollback ? 0 : kept.length);
+  if (isRollback && stage.random() < RESEND_AFTER_ROLLBACK_SHARE)
+    for (const [raw] of kept) await chain.rpc("eth_sendRawTransaction", [raw]).catch(() => undefined);
+  return true;
 }
 
 /** Those of one sender stay in their order, and after one that is dropped there is none: their nonces would have a gap. */
