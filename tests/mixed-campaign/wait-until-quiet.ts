@@ -1,5 +1,6 @@
 /** The wait between a round's load and its judgement: until the service has ended everything that it can end. */
 import type { Sql } from "../../db/postgres/client.ts";
+import { mineBlock, readHead } from "./campaign-chain.ts";
 import { saveEvidence } from "./save-evidence.ts";
 import { count, type Stage } from "./stage.ts";
 import { addOwner, sendMoney } from "./use-wallets.ts";
@@ -16,8 +17,9 @@ export async function waitUntilQuiet(stage: Stage): Promise<string[]> {
   const deadline = Date.now() + QUIET_TIMEOUT_MS;
   let fillAtMs = Date.now() + FILL_AFTER_MS;
   let isSaved = false;
+  const heads = await mineHeads(stage);
   for (;;) {
-    const open = await readOpenRows(stage.sql);
+    const open = [...(await readUnread(stage.sql, heads)), ...(await readOpenRows(stage.sql))];
     if (open.length === 0 || Date.now() > deadline) return open;
     if (Date.now() > fillAtMs) {
       fillAtMs = Date.now() + FILL_EVERY_MS;
@@ -28,6 +30,28 @@ export async function waitUntilQuiet(stage: Stage): Promise<string[]> {
     }
     await Bun.sleep(POLL_MS);
   }
+}
+
+type Head = { network: string; number: number };
+
+/** Blocks above everything that the load has sent: the service knows all of it once its indexer has read them. */
+function mineHeads({ chains }: Stage): Promise<Head[]> {
+  return Promise.all(
+    chains.map(async (chain) => {
+      await mineBlock(chain);
+      return { network: chain.network, number: await readHead(chain) };
+    }),
+  );
+}
+
+async function readUnread(sql: Sql, heads: readonly Head[]): Promise<string[]> {
+  const cursors = await sql<{ network: string; number: bigint }[]>`select network, number from cursors`;
+  return heads.flatMap(({ network, number }) => {
+    const cursor = cursors.find((one) => one.network === network);
+    return cursor && Number(cursor.number) >= number
+      ? []
+      : [`blocks of ${network} up to ${number}, read to ${cursor?.number}`];
+  });
 }
 
 /**
