@@ -35,7 +35,7 @@ function expectLimited(answer: Answer, limit: number): void {
 
 /** Sends `count` requests over both processes in turn. */
 async function send(count: number, one: (client: Client) => Promise<Answer>): Promise<Answer[]> {
-  const clients = world.urls.map(openClient);
+  const clients = world.urls.map((url) => openClient(url));
   const answers: Answer[] = [];
   for (let index = 0; index < count; index++) {
     const client = clients[index % clients.length];
@@ -156,7 +156,7 @@ describe("whose counter", () => {
 
   test("race: of 300 requests at once over two processes exactly the limit passes", async () => {
     const address = newAddress();
-    const clients = world.urls.map(openClient);
+    const clients = world.urls.map((url) => openClient(url));
     const answers = await Promise.all(
       Array.from({ length: 300 }, (_, index) =>
         clients[index % 2]?.post("/v1/auth/options", { email: "nobody@example.com" }, from(address)),

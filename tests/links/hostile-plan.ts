@@ -1,4 +1,5 @@
 /** Draws the events of one link of the hostile campaign in advance, so that a seed gives the same plan whatever the timing. */
+import { drawOne, drawWeighted } from "../support/seeded-random.ts";
 import type { Plan, Way } from "./hostile-stories.ts";
 
 const WAYS: readonly (readonly [weight: number, way: Way])[] = [
@@ -47,17 +48,4 @@ export function drawPlan(random: () => number): Plan {
     strangerAfterMs: random() * STRANGER_WITHIN_MS,
     payerAfterMs: random() * PAYER_WITHIN_MS,
   };
-}
-
-function drawOne<Item>(random: () => number, items: readonly Item[]): Item {
-  return items[Math.floor(random() * items.length)] as Item;
-}
-
-function drawWeighted(random: () => number, items: readonly (readonly [number, Way])[]): Way {
-  let left = random() * items.reduce((sum, [weight]) => sum + weight, 0);
-  for (const [weight, way] of items) {
-    left -= weight;
-    if (left < 0) return way;
-  }
-  return "plain";
 }

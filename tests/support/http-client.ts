@@ -20,14 +20,14 @@ export type Client = {
 
 const TIMEOUT_MS = 60_000;
 
-export function openClient(baseUrl: string): Client {
+export function openClient(baseUrl: string, { timeoutMs = TIMEOUT_MS } = {}): Client {
   const cookies = new Map<string, string>();
   const send = async (method: string, path: string, body: unknown, headers: Record<string, string> = {}) => {
     const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join("; ");
     const response = await fetch(`${baseUrl}${path}`, {
       method,
       redirect: "manual",
-      signal: AbortSignal.timeout(TIMEOUT_MS),
+      signal: AbortSignal.timeout(timeoutMs),
       headers: {
         ...(cookie ? { cookie } : {}),
         ...(body === undefined ? {} : { "content-type": "application/json" }),

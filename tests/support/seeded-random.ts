@@ -14,3 +14,20 @@ export function seededRandom(name: string): () => number {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }
+
+export function drawOne<Item>(random: () => number, items: readonly Item[]): Item {
+  return items[Math.floor(random() * items.length)] as Item;
+}
+
+/** Each item as often as its weight is of the sum of all weights. */
+export function drawWeighted<Item>(
+  random: () => number,
+  items: readonly (readonly [weight: number, item: Item])[],
+): Item {
+  let left = random() * items.reduce((sum, [weight]) => sum + weight, 0);
+  for (const [weight, item] of items) {
+    left -= weight;
+    if (left < 0) return item;
+  }
+  return (items.at(-1) as (typeof items)[number])[1];
+}
