@@ -1427,7 +1427,7 @@ create table webhook_endpoints (
   sealed_secret bytea not null,
   updated_at timestamp with time zone default now() not null,
   url text not null,
-  user_id text not null,
+  user_id text,
   constraint webhook_endpoints_description_check CHECK ((length(description) <= 200)),
   constraint webhook_endpoints_id_check CHECK (starts_with(id, 'whe_'::text)),
   constraint webhook_endpoints_pkey PRIMARY KEY (id),
@@ -1625,7 +1625,8 @@ begin
       when added.type = 'webhook.test' then endpoint.id = added.subject_id
       else endpoint.event_types = '{}' or added.type = any(endpoint.event_types)
     end
-  order by added.id;
+  order by added.id
+  for key share of endpoint;
   if found then
     perform graphile_worker.add_job(
       'deliver_webhooks', '{}'::json, max_attempts => 3, priority => 4,

@@ -135,6 +135,56 @@ export async function deleteUnverifiedUsers(tx: Tx, limit: number): Promise<numb
   return result.count;
 }
 
+/**
+ * Deletes at most `limit` deliveries to deleted endpoints, with their attempts. One in flight stays until its result is recorded, or its worker
+ * has died.
+ */
+export async function deleteDeliveriesOfDeleted(tx: Tx, limit: number): Promise<number> {
+  const result = await tx`
+    delete from webhook_deliveries
+    where id = any(array(
+        select found.id
+        from webhook_endpoints endpoint
+        cross join lateral (
+          select delivery.id
+          from webhook_deliveries delivery
+          -- between, and ordered by both: with an equality Postgres may read the whole table
+          where delivery.endpoint_id between endpoint.id and endpoint.id
+            and (delivery.lease_until is null or delivery.lease_until <= now())
+          order by delivery.endpoint_id, delivery.event_id
+          limit ${limit}
+          for update skip locked
+        ) found
+        where endpoint.user_id is null
+        limit ${limit}
+      ))`;
+  return result.count;
+}
+
+/**
+ * Deletes at most `limit` deleted endpoints without deliveries. One that a transaction is writing a delivery to is locked, and left for the next
+ * run.
+ */
+export async function deleteDeletedEndpoints(tx: Tx, limit: number): Promise<number> {
+  const result = await tx`
+    delete from webhook_endpoints
+    where id = any(array(
+        select endpoint.id
+        from webhook_endpoints endpoint
+        where endpoint.user_id is null
+          and (
+            select delivery.id
+            from webhook_deliveries delivery
+            where delivery.endpoint_id between endpoint.id and endpoint.id
+            order by delivery.endpoint_id, delivery.event_id
+            limit 1
+          ) is null
+        limit ${limit}
+        for update of endpoint skip locked
+      ))`;
+  return result.count;
+}
+
 const isOlder = (column: string, days: number) => `${column} < now() - interval '${days} days'`;
 /** UTC, as budgets are. */
 const isDayOver = `day < (now() at time zone 'utc')::date - ${RELAY_COSTS_KEPT_DAYS}`;

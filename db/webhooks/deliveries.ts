@@ -214,6 +214,7 @@ export async function listDeliveries(
     limit ${page.limit}`;
 }
 
+/** Of an endpoint that is not deleted. */
 export async function findDelivery(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -221,6 +222,7 @@ export async function findDelivery(
   const [row] = await tx<Delivery[]>`
     select ${deliveryColumns(tx)}
     from webhook_deliveries delivery
+    join webhook_endpoints endpoint on endpoint.id = delivery.endpoint_id and endpoint.user_id = delivery.user_id
     join events event on event.id = delivery.event_id
     where delivery.id = ${id} and delivery.user_id = ${userId}`;
   return row;

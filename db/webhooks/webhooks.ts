@@ -1,4 +1,4 @@
-/** Webhook endpoints: subscribed event types, state and secrets. */
+/** Webhook endpoints: subscribed event types, state and secrets. A row without a user is a deleted endpoint. */
 
 import type { EventType } from "../../core/domain/event-types.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -19,6 +19,9 @@ export type WebhookEndpoint = {
   createdAt: Date;
   updatedAt: Date;
 };
+
+/** Addresses may contain secrets, too. */
+const DELETED_URL = "https://deleted.invalid/";
 
 function columns(tx: Tx) {
   return tx`
@@ -90,11 +93,17 @@ export async function updateEndpoint(
   return row;
 }
 
+/** What its deliveries in flight still refer to stays without a user, secrets and address, until housekeeping has removed its log. */
 export async function deleteEndpoint(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
 ): Promise<boolean> {
-  const result = await tx`delete from webhook_endpoints where id = ${id} and user_id = ${userId}`;
+  const result = await tx`
+    update webhook_endpoints
+    set
+      user_id = null, enabled = false, url = ${DELETED_URL}, description = '',
+      sealed_secret = '', sealed_old_secret = null, old_secret_until = null, updated_at = now()
+    where id = ${id} and user_id = ${userId}`;
   return result.count > 0;
 }
 
@@ -134,7 +143,7 @@ export async function listSealedSecrets(
   return tx<SealedSecret[]>`
     select id, sealed_secret, sealed_old_secret
     from webhook_endpoints
-    where id > ${page.afterId}
+    where id > ${page.afterId} and user_id is not null
     order by id
     limit ${page.limit}`;
 }

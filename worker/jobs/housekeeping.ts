@@ -7,6 +7,8 @@ import type { Log } from "../../core/runtime/log.ts";
 import { forgetSealedCodes } from "../../db/accounts/otps.ts";
 import {
   deleteDeadJobs,
+  deleteDeletedEndpoints,
+  deleteDeliveriesOfDeleted,
   deleteEndedClaims,
   deleteLeftovers,
   deleteOldEvents,
@@ -51,6 +53,8 @@ export async function housekeeping(
     signedBytes: () => inBatches(() => dropSignedBytes(sql, BATCH_ROWS)),
     endedClaims: () => inBatches(() => deleteEndedClaims(sql, BATCH_ROWS)),
     oldSecurityEvents: () => inBatches(() => sql.begin((tx) => deleteOldSecurityEvents(tx, BATCH_ROWS))),
+    deliveriesOfDeleted: () => inBatches(() => deleteDeliveriesOfDeleted(sql, BATCH_ROWS)),
+    deletedEndpoints: () => inBatches(() => deleteDeletedEndpoints(sql, BATCH_ROWS)),
     unverifiedUsers: () => deleteUnverifiedUsers(sql, UNVERIFIED_USERS),
   };
   for (const name of LEFTOVER_NAMES)
