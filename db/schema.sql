@@ -186,11 +186,16 @@ create table documents (
   constraint documents_receipt_id_fkey FOREIGN KEY (receipt_id) REFERENCES documents(id) ON DELETE CASCADE,
   constraint documents_void_reason_check CHECK ((void_reason = ANY (ARRAY['REORGANISED'::text, 'REASSIGNED'::text])))
 );
+CREATE INDEX documents_credit_notes ON public.documents USING btree (owner_key(user_id), happened_at DESC) WHERE (kind = 'CREDIT_NOTE'::text);
+CREATE INDEX documents_credit_notes_of_uses ON public.documents USING btree (link_moment(COALESCE((facts ->> 'linkId'::text), (facts ->> 7))), happened_at DESC) WHERE ((COALESCE((facts ->> 'linkId'::text), (facts ->> 7)) <> link_id) AND (kind = 'CREDIT_NOTE'::text));
 CREATE INDEX documents_link_moment ON public.documents USING btree (link_moment(link_id));
+CREATE INDEX documents_of_uses ON public.documents USING btree (link_moment(COALESCE((facts ->> 'linkId'::text), (facts ->> 7))), happened_at DESC) WHERE (COALESCE((facts ->> 'linkId'::text), (facts ->> 7)) <> link_id);
 CREATE INDEX documents_owner_happened ON public.documents USING btree (owner_key(user_id), happened_at DESC);
 CREATE UNIQUE INDEX documents_owner_place_key ON public.documents USING btree (owner_key(user_id), document_place(kind, is_test, year, number));
 CREATE INDEX documents_receipt ON public.documents USING btree (receipt_id) WHERE (receipt_id IS NOT NULL);
 CREATE UNIQUE INDEX documents_transfer_digest_key ON public.documents USING btree (log_digest(network, tx_hash, log_index), kind) WHERE (voided_at IS NULL);
+CREATE INDEX documents_void ON public.documents USING btree (owner_key(user_id), kind, happened_at DESC) WHERE (voided_at IS NOT NULL);
+CREATE INDEX documents_void_of_uses ON public.documents USING btree (link_moment(COALESCE((facts ->> 'linkId'::text), (facts ->> 7))), happened_at DESC) WHERE ((COALESCE((facts ->> 'linkId'::text), (facts ->> 7)) <> link_id) AND (voided_at IS NOT NULL));
 
 create unlogged table drain_leases (
   holder text not null,

@@ -7,12 +7,12 @@ import { fiatChoiceOf } from "../../core/domain/exchange-rate.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { STATEMENT_ROWS_MAX } from "../../core/domain/statement.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
+import { hasMoreMovements } from "../../db/exports/count-movements.ts";
 import { findMerchantBooks } from "../../db/exports/merchant-books.ts";
 import {
   type ListedStatement,
   listMonthlyStatements,
   type StatementPeriod,
-  sumMovements,
 } from "../../db/exports/statements.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
@@ -153,8 +153,9 @@ function readPeriod({ month, dateFrom, dateTo }: z.infer<typeof statementBody>, 
 }
 
 async function refuseTooMany({ sql }: Pick<ApiDeps, "sql">, period: StatementPeriod): Promise<void> {
-  const totals = await sumMovements(sql, period);
-  const count = totals.reduce((sum, total) => sum + total.count, 0);
-  if (count > STATEMENT_ROWS_MAX)
-    throw invalid("month", `has ${count} movements, a statement at most ${STATEMENT_ROWS_MAX}: shorten it`);
+  if (await hasMoreMovements(sql, period, STATEMENT_ROWS_MAX))
+    throw invalid(
+      "month",
+      `has more than ${STATEMENT_ROWS_MAX} movements, a statement at most ${STATEMENT_ROWS_MAX}: shorten it`,
+    );
 }

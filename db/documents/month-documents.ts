@@ -58,12 +58,27 @@ export async function findUndocumentedLinks(
         and not ${hasDocument(tx, "RECEIPT")}
       union all
       select refund.link_id, history.detected_at
-      from refunds refund
-      join wallet_operations op on op.id = refund.id and op.state = 'CONFIRMED'
-      join transactions history on history.operation_id = refund.id and history.status = 'CONFIRMED'
-      where refund.user_id = ${userId}
-        and history.detected_at >= ${from} and history.detected_at < ${before}
-        and not exists (select from documents document where document.refund_id = refund.id and document.voided_at is null)
+      from (
+        select operation_id, operation_item_id, transfer_id, detected_at
+        from transactions
+        where owner = owner_key(${userId})
+          and cell in (transaction_cell('SEND', 'CONFIRMED', 'base'), transaction_cell('SEND', 'CONFIRMED', 'base-sepolia'))
+          and is_settled
+          and detected_at >= ${from} and detected_at < ${before}
+          and starts_with(operation_id, 'rfd_')
+        -- first what is of the period, whatever the planner thinks of the number of refunds
+        offset 0
+      ) history
+      cross join lateral (
+        select one.link_id
+        from refunds one
+        join wallet_operations op on op.id = one.id and op.state = 'CONFIRMED'
+        join wallet_operation_items item on item.id = history.operation_item_id and not item.is_fee
+        join transfers transfer on transfer.id = history.transfer_id and transfer.status = 'CONFIRMED'
+        where one.id = history.operation_id and one.user_id = ${userId}
+          and not ${hasDocument(tx, "CREDIT_NOTE")}
+        offset 0
+      ) refund
     ) due
     group by link_id
     order by min(detected_at), link_id

@@ -1,17 +1,16 @@
 /** Which payments and refunds are due a document, in which language, and which documents become void: the conditions, one by one. */
 import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { newLinkId, newRefundId, newTransactionId } from "../../core/domain/ids.ts";
+import { newLinkId, newRefundId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { findDueCreditNotes, findDueReceipts, voidDocuments } from "../../db/documents/due-documents.ts";
 import { refreshDocuments } from "../../db/documents/issue-documents.ts";
-import { findUndocumentedLinks } from "../../db/documents/month-documents.ts";
 import type { Sql } from "../../db/postgres/client.ts";
-import { openHistory } from "../../db/wallet-ops/operations.ts";
-import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import { type OperationLab, openOperationLab, randomHash } from "../support/operation-lab.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { insertHistory } from "../transactions/history.ts";
+import { bookDocuments } from "./book-documents.ts";
 
 setDefaultTimeout(120_000);
 
@@ -30,62 +29,11 @@ beforeEach(async () => {
   link = await seedLink(sql, merchant);
 });
 
-const set = (table: string, where: object, given: object) => {
-  const [[column = "", value = ""] = []] = Object.entries(where) as [string, string][];
-  return sql`update ${sql(table)} set ${sql(given)} where ${sql(column)} = ${value}`;
-};
-
-/** A PAID link with the transfer that pays it and the merchant's history row; returns the transfer's hash. */
-async function paid(linkId = link, given: BookedTransfer = {}): Promise<Hex> {
-  const txHash = given.txHash ?? randomHash();
-  await bookTransfer({ sql, merchant }, { link: linkId, pays: true, txHash, ...given });
-  await sql`update payment_links set status = 'PAID', paid_at = now() where id = ${linkId}`;
-  const [row = ""] = await insertHistory(sql, merchant.userId, [{ type: "PAYMENT_LINK", linkId }]);
-  await sql`
-    update transactions set transfer_id = (select id from transfers where tx_hash = ${txHash}) where id = ${row}`;
-  return txHash;
-}
-
-/** A CONFIRMED refund of a transfer, with the transfer that moved it. */
-async function refunded(paidTxHash: Hex, linkId = link) {
-  const [id, txHash] = [newRefundId(new Date()), randomHash()];
-  const item = { to: randomAddress(), amountUnits: 5n, note: "", isFee: false };
-  const given = { kind: "REFUND", userId: merchant.userId, walletId: merchant.walletId } as const;
-  const { userOpHash } = await lab.makeOperation(undefined, 0n, {
-    id,
-    ...given,
-    items: [item, { ...item, isFee: true }],
-  });
-  await sql`
-    insert into refunds (
-      id, user_id, link_id, network, paid_tx_hash, paid_log_index, to_address, to_source, amount_units
-    )
-    values (${id}, ${merchant.userId}, ${linkId}, ${NETWORK}, ${paidTxHash}, 1, ${item.to}, 'given', 5)`;
-  const made = { id, ...given, address: merchant.address, userOpHash };
-  const rows = [newTransactionId(), newTransactionId()];
-  await openHistory(sql, made, { ids: rows, linkId, description: null, note: null });
-  await bookTransfer({ sql, merchant }, { txHash, from: merchant.address, to: item.to, units: 5n });
-  await sql`update transfers set log_index = 2 where tx_hash = ${txHash}`;
-  await bookTransfer({ sql, merchant }, { txHash, from: merchant.address, to: item.to, units: 5n });
-  await set("transfers", { tx_hash: txHash }, { block_hash: randomHash() });
-  for (const [place, row] of rows.entries())
-    await sql`
-      update transactions
-      set
-        status = 'CONFIRMED', detected_at = now(),
-        transfer_id = (select id from transfers where tx_hash = ${txHash} and log_index = ${2 - place})
-      where id = ${row}`;
-  await sql`
-    update wallet_operations
-    set state = 'CONFIRMED', tx_hash = ${txHash}, log_index = 9, block_number = 99, succeeded = true
-    where id = ${id}`;
-  return { id, txHash };
-}
+const { set, paid, refunded, issue } = bookDocuments(() => ({ lab, sql, merchant, link }));
 
 /** Another link of the same millisecond. */
 const twinOf = (linkId: string) => `${linkId.slice(0, 12)}${newLinkId().slice(12)}`;
 
-const issue = (...links: string[]) => sql.begin((tx) => refreshDocuments(tx, links));
 const receiptsOf = async (...links: string[]) =>
   (await findDueReceipts(sql, links)).map(({ txHash, language }) => ({ txHash, language }));
 const isDue = async (id = link) => (await findDueReceipts(sql, [id])).length === 1;
@@ -307,67 +255,5 @@ describe("a document becomes void", () => {
     expect(rows).toHaveLength(2);
     expect(await voided(link)).toEqual({});
     expect(refund.id).toStartWith("rfd_");
-  });
-});
-
-describe("links of a period are without a document", () => {
-  const PERIOD = { from: new Date("2026-06-01T00:00:00Z"), before: new Date("2026-07-01T00:00:00Z") };
-  const find = (userId = merchant.userId) => findUndocumentedLinks(sql, { userId, ...PERIOD }, 10);
-  const at = (linkId: string, type: "PAYMENT_LINK" | "SEND", time: string) =>
-    sql`update transactions set detected_at = ${time} where link_id = ${linkId} and type = ${type}`;
-  const INSIDE = "2026-06-15T00:00:00Z";
-
-  test("when a confirmed payment within it has no receipt, until it has", async () => {
-    const txHash = await paid();
-    await at(link, "PAYMENT_LINK", INSIDE);
-    expect(await find()).toEqual([link]);
-    expect(await find((await seedMerchant(sql)).userId)).toEqual([]);
-    for (const outside of ["2026-05-31T23:59:59.999Z", "2026-07-01T00:00:00Z"]) {
-      await at(link, "PAYMENT_LINK", outside);
-      expect(await find()).toEqual([]);
-    }
-    await at(link, "PAYMENT_LINK", "2026-06-01T00:00:00Z");
-    await set("transactions", { link_id: link }, { status: "DETECTED" });
-    expect(await find()).toEqual([]);
-    await set("transactions", { link_id: link }, { status: "CONFIRMED" });
-    await set("transfers", { tx_hash: txHash }, { pays: false });
-    expect(await find()).toEqual([]);
-    await set("transfers", { tx_hash: txHash }, { pays: true });
-    await set("payment_links", { id: link }, { status: "PENDING", paid_at: null });
-    expect(await find()).toEqual([]);
-    await set("payment_links", { id: link }, { status: "PAID", paid_at: new Date() });
-    expect(await find()).toEqual([link]);
-    await issue(link);
-    expect(await find()).toEqual([]);
-  });
-
-  test("when a confirmed refund within it has no credit note, until it has", async () => {
-    const { id } = await refunded(await paid());
-    await issue(link);
-    await at(link, "PAYMENT_LINK", INSIDE);
-    await at(link, "SEND", INSIDE);
-    expect(await find()).toEqual([]);
-    await set("documents", { refund_id: id }, { voided_at: new Date(), void_reason: "REORGANISED" });
-    expect(await find()).toEqual([link]);
-    expect(await find((await seedMerchant(sql)).userId)).toEqual([]);
-    for (const outside of ["2026-05-31T23:59:59.999Z", "2026-07-01T00:00:00Z"]) {
-      await at(link, "SEND", outside);
-      expect(await find()).toEqual([]);
-    }
-    await at(link, "SEND", INSIDE);
-    await set("wallet_operations", { id }, { state: "MINED" });
-    expect(await find()).toEqual([]);
-    await set("wallet_operations", { id }, { state: "CONFIRMED" });
-    await set("transactions", { operation_id: id }, { status: "DETECTED" });
-    expect(await find()).toEqual([]);
-  });
-
-  test("and the first one to have happened comes first", async () => {
-    const later = await seedLink(sql, merchant);
-    await paid(later);
-    await paid();
-    await at(later, "PAYMENT_LINK", "2026-06-20T00:00:00Z");
-    await at(link, "PAYMENT_LINK", INSIDE);
-    expect(await find()).toEqual([link, later]);
   });
 });

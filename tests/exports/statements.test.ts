@@ -298,6 +298,17 @@ describe("a statement", () => {
     expect([status, answer.error?.details?.field]).toEqual([400, field]);
   });
 
+  test("error: more movements than a statement holds, as the counters say, without counting rows", async () => {
+    const busy = await signUp(world.baseUrl);
+    await world.sql`
+      insert into transaction_count_deltas (count, day, amount_bucket, user_id, network, type, status)
+      values (100001, '2025-03-15', 1100, ${busy.userId}, ${NETWORK}, 'RECEIVE', 'CONFIRMED')`;
+    const given = { format: "csv", network: NETWORK, month: "2025-03" };
+    const { status, body } = await busy.client.post("/v1/statements", given);
+    expect([status, body.error?.details?.field]).toEqual([400, "month"]);
+    expect(JSON.stringify(body)).toContain("has more than 100000 movements");
+  });
+
   test("error: 404 for a network without a wallet", async () => {
     const { status } = await merchant.client.post("/v1/statements", {
       ...{ format: "csv", network: "base", month: "2026-01" },

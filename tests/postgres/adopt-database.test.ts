@@ -24,7 +24,7 @@ const AFTER_BASELINE = [
   ...["0163_orphaned_places.sql", "0164_orphaned_place_indexes.sql", "0165_last_backup.sql"],
   ...["0166_deferrable_assignment_links.sql", "0167_orphaned_payers.sql", "0168_unverified_users.sql"],
   ...["0169_signature_refusals.sql"],
-  ...["0170_counts_of_no_change.sql", "0171_deleted_endpoints.sql"],
+  ...["0170_counts_of_no_change.sql", "0171_deleted_endpoints.sql", "0172_document_lists.sql"],
 ];
 const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
