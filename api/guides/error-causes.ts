@@ -162,6 +162,7 @@ export const ISSUES: Readonly<Record<string, Entry>> = {
   insufficient_funds: ["The wallet holds too little", "Fund it, or send less"],
   invalid: ["Not an address", "Use 0x and 40 hexadecimal digits"],
   invalid_json: ["The body is not JSON", "Send valid JSON in UTF-8"],
+  invalid_text: ["Half of a surrogate pair, which is no text", "Escape both halves of a character, or none"],
   invalid_or_expired: ["Code or challenge is unknown, used or over", "Start again and answer the new one"],
   invalid_signature: ["Not the signature of the named address over this claim", "Sign `details.typedData`"],
   is_use: ["This is one payment of a reusable link", "List the link itself, its `parentId`"],

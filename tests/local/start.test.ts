@@ -185,6 +185,7 @@ test(
     expect(run.said()).toMatch(/ms {2}merchant {3}link_\S+ is PAID, the wallet holds 12\.500000 USDC/);
     expect(run.said()).toContain("Date,Type,Amount,Currency,Status,Network,Description,Transaction Hash");
     expect(await readLinkStatuses(run)).toEqual(["PAID", "ACTIVE"]);
+    await run.waitToSay("/pay/link_");
     const openLink = OPEN_LINK.exec(run.said())?.[1] ?? "";
     const page = await (await fetch(openLink)).text();
     expect(page).toContain("<bdi>5.00</bdi>");
@@ -232,6 +233,8 @@ test(
     expect(run.said()).not.toContain("merchant");
     // the sentence about an earlier database belongs to the first start
     expect(run.said()).not.toContain("can't be upgraded");
+    // its last line
+    await run.waitToSay("/pay/link_");
     expect(run.said()).toMatch(OPEN_LINK);
     await waitUntilPaid(run);
     const children = Object.values(readProcesses());
