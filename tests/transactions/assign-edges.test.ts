@@ -62,6 +62,6 @@ describe("error: an invalid link id", () => {
     );
     const row = await confirmed(hash);
     const { status } = await post(`/v1/transactions/${row.id}/assign`, { linkId });
-    expect(status).toBe(linkId.length === 100 ? 404 : 400);
+    expect(status).toBe(linkId.length === 100 && linkId.isWellFormed() ? 404 : 400);
   });
 });
