@@ -22,19 +22,28 @@ export const jsonBody = new Elysia({ name: "json-body" })
     context.bodyText = text;
     if (isDeeperThan(text, DEPTH_MAX)) throw tooDeep();
     const body = parseJson(text);
-    if (SURROGATE_ESCAPE.test(text) && !isWellFormed(body))
-      throw invalid("body", "invalid_text", "The body has half of a surrogate pair, which is no text");
+    const illFormed = SURROGATE_ESCAPE.test(text) ? findIllFormed(body) : undefined;
+    if (illFormed)
+      throw invalid(
+        illFormed.join(".") || "body",
+        "invalid_text",
+        "The body has half of a surrogate pair, which is no text",
+      );
     return body;
   });
 
 /** Only an escape brings a half into a text: as bytes it is no UTF-8. Postgres stores it neither as text nor in JSON. */
 const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 
-/** Keys and texts, at any depth. */
-function isWellFormed(value: unknown): boolean {
-  if (typeof value === "string") return value.isWellFormed();
-  if (typeof value !== "object" || value === null) return true;
-  return Object.entries(value).every(([key, item]) => key.isWellFormed() && isWellFormed(item));
+/** The path of the first text that is none, or of what has such a key. */
+function findIllFormed(value: unknown, path: readonly string[] = []): readonly string[] | undefined {
+  if (typeof value === "string") return value.isWellFormed() ? undefined : path;
+  if (typeof value !== "object" || value === null) return undefined;
+  for (const [key, item] of Object.entries(value)) {
+    const found = key.isWellFormed() ? findIllFormed(item, [...path, key]) : path;
+    if (found) return found;
+  }
+  return undefined;
 }
 
 function parseJson(text: string): unknown {
