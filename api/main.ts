@@ -15,8 +15,8 @@ import { readServiceStatus } from "../db/health/service-status.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { openOutcomes } from "../db/postgres/notifications.ts";
-import { repeatDeadlocked } from "../db/postgres/repeat-deadlocked.ts";
 import { openReader } from "../db/postgres/replica.ts";
+import { retryDeadlocks } from "../db/postgres/retry-deadlocks.ts";
 import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { createApp } from "./app.ts";
@@ -49,9 +49,9 @@ const tracing = await openTracing("api", config.traces);
 stop.onStop("traces", () => tracing.close());
 
 const { pool, planned } = config.connections;
-const sql = repeatDeadlocked(openDatabase(config.databaseUrl, { name: "api", maxConnections: pool }));
+const sql = retryDeadlocks(openDatabase(config.databaseUrl, { name: "api", maxConnections: pool }));
 stop.onStop("database", () => sql.end({ timeout: 5 }));
-const plannedSql = repeatDeadlocked(
+const plannedSql = retryDeadlocks(
   openDatabase(config.databaseUrl, { name: "api payments", maxConnections: planned, genericPlans: true }),
 );
 stop.onStop("payments' database", () => plannedSql.end({ timeout: 5 }));

@@ -25,12 +25,12 @@ export function startTimer() {
 
 export function printStep({ who, what, ms }: DemoStep): void {
   const [sentence = "", ...rows] = what.split("\n");
-  const step = besideLabel(`  ${`${ms}`.padStart(MS_WIDTH)} ms  ${who.padEnd(WHO_WIDTH)} `, sentence);
+  const step = withHangingIndent(`  ${`${ms}`.padStart(MS_WIDTH)} ms  ${who.padEnd(WHO_WIDTH)} `, sentence);
   console.log([step, ...rows].join("\n"));
 }
 
 /** In a terminal, lines that do not fit go on below their first word; into a file or a pipe each stays whole. A hash is never broken. */
-export function besideLabel(label: string, text: string, columns = process.stdout.columns): string {
+export function withHangingIndent(label: string, text: string, columns = process.stdout.columns): string {
   if (!columns) return `${label}${text}`;
   const width = Math.max(columns - label.length, TEXT_WIDTH_MIN);
   return `${label}${Bun.wrapAnsi(text, width).replaceAll("\n", `\n${" ".repeat(label.length)}`)}`;
@@ -51,12 +51,12 @@ export function printAddresses(settings: LocalSettings, environment: DevEnvironm
   ];
   console.log(`\n${rows.map(([name = "", value]) => `  ${name.padEnd(20)} ${value}`).join("\n")}`);
   const begin = `Begin at ${settings.baseUrl}/ in a browser: sign up there, and it shows each step to your first paid link.`;
-  console.log(`\n${besideLabel("  ", begin)}`);
+  console.log(`\n${withHangingIndent("  ", begin)}`);
   console.log("\n  Ctrl-C stops everything and keeps the data.\n");
 }
 
 export function printOpenLink(url: string): void {
   const open =
     "Open this link in a browser and pay it with one click, from a test wallet of the local chain:";
-  console.log(`${besideLabel("  ", open)}\n\n  ${url}\n`);
+  console.log(`${withHangingIndent("  ", open)}\n\n  ${url}\n`);
 }

@@ -48,9 +48,9 @@ const monthlySchema = z.object({
   network: z.enum(NETWORK_IDS),
   status: z.enum(["IN_PROGRESS", "READY", "FAILED"]),
   reason: z.string().nullable().describe("Why it is FAILED"),
-  isTriedAgain: z
+  willRetry: z
     .boolean()
-    .describe("Whether the service makes one that is FAILED again by itself; one that was refused is not"),
+    .describe("Whether the service will retry one that is FAILED; one that was refused it will not"),
   createdAt: isoTime,
   pdfUrl: z.string().nullable().describe("null when this file failed"),
   csvUrl: z.string().nullable().describe("null when this file failed"),
@@ -119,13 +119,13 @@ export const statementRoutes = (deps: ApiDeps) =>
 
 function presentMonthly(
   deps: ApiDeps,
-  { month, network, status, refusal, isTriedAgain, createdAt, pdfExportId, csvExportId }: ListedStatement,
+  { month, network, status, refusal, willRetry, createdAt, pdfExportId, csvExportId }: ListedStatement,
 ): z.infer<typeof monthlySchema> {
   const hasFailed = status === "FAILED";
   return {
     ...{ month, network, status },
-    reason: hasFailed ? (refusal ?? "an error of the service") : null,
-    isTriedAgain: hasFailed && isTriedAgain,
+    reason: hasFailed ? (refusal ?? "service error") : null,
+    willRetry: hasFailed && willRetry,
     createdAt: createdAt.toISOString(),
     pdfUrl: urlOf(deps, pdfExportId),
     csvUrl: urlOf(deps, csvExportId),

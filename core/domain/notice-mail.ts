@@ -3,7 +3,7 @@
  * did not cause it. One mail for each event, to the e-mail address of the account, written with `addNotice` of db/notices/notices.ts.
  * Pure.
  */
-import { MONTHLY_STATEMENT_TRIED_DAYS, SCHEDULED_EXPORT_KEPT_DAYS } from "./export-lifetime.ts";
+import { MONTHLY_STATEMENT_RETRY_DAYS, SCHEDULED_EXPORT_KEPT_DAYS } from "./export-lifetime.ts";
 import { type MailText, mailDocument, mailParagraph } from "./mail-html.ts";
 import { type Hex, isNetworkId, NETWORKS } from "./networks.ts";
 
@@ -91,19 +91,19 @@ function renderStatementNotice(
   return toMail(subject, lines, url);
 }
 
-/** `details`: month, the reason of a refusal, and whether it is tried again. */
+/** `details`: month, the reason of a refusal, and whether it will be retried. */
 function renderFailedStatement(
-  { month, reason, isTriedAgain }: NoticeDetails,
+  { month, reason, willRetry }: NoticeDetails,
   { place, site, baseUrl }: { place: string; site: string; baseUrl: string },
 ): MailText {
   const subject = `Your statement for ${month}${place} could not be made (${site})`;
   const url = `${baseUrl}/statements`;
-  const why = reason ? `: ${reason}` : ", because of an error of the service";
+  const why = reason ? `: ${reason}` : ", because of a service error";
   const lines = [
     `The statement of your wallet${place} for ${month} could not be made${why}.`,
-    isTriedAgain
-      ? `It is tried again for ${MONTHLY_STATEMENT_TRIED_DAYS} days, at least once a day. You get a mail when it is ready.`
-      : "It is not tried again.",
+    willRetry
+      ? `It will be retried at least once a day for ${MONTHLY_STATEMENT_RETRY_DAYS} days. You will get a mail when it is ready.`
+      : "It will not be retried.",
     `You can make statements yourself, of shorter periods too, under Statements: ${url}`,
   ];
   return toMail(subject, lines, url);

@@ -161,8 +161,8 @@ export type ListedStatement = Pick<
   network: NetworkId;
   status: "IN_PROGRESS" | "READY" | "FAILED";
   refusal: string | null;
-  /** Whether a file that failed is made again; see `retryFailedFiles`. */
-  isTriedAgain: boolean;
+  /** Whether a file that failed will be retried; see `retryFailedFiles`. */
+  willRetry: boolean;
 };
 
 /** One file FAILED, and none is still being made. `pdf` and `csv` are the month's exports. */
@@ -190,7 +190,7 @@ export async function listMonthlyStatements(
         else 'IN_PROGRESS'
       end as status,
       coalesce(pdf.refusal, csv.refusal) as refusal,
-      statement.announced_at is null and coalesce(pdf.refusal, csv.refusal) is null as is_tried_again
+      statement.announced_at is null and coalesce(pdf.refusal, csv.refusal) is null as will_retry
     from monthly_statements statement
     join wallets wallet on wallet.id = statement.wallet_id
     left join exports pdf on pdf.id = statement.pdf_export_id
@@ -227,18 +227,18 @@ export async function takeReadyStatements(
 export type FailedStatement = Pick<MonthlyStatement, "userId" | "month"> & {
   network: NetworkId;
   refusal: string | null;
-  /** No file of it is made again. */
+  /** No file of it will be retried. */
   isOver: boolean;
   noticeKey: string;
 };
 
 /**
  * Statements whose failure is still to be announced with a notice of `noticeKey`, which the caller writes in the same transaction. Those that
- * are not made again, because a file was refused or `triedDays` have passed, are marked as announced; a later success announces the others.
+ * are not retried, because a file was refused or `retryDays` have passed, are marked as announced; a later success announces the others.
  */
 export async function takeFailedStatements(
   tx: Tx,
-  { limit, triedDays }: { limit: number; triedDays: number },
+  { limit, retryDays }: { limit: number; retryDays: number },
 ): Promise<FailedStatement[]> {
   return tx<FailedStatement[]>`
     with chosen as (
@@ -253,7 +253,7 @@ export async function takeFailedStatements(
         select
           (
             coalesce(pdf.refusal, csv.refusal) is not null
-            or waiting.created_at <= now() - make_interval(days => ${triedDays}::int)
+            or waiting.created_at <= now() - make_interval(days => ${retryDays}::int)
           ) as is_over,
           'statement-failed:' || wallet.network || ':' || waiting.month as notice_key
       ) outcome
@@ -281,8 +281,8 @@ export async function takeFailedStatements(
 }
 
 /**
- * FAILED -> QUEUED, for the caller to queue their jobs: files of statements not announced yet that failed for a passing reason. Each is made
- * again `firstH` hours after its last attempt began, then after twice as long each time, at most `mostH`.
+ * FAILED -> QUEUED, for the caller to queue their jobs: files of statements not announced yet that failed for a transient reason. Each is
+ * retried `firstH` hours after its last attempt began, then after twice as long each time, at most `mostH`.
  */
 export async function retryFailedFiles(
   tx: Tx,

@@ -4,7 +4,10 @@
  */
 import type { Tx } from "../postgres/client.ts";
 
-/** After the link's commit, before anybody is told of the link: what the reorganisation has not seen is seen by this. */
+/**
+ * Called after the commit that inserted the link and before its id is returned to anybody: a reorganisation either saw the committed row, or had
+ * set the cursor back before this statement reads it. A transfer made later is in a block above the cursor that is read here.
+ */
 export async function lowerCreatedBlock(tx: Tx, linkId: string): Promise<void> {
   await tx`
     update payment_links link

@@ -8,6 +8,7 @@ import type { Page } from "playwright-core";
 import { newEmail } from "../support/sign-up.ts";
 import { createLinkInBrowser, signUpInBrowser, startDashboardWorld } from "./dashboard-world.ts";
 import { startGoogleProvider } from "./google-account.ts";
+import { seedMonthlyStatements } from "./monthly-statements.ts";
 import {
   takeDialogs,
   takeExtremes,
@@ -62,6 +63,7 @@ await page.locator(".big").getByText("Paid").waitFor();
 await checkout.close();
 await take(page, "link-paid");
 await fillBooks();
+await seedMonthlyStatements(dashboard.world.sql);
 await takeAll("filled");
 await attempt("forms", takeForms);
 await attempt("dialogs", () => takeDialogs(dashboard, page, take));

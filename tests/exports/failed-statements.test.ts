@@ -1,4 +1,4 @@
-/** What becomes of a month whose file cannot be made: announced once, and made again unless it was refused. */
+/** What becomes of a month whose file cannot be made: announced once, and retried unless it was refused. */
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { openLog } from "../../core/runtime/log.ts";
 import { refuseExport, startExport } from "../../db/exports/exports.ts";
@@ -81,7 +81,7 @@ const beginEarlier = (id: string, minutesEarlier: number) =>
     set started_at = now() - make_interval(mins => ${minutesEarlier}::int)
     where id = ${id}`;
 
-test("refused: its merchant is told once and why, and it is not made again", async () => {
+test("refused: its merchant is notified once with the reason, and it is not retried", async () => {
   const [pdf, csv] = [await fileOf("pdf"), await fileOf("csv")];
   const refuse = async (id: string) => {
     const started = await startExport(sql, id);
@@ -94,10 +94,10 @@ test("refused: its merchant is told once and why, and it is not made again", asy
   expect([(await listed())?.status, (await notices()).length]).toEqual(["IN_PROGRESS", 0]);
   await refuse(csv);
   await minutes();
-  const details = { month: "2026-06", network: NETWORK, reason: "too many movements", isTriedAgain: false };
+  const details = { month: "2026-06", network: NETWORK, reason: "too many movements", willRetry: false };
   expect(await notices()).toMatchObject([{ kind: "statement_failed", details }]);
   expect(await listed()).toMatchObject({
-    ...{ status: "FAILED", refusal: "too many movements", isTriedAgain: false },
+    ...{ status: "FAILED", refusal: "too many movements", willRetry: false },
     ...{ pdfExportId: null, csvExportId: null },
   });
   for (const id of [pdf, csv]) await beginEarlier(id, 100 * 24 * 60);
@@ -106,16 +106,16 @@ test("refused: its merchant is told once and why, and it is not made again", asy
   expect(await notices()).toHaveLength(1);
 });
 
-test("failed for another reason: its merchant is told once, and the file is made again at growing distances until it is ready", async () => {
+test("failed for another reason: its merchant is notified once, and the file is retried with exponential backoff until it is ready", async () => {
   const [pdf, csv] = [await fileOf("pdf"), await fileOf("csv")];
   const [kept] = await sql<{ request: unknown }[]>`select request from exports where id = ${pdf}`;
   await build(csv);
   await breakFile(pdf);
   for (let attempt = 0; attempt < 3; attempt++) await build(pdf);
   await minutes();
-  const details = { month: "2026-06", network: NETWORK, reason: null, isTriedAgain: true };
+  const details = { month: "2026-06", network: NETWORK, reason: null, willRetry: true };
   expect(await notices()).toMatchObject([{ kind: "statement_failed", details }]);
-  const failed = { status: "FAILED", refusal: null, isTriedAgain: true, pdfExportId: null, csvExportId: csv };
+  const failed = { status: "FAILED", refusal: null, willRetry: true, pdfExportId: null, csvExportId: csv };
   expect(await listed()).toMatchObject(failed);
   await beginEarlier(pdf, 59);
   await minutes();
@@ -146,21 +146,21 @@ test("failed for another reason: its merchant is told once, and the file is made
   expect(await listed()).toMatchObject({ status: "READY", pdfExportId: pdf, csvExportId: csv });
 });
 
-test("after 60 days it is not made again, and one that no one was told of is announced", async () => {
+test("after 60 days it is not retried, and one that was not announced yet is", async () => {
   const [pdf, csv] = [await fileOf("pdf"), await fileOf("csv")];
   await build(csv);
   await sql`update exports set status = 'FAILED', attempts = 3, error = 'abandoned', started_at = now() where id = ${pdf}`;
   await sql`update monthly_statements set created_at = now() - interval '61 days'`;
   await minutes();
-  expect(await notices()).toMatchObject([{ kind: "statement_failed", details: { isTriedAgain: false } }]);
+  expect(await notices()).toMatchObject([{ kind: "statement_failed", details: { willRetry: false } }]);
   await beginEarlier(pdf, 100 * 24 * 60);
   await minutes();
   expect(await statusOf(pdf)).toBe("FAILED");
-  expect(await listed()).toMatchObject({ status: "FAILED", isTriedAgain: false });
+  expect(await listed()).toMatchObject({ status: "FAILED", willRetry: false });
   expect(await notices()).toHaveLength(1);
 });
 
-test("a refused file keeps the other one from being made again", async () => {
+test("a refused file keeps the other one from being retried", async () => {
   const [pdf, csv] = [await fileOf("pdf"), await fileOf("csv")];
   await sql`update exports set status = 'FAILED', attempts = 3, started_at = now() - interval '9 days' where id = any(${[pdf, csv]}::text[])`;
   await sql`update exports set refusal = 'too many movements' where id = ${csv}`;

@@ -96,14 +96,14 @@ test("a month closes once: the balance is recorded, the statement is made and ma
 test("a month that failed is listed with why, and with the file that was made", async () => {
   const listed = async () => (await merchant.client.get("/v1/statements")).body.data.statements[0];
   const made = await listed();
-  expect(made).toMatchObject({ status: "READY", reason: null, isTriedAgain: false });
+  expect(made).toMatchObject({ status: "READY", reason: null, willRetry: false });
   const csv = world.sql`exports.id = (select csv_export_id from monthly_statements where user_id = ${merchant.userId})`;
   await world.sql`update exports set status = 'FAILED', refusal = 'too many' where ${csv}`;
   const failed = { ...made, status: "FAILED", csvUrl: null };
   expect(await listed()).toEqual({ ...failed, reason: "too many" });
   await world.sql`update monthly_statements set announced_at = null where user_id = ${merchant.userId}`;
   await world.sql`update exports set refusal = null where ${csv}`;
-  expect(await listed()).toEqual({ ...failed, reason: "an error of the service", isTriedAgain: true });
+  expect(await listed()).toEqual({ ...failed, reason: "service error", willRetry: true });
   await world.sql`update exports set status = 'READY' where ${csv}`;
   await world.sql`update monthly_statements set announced_at = now() where user_id = ${merchant.userId}`;
   expect(await listed()).toEqual(made);

@@ -37,8 +37,8 @@ test("a client without a callback, and one after the other", async () => {
 
 test("a connection that is lost while idle, in use or while the pool ends is no uncaught error", async () => {
   const lost: Error[] = [];
-  const told = new QueuePool({ connectionString: db.url, max: 2 }, (error) => lost.push(error));
-  const [used, idle] = await Promise.all([told.connect(), told.connect()]);
+  const watched = new QueuePool({ connectionString: db.url, max: 2 }, (error) => lost.push(error));
+  const [used, idle] = await Promise.all([watched.connect(), watched.connect()]);
   const ended = new Promise<void>((resolve) => used.once("end", resolve));
   idle.release();
   await terminateAll();
@@ -46,9 +46,9 @@ test("a connection that is lost while idle, in use or while the pool ends is no 
   await expect(used.query("select 1")).rejects.toThrow();
   used.release();
   expect(lost).toHaveLength(1);
-  const again = await told.connect();
+  const again = await watched.connect();
   again.release();
-  await Promise.all([told.end(), terminateAll()]);
+  await Promise.all([watched.end(), terminateAll()]);
   const silent = new QueuePool({ connectionString: db.url, max: 1 });
   expect(silent.emit("error", new Error("an idle client is lost"))).toBe(true);
   await silent.end();

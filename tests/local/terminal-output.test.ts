@@ -1,11 +1,11 @@
 /** Lines of `npm start` in a terminal and in a file. */
 import { expect, test } from "bun:test";
-import { besideLabel } from "../../local/terminal-output.ts";
+import { withHangingIndent } from "../../local/terminal-output.ts";
 
 const HASH = `0x${"7a".repeat(32)}`;
 
 test("in a terminal what does not fit goes on below the first word, and a hash is whole", () => {
-  expect(besideLabel("  payer  ", `answers 200: relayed as ${HASH} at last`, 40).split("\n")).toEqual([
+  expect(withHangingIndent("  payer  ", `answers 200: relayed as ${HASH} at last`, 40).split("\n")).toEqual([
     "  payer  answers 200: relayed as",
     `         ${HASH}`,
     "         at last",
@@ -13,14 +13,16 @@ test("in a terminal what does not fit goes on below the first word, and a hash i
 });
 
 test("what fits, and every line into a file or a pipe, stays as it is", () => {
-  expect(besideLabel("  payer  ", "signs an authorization", 80)).toBe("  payer  signs an authorization");
-  expect(besideLabel("  payer  ", `answers 200: relayed as ${HASH}`, undefined)).toBe(
+  expect(withHangingIndent("  payer  ", "signs an authorization", 80)).toBe(
+    "  payer  signs an authorization",
+  );
+  expect(withHangingIndent("  payer  ", `answers 200: relayed as ${HASH}`, undefined)).toBe(
     `  payer  answers 200: relayed as ${HASH}`,
   );
 });
 
 test("a terminal that is narrower than the label leaves room for words", () => {
-  expect(besideLabel(" ".repeat(23), "proves the address with the code", 20).split("\n")).toEqual([
+  expect(withHangingIndent(" ".repeat(23), "proves the address with the code", 20).split("\n")).toEqual([
     `${" ".repeat(23)}proves the address with the`,
     `${" ".repeat(23)}code`,
   ]);

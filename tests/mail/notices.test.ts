@@ -101,16 +101,16 @@ describe("a mail about a file", () => {
     expect(html).toContain(`<a href="${BASE_URL}/statements">`);
   });
 
-  test("of a statement that could not be made says why, and whether it is tried again", () => {
+  test("of a statement that could not be made says why, and whether it will be retried", () => {
     const failed = { month: "2026-10", network: "base" };
-    const refused = render("statement_failed", { ...failed, reason: "too many", isTriedAgain: false });
+    const refused = render("statement_failed", { ...failed, reason: "too many", willRetry: false });
     expect(refused.subject).toBe("Your statement for 2026-10 on Base could not be made (pay.example.com)");
     expect(refused.text).toBe(
-      `The statement of your wallet on Base for 2026-10 could not be made: too many.\n\nIt is not tried again.\n\nYou can make statements yourself, of shorter periods too, under Statements: ${BASE_URL}/statements\n`,
+      `The statement of your wallet on Base for 2026-10 could not be made: too many.\n\nIt will not be retried.\n\nYou can make statements yourself, of shorter periods too, under Statements: ${BASE_URL}/statements\n`,
     );
-    const { text } = render("statement_failed", { ...failed, reason: null, isTriedAgain: true });
+    const { text } = render("statement_failed", { ...failed, reason: null, willRetry: true });
     expect(text).toStartWith(
-      "The statement of your wallet on Base for 2026-10 could not be made, because of an error of the service.\n\nIt is tried again for 60 days",
+      "The statement of your wallet on Base for 2026-10 could not be made, because of a service error.\n\nIt will be retried at least once a day for 60 days",
     );
   });
 

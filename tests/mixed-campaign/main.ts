@@ -9,12 +9,12 @@
  */
 import { seededRandom } from "../support/seeded-random.ts";
 import { findLostBlock } from "./campaign-chain.ts";
+import { injectFaultsWhile } from "./inject-faults.ts";
 import { judgeRound } from "./judge-round.ts";
 import { payLinks } from "./pay-links.ts";
 import { resendDropped } from "./reorganise.ts";
 import { saveEvidence } from "./save-evidence.ts";
 import { openStage, PROCESSES, type Stage } from "./stage.ts";
-import { strikeWhile } from "./strike.ts";
 import { useWallet } from "./use-wallets.ts";
 
 const LOAD_MS = 40_000;
@@ -110,7 +110,7 @@ async function runLoad(stage: Stage): Promise<Load> {
   let isOver = false;
   const mayGoOn = () => !isOver;
   const load = Promise.all([
-    strikeWhile(stage, mayGoOn),
+    injectFaultsWhile(stage, mayGoOn),
     ...stage.merchants.map((merchant) => useWallet(stage, merchant, mayGoOn)),
     ...Array.from({ length: LINK_MAKERS }, () => payLinks(stage, mayGoOn)),
   ]);

@@ -16,7 +16,7 @@ import {
   REORG_DEPTH_MAX,
   takeTurn,
 } from "./campaign-chain.ts";
-import { openPatientClient } from "./patient-client.ts";
+import { openRetryingClient } from "./retrying-client.ts";
 
 export const PROCESSES: readonly ProcessName[] = [
   "api",
@@ -76,9 +76,9 @@ export type Stage = {
   service: Service;
   sql: Sql;
   chains: readonly CampaignChain[];
-  /** Their clients are patient: see openPatientClient. */
+  /** Their clients retry: see openRetryingClient. */
   merchants: readonly Merchant[];
-  /** A patient client without a session, for payers. */
+  /** A retrying client without a session, for payers. */
   payers: Client;
   links: Link[];
   operations: Operation[];
@@ -150,7 +150,7 @@ export async function openStage(random: () => number, accounts: number): Promise
   };
   return {
     ...{ random, service, sql, chains, merchants, stop, unexpected },
-    payers: openPatientClient(openClient(service.baseUrl), baseUrl),
+    payers: openRetryingClient(openClient(service.baseUrl), baseUrl),
     ...{ links: [], operations: [], ownerChanges: [], counts: {}, outcomes: {} },
   };
 }
@@ -169,5 +169,5 @@ async function openMerchant(
   const answer = await setUpOn(merchant, "base");
   if (answer.status !== 200) throw new Error(`setup: ${answer.status} ${answer.text}`);
   for (const { node } of chains) await fundUsdc(node.rpcUrl, merchant.walletAddress as Hex, WALLET_UNITS);
-  return { ...merchant, client: openPatientClient(merchant.client, baseUrl) };
+  return { ...merchant, client: openRetryingClient(merchant.client, baseUrl) };
 }

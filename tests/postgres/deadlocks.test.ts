@@ -1,7 +1,7 @@
-/** A transaction that Postgres ends to resolve a deadlock runs again, so that no client of the API is told of it. */
+/** A transaction that Postgres aborts to resolve a deadlock is retried, so that no client of the API gets an error. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
-import { repeatDeadlocked } from "../../db/postgres/repeat-deadlocked.ts";
+import { retryDeadlocks } from "../../db/postgres/retry-deadlocks.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { verifiedUser } from "../support/sign-up.ts";
 
@@ -28,9 +28,9 @@ async function untilWaiting(sql: Sql): Promise<void> {
   throw new Error("no session waits for a lock");
 }
 
-test("the transaction that Postgres has ended runs again, and both are kept", async () => {
+test("the aborted transaction is retried, and both commit", async () => {
   const { userId } = await verifiedUser(world.baseUrl);
-  const pool = repeatDeadlocked(openDatabase(world.databaseUrl, { name: "test", maxConnections: 3 }));
+  const pool = retryDeadlocks(openDatabase(world.databaseUrl, { name: "test", maxConnections: 3 }));
   const [hasSessions, hasUser] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   let runs = 0;
   const first = pool.begin(async (tx) => {
@@ -54,8 +54,8 @@ test("the transaction that Postgres has ended runs again, and both are kept", as
   await pool.end();
 });
 
-test("error: a transaction that fails in another way runs once", async () => {
-  const pool = repeatDeadlocked(openDatabase(world.databaseUrl, { name: "test", maxConnections: 1 }));
+test("error: a transaction that fails in another way is not retried", async () => {
+  const pool = retryDeadlocks(openDatabase(world.databaseUrl, { name: "test", maxConnections: 1 }));
   let runs = 0;
   const failing = pool.begin(async (tx) => {
     runs += 1;
@@ -66,11 +66,11 @@ test("error: a transaction that fails in another way runs once", async () => {
   await pool.end();
 });
 
-test("signing out in a deadlock is answered as any other time", async () => {
+test("a sign-out that is the victim of a deadlock succeeds", async () => {
   const { client, userId } = await verifiedUser(world.baseUrl);
   const signedOut = await world.sql.begin(async (tx) => {
     await lockUser(tx, userId);
-    // it has ended the session, and waits for the user: the first to wait is the one that Postgres ends
+    // it has ended the session, and waits for the user: the first to wait is the one that Postgres aborts
     const answer = client.post("/v1/auth/logout", {});
     await untilWaiting(world.sql);
     await lockSessions(tx, userId);

@@ -16,7 +16,7 @@ import { isSigned, type Receiver, startReceiver } from "./receiver.ts";
 setDefaultTimeout(60_000);
 const LOST: KeyList = ["the key that was lost, 32 characters long"];
 const NEW: KeyList = ["the key that is there now, 32 characters!"];
-const ROTATE = "the endpoint's secret cannot be read any more: rotate the secret";
+const ROTATE = "the endpoint's secret can no longer be decrypted: rotate the secret";
 
 let db: TestDatabase;
 let sql: Sql;
@@ -126,7 +126,7 @@ test("any other error while sending is a failed try that tells its owner nothing
   log.error = ((...line: unknown[]) => void lines.push(line)) as typeof log.error;
   expect(await deliver(id, { log })).toEqual({
     ...{ state: "PENDING", attempts: 1, tries: 1, logged: 1 },
-    lastError: "an error of the service: the message was not sent",
+    lastError: "service error: the message was not sent",
   });
   expect(lines).toMatchObject([[{ endpointId: id, err: expect.any(Error) }, "webhook not sent"]]);
 });

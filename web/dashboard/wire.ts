@@ -130,7 +130,7 @@ export type Wire = {
   "POST /v1/transactions/{id}/assign": { query: undefined; body: { linkId: string; accept?: boolean }; answer: TransactionAnswer };
   "GET /v1/transactions/exports": { query: undefined; body: undefined; answer: ExportList };
   "POST /v1/transactions/export": { query: undefined; body: ExportRequest; answer: string | ExportAnswer };
-  "GET /v1/statements": { query: undefined; body: undefined; answer: { success: true; data: { statements: ({ month: string; network: Network; status: "IN_PROGRESS" | "READY" | "FAILED"; reason: string | null; isTriedAgain: boolean; createdAt: string; pdfUrl: string | null; csvUrl: string | null })[] }; message: string } };
+  "GET /v1/statements": { query: undefined; body: undefined; answer: { success: true; data: { statements: ({ month: string; network: Network; status: "IN_PROGRESS" | "READY" | "FAILED"; reason: string | null; willRetry: boolean; createdAt: string; pdfUrl: string | null; csvUrl: string | null })[] }; message: string } };
   "POST /v1/statements": { query: undefined; body: { format: "csv" | "json" | "pdf" | "xlsx" | "excel_csv" | "camt053"; fiatCurrency?: string; correctedRates?: boolean; network: Network; month?: string; dateFrom?: string; dateTo?: string; timeZone?: string }; answer: string | ExportAnswer };
   "GET /v1/documents": { query: { "limit"?: number; "cursor"?: string; "kind"?: "RECEIPT" | "CREDIT_NOTE"; "status"?: "VALID" | "VOID"; "linkId"?: string; "month"?: string }; body: undefined; answer: DocumentList };
   "POST /v1/documents/archive": { query: undefined; body: { month: string; language?: "en" | "es" | "pt-BR" | "fr" | "de" | "tr" | "ar" | "hi" | "id" | "vi" | "zh-Hans" }; answer: string | ExportAnswer };

@@ -37,8 +37,8 @@ const PER_USER = 6;
 const LEASE_S = 60;
 const RESPONSE_KEPT_CHARS = 1_000;
 /** For the owner of the endpoint. */
-const UNREADABLE_SECRET = "the endpoint's secret cannot be read any more: rotate the secret";
-const NOT_SENT = "an error of the service: the message was not sent";
+const UNREADABLE_SECRET = "the endpoint's secret can no longer be decrypted: rotate the secret";
+const NOT_SENT = "service error: the message was not sent";
 
 let inFlight = 0;
 
@@ -91,8 +91,8 @@ function failed(error: string, durationMs = 0): AttemptResult {
   return { status: undefined, error, response: undefined, durationMs };
 }
 
-/** The secrets that sign, the current one first; an old one that no key opens is left out. Undefined when no key opens the current one. */
-function openSecrets(
+/** The secrets that sign, the current one first; an old one that no key decrypts is left out. Undefined when no key decrypts the current one. */
+function unsealSecrets(
   { webhookSealKeys }: WebhookDeps["config"],
   delivery: TakenDelivery,
 ): string[] | undefined {
@@ -107,7 +107,7 @@ function openSecrets(
 }
 
 async function send({ sql, config }: WebhookDeps, delivery: TakenDelivery): Promise<AttemptResult> {
-  const secrets = openSecrets(config, delivery);
+  const secrets = unsealSecrets(config, delivery);
   if (!secrets) return failed(UNREADABLE_SECRET);
   const subject = subjectOf(await findSubjects(sql, [delivery]), delivery);
   const startedMs = performance.now();

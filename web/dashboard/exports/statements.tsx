@@ -129,7 +129,7 @@ function Monthly() {
             </Empty>
           ) : (
             <ul class="rows">
-              {statements.map(({ month, network, status, reason, isTriedAgain, pdfUrl, csvUrl }) => (
+              {statements.map(({ month, network, status, reason, willRetry, pdfUrl, csvUrl }) => (
                 <li key={`${month} ${network}`}>
                   <Status of={status === "IN_PROGRESS" ? "RUNNING" : status} />
                   <span class="what">
@@ -137,13 +137,14 @@ function Monthly() {
                     <span class="muted">{nameOfNetwork(network)}</span>
                     {reason && (
                       <span class="muted">
-                        {isTriedAgain ? say("An error of the service. It is tried again by itself.") : reason}
+                        {willRetry ? say("Service error; it will be retried automatically.") : reason}
                       </span>
                     )}
                   </span>
                   {[["PDF", pdfUrl] as const, ["CSV", csvUrl] as const].map(
                     ([name, url]) =>
-                      url && (
+                      url &&
+                      status !== "IN_PROGRESS" && (
                         <a
                           key={name}
                           class="button plain"

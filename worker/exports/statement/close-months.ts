@@ -1,6 +1,6 @@
 /**
  * Closes months: when a merchant's month is over and confirmed, records the wallet's balance on the chain, orders its statement as PDF and
- * CSV, and announces it by mail when both are made, or that one failed. A file that failed is made again later, unless it was refused.
+ * CSV, and announces it by mail when both are made, or that one failed. A file that failed is retried later, unless it was refused.
  * Runs every minute; it may run twice or stop anywhere, because each step finds what is left to do.
  */
 import { setImmediate } from "node:timers/promises";
@@ -8,7 +8,7 @@ import { monthAfter, monthBefore, monthOf, periodOfMonth } from "../../../core/d
 import {
   EXPORT_ATTEMPTS_MAX,
   MONTHLY_STATEMENT_KEPT_DAYS,
-  MONTHLY_STATEMENT_TRIED_DAYS,
+  MONTHLY_STATEMENT_RETRY_DAYS,
 } from "../../../core/domain/export-lifetime.ts";
 import { newExportId } from "../../../core/domain/ids.ts";
 import { NO_FILTER } from "../../../core/domain/transaction.ts";
@@ -127,15 +127,15 @@ async function announce(sql: Sql): Promise<void> {
 }
 
 async function announceFailed({ sql, log }: MonthsDeps): Promise<void> {
-  const limits = { limit: ANNOUNCED_AT_ONCE, triedDays: MONTHLY_STATEMENT_TRIED_DAYS };
+  const limits = { limit: ANNOUNCED_AT_ONCE, retryDays: MONTHLY_STATEMENT_RETRY_DAYS };
   await sql.begin(async (tx) => {
     for (const { userId, month, network, refusal, isOver, noticeKey } of await takeFailedStatements(
       tx,
       limits,
     )) {
-      const details = { month, network, reason: refusal, isTriedAgain: !isOver };
+      const details = { month, network, reason: refusal, willRetry: !isOver };
       await addNotice(tx, { userId, kind: "statement_failed", key: noticeKey, details });
-      log.warn({ userId, network, month, refusal, isTriedAgain: !isOver }, "monthly statement failed");
+      log.warn({ userId, network, month, refusal, willRetry: !isOver }, "monthly statement failed");
     }
   });
 }
@@ -145,7 +145,7 @@ async function retryFailed({ sql, log }: MonthsDeps): Promise<void> {
   await sql.begin(async (tx) => {
     for (const { id: exportId } of await retryFailedFiles(tx, { ...pace, limit: RETRIED_AT_ONCE })) {
       await enqueue(tx, "build_export", { exportId });
-      log.info({ exportId }, "file of a monthly statement is made again");
+      log.info({ exportId }, "retrying a file of a monthly statement");
     }
   });
 }

@@ -7,7 +7,7 @@ const ANSWER_TIMEOUT_MS = 60_000;
 const PAUSE_MS = 150;
 
 /** Has the session of `client`. `baseUrl` is asked anew for each attempt. Throws when no API answers in time; a refusal is an answer. */
-export function openPatientClient(client: Client, baseUrl: () => string): Client {
+export function openRetryingClient(client: Client, baseUrl: () => string): Client {
   const repeat = async (what: string, ask: (attempt: Client) => Promise<Answer>): Promise<Answer> => {
     const deadline = Date.now() + ANSWER_TIMEOUT_MS;
     for (let last = "none"; ; ) {

@@ -30,7 +30,7 @@ const DOWN_MAX = 3;
 const HEALED_NODE_SHARE = 0.3;
 
 /** One fault after another until `mayGoOn` says no; then ends all of them. Returns how many there were. */
-export async function strikeWhile(stage: Stage, mayGoOn: () => boolean): Promise<number> {
+export async function injectFaultsWhile(stage: Stage, mayGoOn: () => boolean): Promise<number> {
   const down = new Set<ProcessName>();
   const outages: Promise<void>[] = [];
   let struck = 0;
@@ -43,7 +43,7 @@ export async function strikeWhile(stage: Stage, mayGoOn: () => boolean): Promise
       .finally(() => down.delete(name));
     outages.push(done);
   };
-  const strike = async (fault: Fault): Promise<boolean> => {
+  const inject = async (fault: Fault): Promise<boolean> => {
     const chain = drawOne(stage.random, stage.chains);
     if (fault === "reorganisation") return reorganiseChain(stage, chain);
     if (fault === "node") return changeNode(stage, chain);
@@ -59,11 +59,11 @@ export async function strikeWhile(stage: Stage, mayGoOn: () => boolean): Promise
   while (mayGoOn()) {
     await Bun.sleep(PAUSE_MIN_MS + stage.random() * PAUSE_SPAN_MS);
     const fault = drawWeighted(stage.random, FAULTS);
-    const hasStruck = await strike(fault).catch((error: unknown) => {
+    const isInjected = await inject(fault).catch((error: unknown) => {
       stage.unexpected.push(`${fault}: ${error}`);
       return false;
     });
-    if (hasStruck) struck += 1;
+    if (isInjected) struck += 1;
   }
   await Promise.all(outages);
   for (const { proxies } of stage.chains) for (const proxy of proxies) proxy.heal();
