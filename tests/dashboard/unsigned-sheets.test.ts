@@ -66,8 +66,8 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
   test("shows an amount that was typed with a decimal comma as the number that is signed", async () => {
     await page.goto(`${dashboard.world.baseUrl}/send`);
     await review(" 1,25 ");
-    expect(await dialog().locator(".to-sign .amount").innerText()).toBe("1.25");
-    expect(await dialog().locator(".facts strong").innerText()).toBe("1.25 USDC");
+    expect(await dialog().locator(".to-sign .amount").textContent()).toBe("1.25");
+    expect(await dialog().locator(".facts strong").textContent()).toBe("1.25 USDC");
     await button("Do not sign").click();
     await waitFor("it is cancelled", async () => (await newestState()) === "CANCELLED");
   });
