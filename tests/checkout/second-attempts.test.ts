@@ -144,6 +144,16 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
+  test("sends no transfer from a wallet that was moved to another network while it asked", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ ...DECLINES_SIGNING, movesBeforeSending: true });
+    const { page, close } = await world.open(id, [wallet]);
+    await sendTransfer(page);
+    await page.getByText("The wallet is on another network. Nothing was sent.").waitFor();
+    expect(wallet.hashes).toEqual([]);
+    await close();
+  });
+
   test("says exactly what a wallet holds that lacks a millionth", async () => {
     const { id } = (await world.ann.client.post("/v1/payment-links", { amount: 1, description: "Tea" })).body;
     const wallet = await world.wallet({ fundsUnits: 999_999n });

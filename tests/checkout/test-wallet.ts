@@ -30,6 +30,8 @@ export type WalletOptions = {
   losesAnswer?: boolean;
   /** The network the wallet is on until it is switched. */
   chainId?: number;
+  /** The person changes its network while it asks. */
+  movesBeforeSending?: boolean;
   /** Waits before it connects. */
   connectsAfter?: Promise<unknown>;
   /** What it gives a transaction; too little, and the transaction is reverted. */
@@ -80,9 +82,10 @@ export async function makeTestWallet(rpcUrl: string, given: WalletOptions = {}):
       }
       case "eth_sendTransaction":
         await options.holdUntil;
-        if (Number((params[0] as { chainId: Hex }).chainId) !== chainId)
-          throw new WalletError(-32602, "Wrong network");
-        hashes.push(await send(params[0] as { to: Hex; data: Hex }));
+        if (options.movesBeforeSending) chainId = 1;
+        if (Number((params[0] as { chainId?: Hex }).chainId ?? chainId) !== chainId)
+          throw new WalletError(-32602, "The wallet is on another network");
+        hashes.push(await send(params[0] as { to: Hex; data: Hex; gas?: Hex }));
         if (options.losesAnswer) throw new WalletError(-32603, "Internal error");
         return hashes.at(-1);
       case "eth_call":
@@ -93,9 +96,13 @@ export async function makeTestWallet(rpcUrl: string, given: WalletOptions = {}):
   }
 
   /** Signed with the key: the indexer trusts only a transaction whose hash recomputes. */
-  async function send({ to, data }: { to: Hex; data: Hex }): Promise<Hex> {
+  async function send({ to, data, gas }: { to: Hex; data: Hex; gas?: Hex }): Promise<Hex> {
     const nonce = Number(await callRpc(rpcUrl, "eth_getTransactionCount", [address, "latest"]));
-    const fees = { gas: options.gas ?? 200_000n, maxFeePerGas: 10n ** 10n, maxPriorityFeePerGas: 10n ** 9n };
+    const fees = {
+      gas: options.gas ?? BigInt(gas ?? 200_000),
+      maxFeePerGas: 10n ** 10n,
+      maxPriorityFeePerGas: 10n ** 9n,
+    };
     const transaction = { to, data, nonce, chainId, ...fees, type: "eip1559" } as const;
     const signed = await account.signTransaction(transaction);
     if (options.neverSends) return keccak256(signed);
