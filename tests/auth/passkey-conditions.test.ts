@@ -5,9 +5,9 @@ import { newChallengeId } from "../../core/domain/ids.ts";
 import {
   deleteChallengesOf,
   findChallenge,
+  hasChallengeOf,
   insertChallenge,
   takeChallenge,
-  hasChallengeOf,
   takeChallengeOf,
 } from "../../db/auth/challenges.ts";
 import {

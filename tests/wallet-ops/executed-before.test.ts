@@ -49,7 +49,13 @@ async function merchantOnBase(): Promise<Merchant> {
   return { ...user, passkey, walletAddress: body.wallet.address };
 }
 
-type Signed = { accountNonce: bigint; callData: Hex; callGas: bigint; verificationGas: bigint; signature: Hex };
+type Signed = {
+  accountNonce: bigint;
+  callData: Hex;
+  callGas: bigint;
+  verificationGas: bigint;
+  signature: Hex;
+};
 
 /** On base-sepolia. */
 async function executeAsStranger({ passkey, walletAddress }: Merchant, signed: Signed): Promise<void> {
@@ -61,7 +67,13 @@ async function executeAsStranger({ passkey, walletAddress }: Merchant, signed: S
     callGasLimit: signed.callGas,
     verificationGasLimit: signed.verificationGas,
     signature: signed.signature,
-    ...{ initCode: "0x", preVerificationGas: 0n, maxFeePerGas: 0n, maxPriorityFeePerGas: 0n, paymasterAndData: "0x" },
+    ...{
+      initCode: "0x",
+      preVerificationGas: 0n,
+      maxFeePerGas: 0n,
+      maxPriorityFeePerGas: 0n,
+      paymasterAndData: "0x",
+    },
   };
   const deployment = { to: factory, data: encodeCreateAccount(owners, saltNonce) };
   const { to, data, gas } = buildUserOperationCall(operation, STRANGER, deployment);
@@ -99,7 +111,9 @@ test("is read from before the set-up: the addition ends, and a member whose pass
     where user_id = ${merchant.userId} and network = 'base-sepolia'`;
   await world.start("indexer");
   const wallet = async () => {
-    const [row] = await world.sql<{ backfilledAt: Date | null; openingUnits: bigint | null; differenceUnits: bigint }[]>`
+    const [row] = await world.sql<
+      { backfilledAt: Date | null; openingUnits: bigint | null; differenceUnits: bigint }[]
+    >`
       select backfilled_at, opening_units, difference_units from wallets
       where user_id = ${merchant.userId} and network = 'base-sepolia'`;
     return row;
@@ -126,7 +140,9 @@ test("is read from before the set-up: the addition ends, and a member whose pass
   expectRefusal(await remove(), 409, { issue: "owner_on_chain" });
   for (const network of ["base-sepolia", "base"] as const) {
     const { owners, waiting } = await ownersOn(merchant.client, network);
-    const own = [...owners, ...waiting].find(({ credentialId }) => credentialId === person.passkey.credentialId);
+    const own = [...owners, ...waiting].find(
+      ({ credentialId }) => credentialId === person.passkey.credentialId,
+    );
     await changeOwner(merchant, { network, remove: { ownerId: own.ownerId } });
   }
   await until("the member is removed", async () => (await remove()).status === 200);

@@ -85,7 +85,11 @@ describe("events that were missed", () => {
     const ownerChangeId = await seedOwnerChange(sql, made.userId, { owner: randomHash(), action: "ADD" });
     const preparedAt = new Date("2026-01-02T03:04:05.000Z");
     await sql`update owner_changes set created_at = ${preparedAt} where id = ${ownerChangeId}`;
-    await set(made, { kind: "OWNERS", account_nonce: (8453n << 64n).toString(), owner_change_id: ownerChangeId });
+    await set(made, {
+      kind: "OWNERS",
+      account_nonce: (8453n << 64n).toString(),
+      owner_change_id: ownerChangeId,
+    });
     expect(await compared(0n)).toBeUndefined();
     expect(await compared(8453n)).toMatchObject({ accountNonce: 8453n << 64n, preparedAt });
   });
