@@ -129,7 +129,9 @@ export async function exchange(
     const noVerdict = withoutVerdict(outcomes);
     const isOfSize = isRefusedAlike(calls, outcomes) || areRefusedLogs(calls, outcomes);
     if (noVerdict && !isOfSize) throw noVerdict;
-    noteSuccess(node.health, performance.now() - startedMs);
+    const unrun = isOfSize ? undefined : outcomeOfUnrunCalls(calls, outcomes);
+    if (unrun) noteFailure(node.health, new RpcTransportError("node-error", unrun.message), Date.now());
+    else noteSuccess(node.health, performance.now() - startedMs);
     if (rateLimit) noteFailure(node.health, rateLimit, Date.now());
     for (const [index, call] of calls.entries()) observeHead(node, call, outcomes[index]);
     return outcomes;
@@ -167,6 +169,19 @@ function areRefusedLogs(calls: readonly RpcCall[], outcomes: readonly RpcOutcome
 /** Without the method, which the message begins with. */
 function wordsOf({ message }: RpcError): string {
   return message.slice(message.indexOf(" on "));
+}
+
+/** The error of calls of contracts none of which was run: it may be the node's own. Callers get it as it is. */
+function outcomeOfUnrunCalls(
+  calls: readonly RpcCall[],
+  outcomes: readonly RpcOutcome[],
+): RpcError | undefined {
+  const errors = outcomes.flatMap((outcome) => (outcome.ok ? [] : [outcome.error]));
+  const areUnrun =
+    errors.length === calls.length &&
+    calls.every(({ method }) => method === "eth_call") &&
+    !errors.some(isExecutionFailure);
+  return areUnrun ? errors[0] : undefined;
 }
 
 function isRequestLimit(error: RpcTransportError | undefined): boolean {

@@ -141,3 +141,20 @@ test("behavior: beside a node that stopped following the chain, relays are simul
   await waitUntilSigned(lab, [order]);
   await waitUntilConfirmed([order]);
 }, 120_000);
+
+test.each([
+  ["answers everything by an error of its own, as one whose key was withdrawn", () => true],
+  ["takes no transactions", (calls: readonly ProxiedCall[]) => calls.some(isSend)],
+] as const)(
+  "behavior: beside a node that %s, payments go through the other",
+  async (_, isRefused) => {
+    const [first] = nodes;
+    if (!first) throw new Error("no node");
+    first.fault = (calls) =>
+      isRefused(calls) ? { kind: "error", code: -32000, message: "unauthorized" } : undefined;
+    const orders = [await newOrder(lab), await contractOrder(lab, YES_SAYER)];
+    await queueAll(lab, orders);
+    await waitUntilConfirmed(orders);
+  },
+  60_000,
+);
