@@ -3,6 +3,7 @@ import { type Chain, type ChainOptions, openChain } from "../../core/rpc/chain-c
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
+import { setBackClock } from "../support/set-back-clock.ts";
 import { type Fault, type FaultProxy, startFaultProxy } from "./fault-proxy.ts";
 
 /** Far above what a busy machine needs, for nodes that do answer. */
@@ -251,6 +252,23 @@ describe("rate limits", () => {
     expect(performance.now() - startedMs).toBeGreaterThan(900);
   });
 
+  test("a node is asked again when its wait is over, although the clock was set back meanwhile", async () => {
+    const chain = open({ urls: [first.url] });
+    await head(chain);
+    first.fault = () => ({ ...limited, headers: { "retry-after": "30" } });
+    await failureOf(head(chain));
+    const { health } = chain.nodes[0] ?? {};
+    if (!health) throw new Error("no node");
+    health.restUntilMs -= 29_000;
+    first.fault = () => undefined;
+    const setForward = setBackClock();
+    try {
+      expect(await head(chain)).toMatch(/^0x/);
+    } finally {
+      setForward();
+    }
+  });
+
   test("error: a long wait is reported at once, with its length", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
@@ -303,7 +321,7 @@ describe("health", () => {
     await refreshHeads(chain);
     first.fault = () => ({ kind: "hang" });
     await head(chain);
-    await until(() => (chain.nodes[0]?.health.probeAtMs ?? 0) <= Date.now());
+    await until(() => (chain.nodes[0]?.health.probeAtMs ?? 0) <= performance.now());
     const asked = first.requests;
     const startedMs = performance.now();
     await head(chain);
