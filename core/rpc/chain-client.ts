@@ -27,10 +27,12 @@ export type Chain = {
   readonly batch: (calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
   /**
    * The same one after the other. `together`: how many of the first calls one HTTP request carried, so that one state of the node answered
-   * them. `askedAtMs`: when the node that answered was asked, by `performance.now()`.
+   * them. `askedAtMs`: when the node that answered was asked, by `performance.now()`. What `check` throws for outcomes that are of no use
+   * makes the next node be asked.
    */
   readonly batchInOrder: (
     calls: readonly RpcCall[],
+    check?: (outcomes: readonly RpcOutcome[]) => void,
   ) => Promise<{ outcomes: RpcOutcome[]; together: number; askedAtMs: number }>;
   /** Several requests to one node: from the healthiest that gives all the answers. */
   readonly withNode: <T>(attempt: (node: ChainNode) => Promise<T>) => Promise<T>;
@@ -118,11 +120,13 @@ export function openChain({
     nodes,
     request: async (method, params) => resultOf(await batch([{ method, params }])),
     batch,
-    async batchInOrder(calls) {
+    async batchInOrder(calls, check) {
       return withNode(async (node) => {
         const askedAtMs = performance.now();
         const batches = await ask(node, calls, { inOrder: true });
-        return { outcomes: batches.flat(), together: batches[0]?.length ?? 0, askedAtMs };
+        const outcomes = batches.flat();
+        check?.(outcomes);
+        return { outcomes, together: batches[0]?.length ?? 0, askedAtMs };
       });
     },
     withNode,
