@@ -18,9 +18,13 @@ import { unreachable } from "../../core/domain/unreachable.ts";
 import { annotateSpan } from "../../core/tracing/spans.ts";
 import { lowerCreatedBlock } from "../../db/links/created-block.ts";
 import { hasTooManyUnknownOutcomes } from "../../db/links/unknown-outcomes.ts";
-import { findUseByAuthorization, openUse } from "../../db/links/uses.ts";
+import { openUse } from "../../db/links/uses.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
-import { findPaymentByAuthorization, type PaymentView } from "../../db/payments/payments.ts";
+import {
+  findPaymentByAuthorization,
+  findUseByAuthorization,
+  type PaymentView,
+} from "../../db/payments/payments.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import { awaitPayment, failureOf, type PaymentEnd, refOf, retryUntilDeadline } from "./await-payment.ts";
 import { OverloadedError, requeueLinkPayment } from "./group-commit.ts";

@@ -7,7 +7,6 @@ import {
   isTooFine,
   USE_LIFE_MINUTES,
 } from "../../core/domain/reusable-link.ts";
-import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type PaymentLink, paymentLinks } from "../schema.ts";
@@ -87,23 +86,6 @@ async function findUse(
     from payment_links
     where id = ${id} and parent_id = ${parentId}`;
   return row;
-}
-
-/** The use of a link that an authorization (ERC-3009) was accepted for, with whatever idempotency key. */
-export async function findUseByAuthorization(
-  tx: Tx,
-  parent: { id: string; network: NetworkId },
-  { from: payer, nonce }: { from: Hex; nonce: Hex },
-): Promise<string | undefined> {
-  const [row] = await tx<{ id: string }[]>`
-    select link.id
-    from payments
-    join payment_links link on link.id = payments.link_id
-    where payments.id = any(array(
-        ${idsByAuthorization(tx, parent, [{ payer, nonce }])}
-      ))
-      and link.parent_id = ${parent.id}`;
-  return row?.id;
 }
 
 /** By a statement that begins when the link is locked: the one that waits for the lock would count the uses of before. */

@@ -98,59 +98,6 @@ describe("creating", () => {
   });
 });
 
-describe("a payer with an idempotency key", () => {
-  const signAs = async (payer: ReturnType<typeof makePayer>, amount: number) => {
-    await fundUsdc(side.rpcUrl, payer.address, 100_000_000n);
-    return signPayment(payer, { to: side.wallet, amountUnits: units(amount) });
-  };
-  const errorOf = ({ status, body }: Awaited<ReturnType<typeof pay>>) => [status, body.error];
-
-  test("pays once, however many authorizations come with the key, one after the other and at once", async () => {
-    const id = await reusable({ amount: 2.7 });
-    const [ann, ben] = [makePayer(), makePayer()];
-    const key = { "idempotency-key": "order 1" };
-    const first = await signAs(ann, 2.7);
-    const paid = await pay(id, first, key);
-    expect(errorOf(paid)).toEqual([200, null]);
-    expect(errorOf(await pay(id, await signAs(ann, 2.7), key))).toEqual([409, "IDEMPOTENCY_KEY_REUSED"]);
-    const again = await pay(id, first, key);
-    expect([again.status, again.body.txHash]).toEqual([200, paid.body.txHash]);
-    const without = await pay(id, first);
-    expect([without.status, without.body.txHash]).toEqual([409, paid.body.txHash]);
-    const atOnce = await Promise.all([1, 2, 3, 4].map(async () => pay(id, await signAs(ben, 2.7), key)));
-    expect(atOnce.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409]);
-    expect(errorOf(await pay(id, await signAs(ann, 2.7), { "idempotency-key": "order 2" }))).toEqual([
-      200,
-      null,
-    ]);
-    expect(await paymentsOf(id)).toHaveLength(3);
-  }, 60_000);
-
-  test("may show the key with a payment that was made without it, and pays no other use", async () => {
-    const id = await reusable({ amount: 2.8 });
-    const payment = await sign(2.8);
-    const paid = await pay(id, payment);
-    const again = await pay(id, payment, { "idempotency-key": "late" });
-    expect([again.status, again.body.txHash]).toEqual([409, paid.body.txHash]);
-    expect(await paymentsOf(id)).toHaveLength(1);
-    const other = await reusable({ amount: 2.8 });
-    expect(errorOf(await pay(other, payment, { "idempotency-key": "late" }))).toEqual([409, "NONCE_USED"]);
-    expect(await paymentsOf(other)).toHaveLength(0);
-  }, 60_000);
-
-  test("is refused with another amount under the key; a payment that failed is tried again with it", async () => {
-    const id = await reusable({ amount: null, minAmount: 1, maxAmount: 9 });
-    const payer = makePayer();
-    const key = { "idempotency-key": "order 3" };
-    const poor = await signPayment(payer, { to: side.wallet, amountUnits: units(3) });
-    expect(errorOf(await pay(id, poor, key))).toEqual([422, "INSUFFICIENT_FUNDS"]);
-    expect(errorOf(await pay(id, await signAs(payer, 4), key))).toEqual([409, "IDEMPOTENCY_KEY_REUSED"]);
-    expect(errorOf(await pay(id, await signAs(payer, 3), key))).toEqual([200, null]);
-    expect(errorOf(await pay(id, poor, key))).toEqual([409, "IDEMPOTENCY_KEY_REUSED"]);
-    expect(await paymentsOf(id)).toHaveLength(1);
-  }, 60_000);
-});
-
 describe("a reusable link of a fixed amount", () => {
   test("is paid by several payers at once with x402, stays ACTIVE, and each payment is its own", async () => {
     const id = await reusable({ amount: 2.5, reference: "SHARED" });

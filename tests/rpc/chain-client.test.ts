@@ -3,7 +3,6 @@ import { type Chain, type ChainOptions, openChain } from "../../core/rpc/chain-c
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
-import { setBackClock } from "../support/set-back-clock.ts";
 import { type Fault, type FaultProxy, startFaultProxy } from "./fault-proxy.ts";
 
 /** Far above what a busy machine needs, for nodes that do answer. */
@@ -91,11 +90,6 @@ describe("a request", () => {
       { kind: "error", code: -32602, message: "BlockOutOfRangeError: block height is 5 but requested was 9" },
     ],
     ["a block it does not know", { kind: "error", code: -32000, message: "header not found" }],
-    ["an error of its own", { kind: "error", code: -32000, message: "unauthorized" }],
-    [
-      "the same in HTTP 400",
-      { kind: "status", status: 400, body: '{"error":{"code":-32000,"message":"unauthorized"}}' },
-    ],
   ] as [string, Fault][])("goes to the second node after %s", async (_, fault) => {
     const chain = open(fault.kind === "hang" ? { timeoutMs: SHORT_TIMEOUT_MS } : {});
     await refreshHeads(chain);
@@ -252,23 +246,6 @@ describe("rate limits", () => {
     expect(performance.now() - startedMs).toBeGreaterThan(900);
   });
 
-  test("a node is asked again when its wait is over, although the clock was set back meanwhile", async () => {
-    const chain = open({ urls: [first.url] });
-    await head(chain);
-    first.fault = () => ({ ...limited, headers: { "retry-after": "30" } });
-    await failureOf(head(chain));
-    const { health } = chain.nodes[0] ?? {};
-    if (!health) throw new Error("no node");
-    health.restUntilMs -= 29_000;
-    first.fault = () => undefined;
-    const setForward = setBackClock();
-    try {
-      expect(await head(chain)).toMatch(/^0x/);
-    } finally {
-      setForward();
-    }
-  });
-
   test("error: a long wait is reported at once, with its length", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
@@ -292,27 +269,6 @@ describe("health", () => {
     expect(labels(chain)).toEqual([1, 0]);
     first.fault = () => undefined;
     await until(() => head(chain).then(() => labels(chain)[0] === 0));
-  });
-
-  const UNAUTHORIZED: Fault = { kind: "error", code: -32000, message: "unauthorized" };
-  const CALL = ["eth_call", [{ to: `0x${"00".repeat(20)}` }, "latest"]] as const;
-
-  test("a node that knows not even its chain's id is not asked again before it has proved it", async () => {
-    first.fault = () => UNAUTHORIZED;
-    const chain = open();
-    expect(await head(chain)).toMatch(/^0x/);
-    expect(labels(chain)).toEqual([1, 0]);
-  });
-
-  test("a node that runs no call goes to the end, one that a contract refuses stays", async () => {
-    const chain = open();
-    await refreshHeads(chain);
-    await expect(chain.request("eth_call", REVERTS)).rejects.toBeInstanceOf(RpcResponseError);
-    expect(labels(chain)).toEqual([0, 1]);
-    first.fault = onMethod("eth_call", UNAUTHORIZED);
-    await expect(chain.request(...CALL)).rejects.toBeInstanceOf(RpcResponseError);
-    expect(labels(chain)).toEqual([1, 0]);
-    expect(await chain.request(...CALL)).toBe("0x");
   });
 
   test("callers do not pay for the probes of a hanging node", async () => {
