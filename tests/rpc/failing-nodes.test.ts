@@ -35,14 +35,22 @@ function open(urls: readonly string[]): Chain {
   return chain;
 }
 
-/** Their latency, which a busy machine makes up, does not order them. */
 async function openBoth(): Promise<void> {
   await open([first.url, second.url]).refreshHeads();
+  forgetLatency();
+}
+
+/** A busy machine makes it up: it must not order nodes. */
+function forgetLatency(): void {
   for (const { health } of chain.nodes) health.latencyMs = 0;
 }
 
 const head = () => chain.request("eth_blockNumber", []);
-const places = () => chain.nodesByHealth().map((one) => chain.nodes.indexOf(one));
+
+function places(): number[] {
+  forgetLatency();
+  return chain.nodesByHealth().map((one) => chain.nodes.indexOf(one));
+}
 
 test.each([
   ["with HTTP 200", UNAUTHORIZED],

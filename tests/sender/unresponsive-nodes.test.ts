@@ -148,6 +148,7 @@ async function payBeside(fault: FaultProxy["fault"]): Promise<void> {
     for (const node of nodes) node.fault = node === one ? fault : () => undefined;
     const orders = [await newOrder(lab), await contractOrder(lab, YES_SAYER)];
     await queueAll(lab, orders);
+    await waitUntilSigned(lab, orders);
     await waitUntilConfirmed(orders);
   }
 }
