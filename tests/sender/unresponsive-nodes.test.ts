@@ -163,7 +163,7 @@ test.each([
       isRefused(calls) ? { kind: "error", code: -32000, message: "unauthorized" } : undefined,
     );
   },
-  60_000,
+  120_000,
 );
 
 /** Answers as one whose state is gone or is being restored, and which follows the chain all the same. */
@@ -181,5 +181,5 @@ function withoutState(method: string): FaultProxy["fault"] {
 test.each(["eth_call", "eth_getBalance"])(
   "behavior: beside a node that has blocks and no state for %s, payments go through the other",
   (method) => payBeside(withoutState(method)),
-  60_000,
+  120_000,
 );
