@@ -1,5 +1,6 @@
 /** What a resource server asks a facilitator: a payer's payload and the requirements it must meet, in version 1 or 2. */
 import { NETWORKS, type NetworkId, parseNetwork } from "../../core/domain/networks.ts";
+import type { IdentifiedPayment } from "../../db/payments/payment-identifiers.ts";
 import { type PaymentAttempt, parsePayment } from "../x402/payload.ts";
 
 export type FacilitatorRequest = {
@@ -57,6 +58,16 @@ export function readRequest(body: unknown, isEnabled: (network: NetworkId) => bo
 export function keyOf({ network, attempt }: FacilitatorRequest) {
   const { from: payer, nonce } = attempt.authorization;
   return { network, token: NETWORKS[network].usdc.address, payer, nonce };
+}
+
+/** With its `payment-identifier`, if it carries one; `userId`: for whom it is settled. */
+export function identifiedOf(
+  { network, attempt }: FacilitatorRequest,
+  userId: string,
+): IdentifiedPayment | undefined {
+  const { authorization, paymentIdentifier: identifier } = attempt;
+  if (identifier === undefined) return undefined;
+  return { userId, network, payer: authorization.from, nonce: authorization.nonce, identifier };
 }
 
 function fieldsOf(value: unknown): Fields {

@@ -6,9 +6,11 @@
 import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { standardReason } from "../../core/domain/payment.ts";
 import { hashOf, parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import type { Asker } from "../../db/payments/claim-success-answer.ts";
 import { insertFacilitatedPayments, listRelayers } from "../../db/payments/facilitated-payments.ts";
+import { mayClaimIdentifier } from "../../db/payments/payment-identifiers.ts";
 import { type AuthRule, access } from "../http/access.ts";
 import { authenticate } from "../http/authenticate.ts";
 import type { Caller } from "../http/caller.ts";
@@ -16,8 +18,8 @@ import type { ApiDeps } from "../http/deps.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { openPayTools } from "../x402/pay-tools.ts";
 import { isAnswerDueTo } from "./report-success-once.ts";
-import { type FacilitatorRequest, readRequest } from "./request.ts";
-import { type SettleTools, settlePayment } from "./settle-payment.ts";
+import { type FacilitatorRequest, identifiedOf, readRequest } from "./request.ts";
+import { IDENTIFIER_REUSED, type SettleTools, settlePayment } from "./settle-payment.ts";
 import { openChainTimeReader, verifyPayment } from "./verify-payment.ts";
 
 const SCOPE = "facilitator";
@@ -39,6 +41,12 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
     const caller = await findSeller(deps, given);
     return caller !== undefined && isAnswerDueTo(tools, request, askerOf(caller, headers, body, request));
   };
+  const isIdentifierTaken = async (given: Request, request: FacilitatorRequest) => {
+    if (request.attempt.paymentIdentifier === undefined) return false;
+    const caller = await findSeller(deps, given);
+    const identified = caller && identifiedOf(request, caller.user.id);
+    return identified !== undefined && !(await mayClaimIdentifier(deps.sql, identified));
+  };
   const isEnabled = (network: NetworkId) => deps.chains.has(network);
   return new Elysia({ name: "facilitator-routes", prefix: "/facilitator", tags: ["facilitator"] })
     .use(access(deps))
@@ -59,6 +67,10 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
         }
         const verdict = await verifyPayment(tools, read.request);
         const payer = payerOf(read.request.attempt.authorization.from);
+        if (verdict.ok && (await isIdentifierTaken(request, read.request))) {
+          const invalidReason = standardReason("IDEMPOTENCY_KEY_REUSED");
+          return { isValid: false, invalidReason, invalidMessage: IDENTIFIER_REUSED, ...payer };
+        }
         if (verdict.ok || (await isRepeat(request, headers, body, read.request)))
           return { isValid: true, ...payer };
         const invalidMessage = verdict.message === undefined ? {} : { invalidMessage: verdict.message };

@@ -18,6 +18,7 @@ import {
   requeueFacilitatedPayment,
 } from "../../db/payments/facilitated-payments.ts";
 import { findMerchantBudget } from "../../db/payments/merchant-gas-budget.ts";
+import { claimIdentifier } from "../../db/payments/payment-identifiers.ts";
 import {
   type AuthorizedView,
   findPaymentByAuthorization,
@@ -34,7 +35,7 @@ import type { PayTools } from "../x402/pay-tools.ts";
 import { matchKnown } from "../x402/verify-payer.ts";
 import { findExecution } from "./find-execution.ts";
 import { type Connection, reportSuccessOnce } from "./report-success-once.ts";
-import { type FacilitatorRequest, keyOf } from "./request.ts";
+import { type FacilitatorRequest, identifiedOf, keyOf } from "./request.ts";
 import { checkPayment, type VerifyTools } from "./verify-payment.ts";
 
 export type SettleTools = VerifyTools & PayTools<NewFacilitatedPayment>;
@@ -65,6 +66,9 @@ export async function settlePayment(
   }
 }
 
+export const IDENTIFIER_REUSED =
+  "this payment-identifier came with another authorization of this payer; nothing was done with this one";
+
 type Outcome = PaymentEnd | { refusal: string; message?: string };
 
 async function bringToEnd(
@@ -78,6 +82,9 @@ async function bringToEnd(
   if (!checked.ok) return { refusal: checked.reason, ...messageOf(checked.message) };
   const spent = await findSpentBudget(tools, request, call.asker);
   if (spent) return { refusal: spent.reason, message: spent.message };
+  const identified = identifiedOf(request, call.asker.userId);
+  if (identified && !(await claimIdentifier(tools.sql, identified)))
+    return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: IDENTIFIER_REUSED };
   const payment = newPayment(request, call, checked.payer);
   if (earlier) return retry(tools, request, earlier, payment);
   const watcher = tools.outcomes.watch(payment.id);

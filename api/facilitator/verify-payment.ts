@@ -81,7 +81,7 @@ export function openChainTimeReader(sql: Sql): ChainTimeReader {
   const known = new Map<NetworkId, { readAtMs: number; time: Date | null }>();
   return async (network) => {
     const cached = known.get(network);
-    const readAtMs = Date.now();
+    const readAtMs = performance.now();
     if (cached && readAtMs - cached.readAtMs < CHAIN_TIME_FRESH_MS) return cached.time;
     const time = await findChainTime(sql, network);
     known.set(network, { readAtMs, time });

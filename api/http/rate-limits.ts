@@ -49,7 +49,7 @@ const LIMITS = {
 
 export type LimitName = keyof typeof LIMITS;
 
-/** A key that was refused is refused from memory this long, so that a flood costs one statement a second. */
+/** A key that was refused is refused from memory this long, so that a flood costs one statement a second. By `performance.now()`. */
 const REFUSED_MEMORY_MS = 1_000;
 const REFUSED_KEYS_MAX = 10_000;
 
@@ -92,7 +92,7 @@ export async function takeFromCallersLimit(
 function recallRefusal(key: string): Counter | undefined {
   const memory = refused.get(key);
   if (!memory) return undefined;
-  if (memory.untilMs > Date.now()) return memory.counter;
+  if (memory.untilMs > performance.now()) return memory.counter;
   refused.delete(key);
   return undefined;
 }
@@ -100,5 +100,6 @@ function recallRefusal(key: string): Counter | undefined {
 function rememberRefusal(key: string, counter: Counter): void {
   if (refused.has(key)) return;
   if (refused.size >= REFUSED_KEYS_MAX) refused.clear();
-  refused.set(key, { counter, untilMs: Math.min(Date.now() + REFUSED_MEMORY_MS, counter.endsAt.getTime()) });
+  const leftMs = Math.min(REFUSED_MEMORY_MS, counter.endsAt.getTime() - Date.now());
+  refused.set(key, { counter, untilMs: performance.now() + leftMs });
 }

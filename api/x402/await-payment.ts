@@ -61,7 +61,7 @@ export async function retryUntilDeadline<T>(
   { waits = false }: { waits?: boolean } = {},
 ): Promise<T | undefined> {
   const { payWaitMs } = tools.config;
-  const deadlineMs = Date.now() + payWaitMs;
+  const deadlineMs = performance.now() + payWaitMs;
   const timeoutMs = SILENCE_MS + (waits ? 2 * payWaitMs : payWaitMs);
   for (;;) {
     try {
@@ -71,7 +71,7 @@ export async function retryUntilDeadline<T>(
       if (!isWorthRetrying(error)) throw error;
       tools.log.warn({ err: error }, "database unavailable while a payment was stored; retrying");
     }
-    if (Date.now() >= deadlineMs) return undefined;
+    if (performance.now() >= deadlineMs) return undefined;
     await Bun.sleep(RETRY_PAUSE_MS);
   }
 }

@@ -20,7 +20,11 @@ import { lowerCreatedBlock } from "../../db/links/created-block.ts";
 import { hasTooManyUnknownOutcomes } from "../../db/links/unknown-outcomes.ts";
 import { openUse } from "../../db/links/uses.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
-import { findPaymentByAuthorization, type PaymentView } from "../../db/payments/payments.ts";
+import {
+  findPaymentByAuthorization,
+  findUseByAuthorization,
+  type PaymentView,
+} from "../../db/payments/payments.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import { awaitPayment, failureOf, type PaymentEnd, refOf, retryUntilDeadline } from "./await-payment.ts";
 import { OverloadedError, requeueLinkPayment } from "./group-commit.ts";
@@ -73,26 +77,33 @@ export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<Pay
 }
 
 /**
- * Pays a use of a reusable link. Its id derives from the authorization, so the same bytes lead to the same use; it is opened only for a
- * payer whose signature is valid and whose value the link asks for.
+ * Pays a use of a reusable link. Its id derives from the authorization, or from its payer's idempotency key, so the same bytes and the
+ * same key lead to the same use; it is opened only for a payer whose signature is valid and whose value the link asks for.
  */
 async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder): Promise<PayResult> {
-  const { authorization } = order.attempt;
-  const id = useIdOf(parent.id, authorization);
+  const { authorization, idempotencyKey } = order.attempt;
+  const { network } = parent;
+  const shownId = await findUseByAuthorization(tools.sql, parent, authorization);
+  const id = shownId ?? useIdOf(parent.id, authorization, idempotencyKey);
   const use = { ...order, linkId: id };
-  if (await tools.readLink({ id })) return payLink(tools, use);
-  const amountUnits = choiceOf(parent) ? authorization.value : parent.amountUnits;
+  const opened = await tools.readLink({ id });
+  const choice = choiceOf(parent);
+  const isOfKey = shownId === undefined && idempotencyKey !== undefined;
+  if (opened && isOfKey && choice && opened.amountUnits !== authorization.value)
+    return { kind: "refused", ...refusalOf("IDEMPOTENCY_KEY_REUSED"), network };
+  if (opened) return payLink(tools, use);
+  const amountUnits = choice ? authorization.value : parent.amountUnits;
   const decision = decideAcceptance({ ...parent, amountUnits }, order.attempt, {
     now: new Date(),
     limits: tools.config,
   });
   if (decision.kind !== "accept") return act(tools, parent, order, decision);
-  const payer = await verifyPayer(tools.chains.get(parent.network), parent.network, order.attempt);
-  if (!payer.ok) return refuse(parent, payer.reason, payer.message, { retryable: payer.retryable });
-  const opened = await tools.sql.begin((tx) =>
+  const verdict = await verifyPayer(tools.chains.get(network), network, order.attempt);
+  if (!verdict.ok) return refuse(parent, verdict.reason, verdict.message, { retryable: verdict.retryable });
+  const made = await tools.sql.begin((tx) =>
     openUse(tx, { parentId: parent.id, id, tag: linkTag(id), amountUnits }),
   );
-  if (!opened.ok) return { kind: "refused", ...refusalOf(opened.reason), network: parent.network };
+  if (!made.ok) return { kind: "refused", ...refusalOf(made.reason), network };
   await lowerCreatedBlock(tools.sql, id);
   return payLink(tools, use);
 }

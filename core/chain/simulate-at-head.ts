@@ -63,10 +63,11 @@ export async function simulateAtHead(
     ...(authorizations.length > 0 ? [statesCall(chain, authorizations)] : []),
     ...(unread ? [transfersCall(chain, unread), blockCall(toQuantity(unread.afterNumber))] : []),
   ];
-  const { outcomes, together, askedAtMs } = await chain.batchInOrder([
-    ...ofOneState,
-    ...(keyed.length > 0 ? [codeSizesCall(keyed)] : []),
-  ]);
+  const needed = authorizations.length > 0 ? 3 : 2;
+  const { outcomes, together, askedAtMs } = await chain.batchInOrder(
+    [...ofOneState, ...(keyed.length > 0 ? [codeSizesCall(keyed)] : [])],
+    (given) => assertVerdicts(given.slice(0, needed)),
+  );
   const [head, simulated, ...others] = outcomes;
   const areUsed = authorizations.length > 0 ? readStates(others.shift(), authorizations.length) : [];
   const transfers = unread && readTransfers(others.shift());
@@ -83,6 +84,13 @@ export async function simulateAtHead(
     unread:
       together >= ofOneState.length && transfers && after ? { afterHash: after.hash, transfers } : undefined,
   };
+}
+
+/** A node may follow the chain and lack its state, or run no calls for us now. */
+function assertVerdicts(outcomes: readonly RpcOutcome[]): void {
+  readHead(outcomes[0]);
+  for (const outcome of outcomes)
+    if (!outcome.ok && outcome.error instanceof RpcTransportError) throw outcome.error;
 }
 
 function blockCall(number: string): RpcCall {

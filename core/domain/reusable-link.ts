@@ -40,8 +40,16 @@ export function isTooFine(units: bigint): boolean {
 
 const ID_BYTES = 16;
 
-/** The use that an authorization pays: the same one however often, and to whichever process, it is shown. */
-export function useIdOf(linkId: string, { from, nonce }: { from: Hex; nonce: Hex }): string {
-  const digest = createHash("sha256").update(`use:${linkId}:${from}:${nonce}`).digest();
+/**
+ * The use that an authorization pays: the same one however often, and to whichever process, it is shown. All authorizations of a payer
+ * with one idempotency key pay one use, so that one of them is accepted.
+ */
+export function useIdOf(
+  linkId: string,
+  { from, nonce }: { from: Hex; nonce: Hex },
+  idempotencyKey: string | undefined,
+): string {
+  const named = idempotencyKey === undefined ? nonce : `key:${idempotencyKey}`;
+  const digest = createHash("sha256").update(`use:${linkId}:${from}:${named}`).digest();
   return `link_${digest.subarray(0, ID_BYTES).toString("base64url")}`;
 }

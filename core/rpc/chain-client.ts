@@ -27,10 +27,12 @@ export type Chain = {
   readonly batch: (calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
   /**
    * The same one after the other. `together`: how many of the first calls one HTTP request carried, so that one state of the node answered
-   * them. `askedAtMs`: when the node that answered was asked, by `performance.now()`.
+   * them. `askedAtMs`: when the node that answered was asked, by `performance.now()`. What `check` throws for outcomes that are of no use
+   * makes the next node be asked.
    */
   readonly batchInOrder: (
     calls: readonly RpcCall[],
+    check?: (outcomes: readonly RpcOutcome[]) => void,
   ) => Promise<{ outcomes: RpcOutcome[]; together: number; askedAtMs: number }>;
   /** Several requests to one node: from the healthiest that gives all the answers. */
   readonly withNode: <T>(attempt: (node: ChainNode) => Promise<T>) => Promise<T>;
@@ -91,7 +93,7 @@ export function openChain({
       throw new RangeError(`a batch has ${calls.length} calls, at most ${BATCH_CALLS_MAX} are sent`);
     }
     if (isClosed) throw new RpcTransportError("closed", `the RPC pool of ${networkId} is closed`);
-    const restMs = node.health.restUntilMs - Date.now();
+    const restMs = Math.ceil(node.health.restUntilMs - performance.now());
     if (restMs > 0) {
       const message = `${node.label} asked for no requests during the next ${restMs} ms`;
       throw new RpcTransportError("rate-limit", message, { retryAfterMs: restMs });
@@ -118,17 +120,19 @@ export function openChain({
     nodes,
     request: async (method, params) => resultOf(await batch([{ method, params }])),
     batch,
-    async batchInOrder(calls) {
+    async batchInOrder(calls, check) {
       return withNode(async (node) => {
         const askedAtMs = performance.now();
         const batches = await ask(node, calls, { inOrder: true });
-        return { outcomes: batches.flat(), together: batches[0]?.length ?? 0, askedAtMs };
+        const outcomes = batches.flat();
+        check?.(outcomes);
+        return { outcomes, together: batches[0]?.length ?? 0, askedAtMs };
       });
     },
     withNode,
     requestOn: async (node, method, params) => resultOf(await batchOn(node, [{ method, params }])),
     batchOn,
-    nodesByHealth: () => byHealth(nodes, Date.now()),
+    nodesByHealth: () => byHealth(nodes, performance.now()),
     async refreshHeads() {
       await Promise.allSettled(
         nodes.map((node) => batchOn(node, [{ method: "eth_blockNumber", params: [] }])),
@@ -165,12 +169,12 @@ async function withFailover<T>(
   timeoutMs: number,
   attempt: (node: ChainNode) => Promise<T>,
 ): Promise<T> {
-  const deadlineMs = Date.now() + timeoutMs * 2;
+  const deadlineMs = performance.now() + timeoutMs * 2;
   const tried = new Set<ChainNode>();
   let lastError = new RpcTransportError("closed", "no node was asked");
   for (let attempts = 0; attempts < ATTEMPTS_MAX; attempts++) {
-    const { node, waitMs } = nextNode(nodes, tried, Date.now());
-    if (!node || Date.now() + waitMs >= deadlineMs) {
+    const { node, waitMs } = nextNode(nodes, tried, performance.now());
+    if (!node || performance.now() + waitMs >= deadlineMs) {
       const message = `every node asked for no requests during the next ${waitMs} ms`;
       lastError = new RpcTransportError("rate-limit", message, { retryAfterMs: waitMs });
       break;
@@ -184,7 +188,7 @@ async function withFailover<T>(
       if (!(error instanceof RpcTransportError)) throw error;
       lastError = error;
       // whoever gives it, an answer has the same size
-      if (error.kind === "closed" || error.kind === "too-large" || Date.now() >= deadlineMs) break;
+      if (error.kind === "closed" || error.kind === "too-large" || performance.now() >= deadlineMs) break;
     }
   }
   throw lastError;
@@ -202,13 +206,13 @@ function nextNode(
   const again = rested[0];
   if (again) return { node: again, waitMs: RETRY_PAUSE_MS * (0.5 + Math.random()) };
   const soonest = nodes.toSorted((a, b) => a.health.restUntilMs - b.health.restUntilMs)[0];
-  return { node: soonest, waitMs: soonest ? soonest.health.restUntilMs - nowMs : 0 };
+  return { node: soonest, waitMs: soonest ? Math.ceil(soonest.health.restUntilMs - nowMs) : 0 };
 }
 
 /** Failing nodes prove themselves beside the traffic, so that no caller waits for their recovery. */
 function probeFailing(nodes: readonly ChainNode[], probe: (node: ChainNode) => Promise<unknown>): void {
   if (nodes.length < 2) return;
-  const nowMs = Date.now();
+  const nowMs = performance.now();
   for (const node of nodes) {
     const isDue = node.health.errorsInARow > 0 && node.health.probeAtMs <= nowMs;
     if (!isDue || node.health.restUntilMs > nowMs || node.health.isProbing) continue;
@@ -230,7 +234,7 @@ function proveChainId(node: ChainNode, chainId: number, timeoutMs: number): Prom
     if (answered === BigInt(chainId)) return;
     const message = `${node.label} serves chain ${answered}, expected ${chainId}`;
     const error = new RpcTransportError("wrong-chain", message);
-    noteFailure(node.health, error, Date.now());
+    noteFailure(node.health, error, performance.now());
     throw error;
   })();
   const proof = node.health.chainIdProof;

@@ -25,7 +25,7 @@ export function openStalledNodeDetector(chain: Chain): StalledNodeDetector {
       if (blockNumber > newest) movedMs = nowMs;
       newest = Math.max(newest, blockNumber);
       if (chain.nodes.length < 2 || nowMs - comparedMs < COMPARE_EVERY_MS) return;
-      if (nowMs - movedMs < STALLED_MS && !hasLagging(chain.nodes, Date.now())) return;
+      if (nowMs - movedMs < STALLED_MS && !hasLagging(chain.nodes, performance.now())) return;
       comparedMs = nowMs;
       void chain.refreshHeads();
     },

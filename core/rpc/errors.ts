@@ -58,7 +58,7 @@ export type RpcError = RpcTransportError | RpcResponseError;
 export type RpcErrorBody = { readonly code: number; readonly message: string; readonly data: unknown };
 
 const EXECUTED =
-  /revert|out of gas|invalid opcode|stack (under|over)flow|EVM error|gas required exceeds|intrinsic gas/i;
+  /revert|out of gas|invalid (opcode|jump)|stack (under|over)flow|stack limit|EVM error|gas required exceeds|intrinsic gas|write protection|return data out of bounds|(code|initcode) size exceeded|address collision|gas uint64 overflow/i;
 const RATE_LIMITED = /rate limit|too many requests|request limit|compute units|quota|throttl/i;
 const NOT_READY =
   /BlockOutOfRange|header not found|unknown block|block not found|missing trie node|state .*(not available|unavailable)|pruned|not (yet )?synced|still syncing|timed? ?out|temporar|unavailable|connection|try again|overload/i;
@@ -68,9 +68,23 @@ const RATE_LIMIT_CODES = new Set([-32005, -32007, -32029, 429]);
 const NODE_ERROR_CODES = new Set([-32002, -32603]);
 /** Codes under which nodes also say "I do not know that block (yet)"; anvil uses -32602 while it reorganises. */
 const NOT_READY_CODES = new Set([-32000, -32001, -32002, -32602, -32603]);
+/** What every node that follows a chain knows: an error about it, in whatever words, is the node's, such as a key that was withdrawn. */
+const OF_ANY_NODE: ReadonlySet<string> = new Set([
+  ...["eth_chainId", "eth_blockNumber", "eth_getTransactionByHash", "eth_getTransactionReceipt"],
+]);
+/** The same, asked at the latest block. */
+const OF_ANY_HEAD: ReadonlySet<string> = new Set([
+  ...["eth_getBlockByNumber", "eth_getBalance", "eth_getTransactionCount", "eth_getCode", "eth_getStorageAt"],
+]);
 
-/** Sorts a JSON-RPC error body into "no verdict" and "the chain's answer". `where` names method and node, without credentials. */
-export function classifyRpcError(body: RpcErrorBody, where: string): RpcError {
+/** The call that an error is about. */
+type FailedCall = { readonly method: string; readonly params: readonly unknown[] };
+
+/**
+ * Sorts a JSON-RPC error body into "no verdict" and "the chain's answer". `where` names method and node, without credentials; `call`
+ * where the error is about one.
+ */
+export function classifyRpcError(body: RpcErrorBody, where: string, call?: FailedCall): RpcError {
   const message = `${where} answered ${body.code}: ${body.message}`;
   const data = revertDataOf(body.data);
   const answer = () => new RpcResponseError(body.code, message, data);
@@ -83,7 +97,12 @@ export function classifyRpcError(body: RpcErrorBody, where: string): RpcError {
   if (NOT_READY_CODES.has(body.code) && NOT_READY.test(body.message)) {
     return noVerdict("not-ready");
   }
-  return NODE_ERROR_CODES.has(body.code) ? noVerdict("node-error") : answer();
+  const isOfNode = NODE_ERROR_CODES.has(body.code) || (call !== undefined && isKnownToAll(call));
+  return isOfNode ? noVerdict("node-error") : answer();
+}
+
+function isKnownToAll({ method, params }: FailedCall): boolean {
+  return OF_ANY_NODE.has(method) || (OF_ANY_HEAD.has(method) && params.includes("latest"));
 }
 
 /**

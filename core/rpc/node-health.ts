@@ -3,6 +3,7 @@
 import { type AdaptiveLimit, newAdaptiveLimit } from "./adaptive-limit.ts";
 import type { RpcTransportError } from "./errors.ts";
 
+/** Times by `performance.now()`: a wall clock that is set back would let a node rest for as long. */
 export type NodeHealth = {
   /** Moving average of answered exchanges; 0 before the first. */
   latencyMs: number;

@@ -104,7 +104,7 @@ async function post(endpoint: Endpoint, calls: readonly RpcCall[], timeoutMs: nu
         throw toTransportError(error, where, timeoutMs);
       });
     const answer = parseJson(text);
-    if (!response.ok) throw httpError(response, answer, where, endpoint.redact);
+    if (!response.ok) throw httpError(response, answer, { where, calls, redact: endpoint.redact });
     return readAnswers(answer, calls, endpoint);
   } finally {
     deadline.clear();
@@ -197,8 +197,7 @@ function toTransportError(error: unknown, where: string, timeoutMs: number): Rpc
 function httpError(
   response: Response,
   answer: unknown,
-  where: string,
-  redact: (text: string) => string,
+  { where, calls, redact }: { where: string; calls: readonly RpcCall[]; redact: (text: string) => string },
 ): RpcError {
   if (response.status === 429) {
     const message = `${where} answered HTTP 429 (too many requests)`;
@@ -206,7 +205,8 @@ function httpError(
   }
   const body = errorBodyOf(answer, redact);
   const isDenied = response.status === 401 || response.status === 403;
-  if (body && response.status < 500 && !isDenied) return classifyRpcError(body, where);
+  if (body && response.status < 500 && !isDenied)
+    return classifyRpcError(body, where, calls.length === 1 ? calls[0] : undefined);
   const isRefusal = (body !== undefined && !isDenied) || TOO_LARGE_STATUSES.includes(response.status);
   const message = `${where} answered HTTP ${response.status}${body ? `, ${body.code}: ${body.message}` : ""}`;
   return new RpcTransportError("node-error", message, { retryAfterMs: retryAfterMs(response), isRefusal });
@@ -236,7 +236,8 @@ function readAnswers(answer: unknown, calls: readonly RpcCall[], endpoint: Endpo
   return calls.map((call, id): RpcOutcome => {
     const item = byId.get(id) ?? (calls.length === 1 ? byId.get(null) : undefined);
     const body = errorBodyOf(item, endpoint.redact);
-    if (body) return { ok: false, error: classifyRpcError(body, `${call.method} on ${endpoint.label}`) };
+    if (body)
+      return { ok: false, error: classifyRpcError(body, `${call.method} on ${endpoint.label}`, call) };
     if (typeof item === "object" && item !== null && "result" in item)
       return { ok: true, result: call.read ? call.read(item.result) : item.result };
     return { ok: false, error: malformed() };

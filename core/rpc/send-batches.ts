@@ -82,21 +82,21 @@ async function exchangeBatch(
   if (calls.length === 1) {
     const outcomes = await exchangeOne(node, calls, { timeoutMs, isAlone });
     // a limit of one rises again like any other; a call that was never part of a batch says nothing
-    if (!isAlone && outcomes[0]?.ok) noteAccepted(limit, 1, Date.now());
+    if (!isAlone && outcomes[0]?.ok) noteAccepted(limit, 1, performance.now());
     return outcomes;
   }
   try {
     const outcomes = await exchange(node, calls, timeoutMs);
     if (isRefusedAlike(calls, outcomes)) {
-      noteRefused(limit, calls.length, Date.now());
+      noteRefused(limit, calls.length, performance.now());
       return "refused";
     }
-    noteAccepted(limit, calls.length, Date.now());
+    noteAccepted(limit, calls.length, performance.now());
     return outcomes;
   } catch (error) {
     // whatever the reason, fewer calls are the better bet next time; a node that said when to come back gets the same again
     const saidWhen = error instanceof RpcTransportError && error.retryAfterMs !== undefined;
-    if (!saidWhen || node.health.rateLimitsInARow > 1) noteRefused(limit, calls.length, Date.now());
+    if (!saidWhen || node.health.rateLimitsInARow > 1) noteRefused(limit, calls.length, performance.now());
     if (isRefusal(error)) return "refused";
     throw error;
   }
@@ -129,8 +129,11 @@ export async function exchange(
     const noVerdict = withoutVerdict(outcomes);
     const isOfSize = isRefusedAlike(calls, outcomes) || areRefusedLogs(calls, outcomes);
     if (noVerdict && !isOfSize) throw noVerdict;
-    noteSuccess(node.health, performance.now() - startedMs);
-    if (rateLimit) noteFailure(node.health, rateLimit, Date.now());
+    const unrun = isOfSize ? undefined : outcomeOfUnrunCalls(calls, outcomes);
+    if (unrun)
+      noteFailure(node.health, new RpcTransportError("node-error", unrun.message), performance.now());
+    else noteSuccess(node.health, performance.now() - startedMs);
+    if (rateLimit) noteFailure(node.health, rateLimit, performance.now());
     for (const [index, call] of calls.entries()) observeHead(node, call, outcomes[index]);
     return outcomes;
   } catch (error) {
@@ -138,7 +141,7 @@ export async function exchange(
     const isTooLarge = error instanceof RpcTransportError && error.kind === "too-large";
     const isOfSize =
       isTooLarge || ((calls.length > 1 || calls[0]?.method === "eth_getLogs") && isRefusal(error));
-    if (error instanceof RpcTransportError && !isOfSize) noteFailure(node.health, error, Date.now());
+    if (error instanceof RpcTransportError && !isOfSize) noteFailure(node.health, error, performance.now());
     throw error;
   }
 }
@@ -169,6 +172,19 @@ function wordsOf({ message }: RpcError): string {
   return message.slice(message.indexOf(" on "));
 }
 
+/** The error of calls of contracts none of which was run: it may be the node's own. Callers get it as it is. */
+function outcomeOfUnrunCalls(
+  calls: readonly RpcCall[],
+  outcomes: readonly RpcOutcome[],
+): RpcError | undefined {
+  const errors = outcomes.flatMap((outcome) => (outcome.ok ? [] : [outcome.error]));
+  const areUnrun =
+    errors.length === calls.length &&
+    calls.every(({ method }) => method === "eth_call") &&
+    !errors.some(isExecutionFailure);
+  return areUnrun ? errors[0] : undefined;
+}
+
 function isRequestLimit(error: RpcTransportError | undefined): boolean {
   return error?.kind === "rate-limit" && !error.isRefusal;
 }
@@ -193,5 +209,5 @@ function observeHead(node: ChainNode, call: RpcCall, outcome: RpcOutcome | undef
   const number = isBlock ? fieldOf(outcome.result, "number") : outcome.result;
   // whoever asked for the block finds that there is none
   if (isBlock && number === undefined) return;
-  noteHead(node.health, Number(parseQuantity(number, "the head")), Date.now());
+  noteHead(node.health, Number(parseQuantity(number, "the head")), performance.now());
 }

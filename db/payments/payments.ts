@@ -1,9 +1,10 @@
 /** Payments: locking, reading and failing them. Only the indexer marks them settled. */
-import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { hasUnappliedTransfer } from "../links/unapplied-transfers.ts";
 import { unknownUntil } from "../links/unknown-outcomes.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Payment } from "../schema.ts";
+import { idsByAuthorization } from "./ids-by-authorization.ts";
 
 /** Locks these payments in a fixed order. Payments are locked before links everywhere. */
 export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<void> {
@@ -195,4 +196,21 @@ export async function findPaymentByAuthorization(
       and authorization_digest(network, token, payer, nonce)
         = authorization_digest(${key.network}, ${key.token}, ${key.payer}, ${key.nonce})`;
   return row;
+}
+
+/** The use of a link that an authorization (ERC-3009) was accepted for, with whatever idempotency key. */
+export async function findUseByAuthorization(
+  tx: Tx,
+  parent: { id: string; network: NetworkId },
+  { from: payer, nonce }: { from: Hex; nonce: Hex },
+): Promise<string | undefined> {
+  const [row] = await tx<{ id: string }[]>`
+    select link.id
+    from payments
+    join payment_links link on link.id = payments.link_id
+    where payments.id = any(array(
+        ${idsByAuthorization(tx, parent, [{ payer, nonce }])}
+      ))
+      and link.parent_id = ${parent.id}`;
+  return row?.id;
 }

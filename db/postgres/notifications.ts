@@ -83,7 +83,7 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
     timeoutMs: number,
     { retriesMs = [], isJustStored = false, rereadMs = REREAD_MS }: SettleOptions = {},
   ): Promise<T | undefined> {
-    const deadline = Date.now() + timeoutMs;
+    const deadline = performance.now() + timeoutMs;
     let retries: number[] = [];
     try {
       if (isJustStored) await pause(Math.min(timeoutMs, rereadMs));
@@ -92,7 +92,7 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
         isNotified = false;
         const value = await readInTime(read, deadline);
         if (value !== undefined) return value;
-        const leftMs = deadline - Date.now();
+        const leftMs = deadline - performance.now();
         if (leftMs <= 0) return undefined;
         await pause(Math.min(leftMs, retries.shift() ?? rereadMs));
       }
@@ -106,7 +106,7 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
 /** Undefined also when the database does not answer until then. */
 async function readInTime<T>(read: () => Promise<T | undefined>, deadlineMs: number): Promise<T | undefined> {
   try {
-    return await withTimeout(Math.max(deadlineMs - Date.now(), READ_MIN_MS), read());
+    return await withTimeout(Math.max(deadlineMs - performance.now(), READ_MIN_MS), read());
   } catch (error) {
     if (error instanceof SilentDatabaseError) return undefined;
     throw error;

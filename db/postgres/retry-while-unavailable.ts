@@ -15,12 +15,12 @@ export async function retryWhileUnavailable<T>(
   work: () => Promise<T>,
   onUnavailable: (error: unknown) => void,
 ): Promise<T> {
-  const deadlineMs = Date.now() + RETRY_MAX_MS;
+  const deadlineMs = performance.now() + RETRY_MAX_MS;
   for (;;) {
     try {
       return await work();
     } catch (error) {
-      if (!isUnavailable(error) || Date.now() >= deadlineMs) throw error;
+      if (!isUnavailable(error) || performance.now() >= deadlineMs) throw error;
       onUnavailable(error);
     }
     await Bun.sleep(PAUSE_MS);

@@ -69,11 +69,11 @@ async function readLogs(
   const { address } = chain.network.usdc;
   try {
     const answer = await chain.requestOn(node, "eth_getLogs", [{ ...filter, ...followedLogs(address) }]);
-    noteAccepted(limit, blocks, Date.now());
+    noteAccepted(limit, blocks, performance.now());
     return answer;
   } catch (error) {
     if (!isRefusal(error)) throw error;
-    noteRefused(limit, blocks, Date.now());
+    noteRefused(limit, blocks, performance.now());
     return undefined;
   }
 }

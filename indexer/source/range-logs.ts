@@ -80,13 +80,13 @@ async function readOutcomes(
   for (const [index, query] of queries.entries()) {
     const outcome = outcomes[index];
     if (outcome?.ok) {
-      noteAccepted(limit, blocksOf(query), Date.now());
+      noteAccepted(limit, blocksOf(query), performance.now());
       logs.push(...parseLogs(outcome.result));
       continue;
     }
     const error = outcome?.error ?? new RpcTransportError("malformed", `${node.label} left out an answer`);
     if (!isRefusal(error)) throw error;
-    noteRefused(limit, blocksOf(query), Date.now());
+    noteRefused(limit, blocksOf(query), performance.now());
     if (blocksOf(query) > 1) refused.push(query);
     else alone.push({ query, error });
   }

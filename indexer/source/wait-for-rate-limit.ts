@@ -18,6 +18,6 @@ export async function waitForRateLimit(chain: Chain, error: unknown): Promise<bo
 
 /** Until the first of them may be asked; undefined when one may be now. */
 function restOf({ nodes }: Chain): number | undefined {
-  const restMs = Math.min(...nodes.map(({ health }) => health.restUntilMs)) - Date.now();
+  const restMs = Math.min(...nodes.map(({ health }) => health.restUntilMs)) - performance.now();
   return restMs > 0 ? restMs : undefined;
 }

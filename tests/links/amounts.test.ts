@@ -95,7 +95,21 @@ describe("a link", () => {
       .update(`use:link_1:${authorization.from}:${authorization.nonce}`)
       .digest("base64url");
     // 21 digits of six bits are 126 of the 128 bits
-    expect(useIdOf("link_1", authorization).slice(0, -1)).toBe(`link_${digest.slice(0, 21)}`);
-    expect(useIdOf("link_1", authorization)).toHaveLength("link_".length + 22);
+    expect(useIdOf("link_1", authorization, undefined).slice(0, -1)).toBe(`link_${digest.slice(0, 21)}`);
+    expect(useIdOf("link_1", authorization, undefined)).toHaveLength("link_".length + 22);
+  });
+
+  test("of many payments has one use for each payer and idempotency key", () => {
+    const [from, other] = [`0x${"0a".repeat(20)}`, `0x${"0c".repeat(20)}`] as const;
+    const [nonce, next] = [`0x${"0b".repeat(32)}`, `0x${"0d".repeat(32)}`] as const;
+    const id = useIdOf("link_1", { from, nonce }, "order 1");
+    expect(useIdOf("link_1", { from, nonce: next }, "order 1")).toBe(id);
+    const others = [
+      useIdOf("link_1", { from: other, nonce }, "order 1"),
+      useIdOf("link_1", { from, nonce }, "order 2"),
+      useIdOf("link_2", { from, nonce }, "order 1"),
+      useIdOf("link_1", { from, nonce }, undefined),
+    ];
+    expect(new Set([id, ...others]).size).toBe(5);
   });
 });

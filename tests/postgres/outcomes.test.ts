@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { notify, type Outcomes, openOutcomes } from "../../db/postgres/notifications.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { setBackClock } from "../support/set-back-clock.ts";
 
 const TIMEOUT_MS = 45_000;
 let db: TestDatabase;
@@ -76,3 +77,13 @@ test("a row is read again after the interval that its waiter chose", async () =>
     .settle(stored.read, TIMEOUT_MS, { isJustStored: true, rereadMs: 10 });
   expect(await Promise.race([settled, settle(TIMEOUT_MS / 2, "seldom, too")])).toBe("over");
 });
+
+test("a wait is over in time although the clock was set back meanwhile", async () => {
+  const settled = outcomes.watch("four").settle(openRow(1_000).read, 300);
+  const setForward = setBackClock();
+  try {
+    expect(await settled).toBeUndefined();
+  } finally {
+    setForward();
+  }
+}, 20_000);

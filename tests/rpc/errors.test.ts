@@ -26,6 +26,33 @@ describe("no verdict", () => {
   });
 });
 
+describe("an error about what every node knows", () => {
+  const about = (method: string, ...params: unknown[]) =>
+    classifyRpcError({ code: -32000, message: "unauthorized", data: undefined }, "a node", {
+      method,
+      params,
+    });
+
+  test.each([
+    ["eth_chainId"],
+    ["eth_getTransactionReceipt", "0x1"],
+    ["eth_getBlockByNumber", "latest", false],
+    ["eth_getTransactionCount", "0x1", "latest"],
+  ])("is the node's: %s %s", (method, ...params) => {
+    expect(about(method, ...params)).toMatchObject({ kind: "node-error", isRefusal: true });
+  });
+
+  test.each([
+    ["eth_getBlockByNumber", "finalized", false],
+    ["eth_getBalance", "0x1", "0x10"],
+    ["eth_sendRawTransaction", "0x"],
+    ["eth_call", {}, "latest"],
+    ["eth_getLogs", {}],
+  ])("is an answer about another thing: %s %s", (method, ...params) => {
+    expect(about(method, ...params)).toBeInstanceOf(RpcResponseError);
+  });
+});
+
 describe("the chain's answer", () => {
   test.each([
     [3, "execution reverted: FiatTokenV2: invalid signature", "0x08c379a0"],

@@ -95,7 +95,8 @@ describe("a batch that a node refuses for its size", () => {
     proxy.fault = () => undefined;
     await chain.batch(calls(2));
     expect(batchCalls.size).toBe(1);
-    if (batchCalls.refused) batchCalls.refused = { ...batchCalls.refused, atMs: Date.now() - 11 * MINUTE_MS };
+    if (batchCalls.refused)
+      batchCalls.refused = { ...batchCalls.refused, atMs: performance.now() - 11 * MINUTE_MS };
     await chain.batch(calls(8));
     expect(batchCalls.size).toBeGreaterThan(1);
   });

@@ -9,6 +9,7 @@ import type { RelayNetwork } from "../../worker/sender/relay-network.ts";
 import { openLanes } from "../../worker/sender/relayer-lanes.ts";
 import { startTestChain, type TestChain } from "../support/chain.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { setBackClock } from "../support/set-back-clock.ts";
 
 let db: TestDatabase;
 let sql: Sql;
@@ -82,4 +83,23 @@ async function measureRounds(isDrainedElsewhere: boolean): Promise<number> {
 
 test("a block does not wake the worker that monitors while another one drains: each half second is enough", async () => {
   expect(await measureRounds(true)).toBeGreaterThan(1_900);
+});
+
+test("a clock that is set back stops neither the loop nor its monitor", async () => {
+  const [first, later] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let rounds = 0;
+  const drain = async () => {
+    rounds += 1;
+    if (rounds === 1) first.resolve();
+    if (rounds === 4) later.resolve();
+  };
+  const stop = await startNetworkLoop(sql, openNetwork(), [{ name: "queue", drain }]);
+  await first.promise;
+  const setForward = setBackClock();
+  try {
+    await later.promise;
+  } finally {
+    setForward();
+    await stop();
+  }
 });

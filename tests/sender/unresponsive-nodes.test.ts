@@ -141,3 +141,45 @@ test("behavior: beside a node that stopped following the chain, relays are simul
   await waitUntilSigned(lab, [order]);
   await waitUntilConfirmed([order]);
 }, 120_000);
+
+/** Whichever of them is asked first. */
+async function payBeside(fault: FaultProxy["fault"]): Promise<void> {
+  for (const one of nodes) {
+    for (const node of nodes) node.fault = node === one ? fault : () => undefined;
+    const orders = [await newOrder(lab), await contractOrder(lab, YES_SAYER)];
+    await queueAll(lab, orders);
+    await waitUntilSigned(lab, orders);
+    await waitUntilConfirmed(orders);
+  }
+}
+
+test.each([
+  ["answers everything by an error of its own, as one whose key was withdrawn", () => true],
+  ["takes no transactions", (calls: readonly ProxiedCall[]) => calls.some(isSend)],
+] as const)(
+  "behavior: beside a node that %s, payments go through the other",
+  async (_, isRefused) => {
+    await payBeside((calls) =>
+      isRefused(calls) ? { kind: "error", code: -32000, message: "unauthorized" } : undefined,
+    );
+  },
+  120_000,
+);
+
+/** Answers as one whose state is gone or is being restored, and which follows the chain all the same. */
+function withoutState(method: string): FaultProxy["fault"] {
+  return (calls) => {
+    const lost = new Set(calls.filter((call) => call.method === method).map(({ id }) => id));
+    const error = { code: -32000, message: "missing trie node 0xab (path )" };
+    const spoil = (one: { id: number }) => (lost.has(one.id) ? { jsonrpc: "2.0", id: one.id, error } : one);
+    const edit = (answer: unknown) =>
+      Array.isArray(answer) ? answer.map(spoil) : spoil(answer as { id: number });
+    return { kind: "edit", edit };
+  };
+}
+
+test.each(["eth_call", "eth_getBalance"])(
+  "behavior: beside a node that has blocks and no state for %s, payments go through the other",
+  (method) => payBeside(withoutState(method)),
+  120_000,
+);

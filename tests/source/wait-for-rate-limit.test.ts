@@ -15,7 +15,7 @@ function waits(error: unknown, nodes = 1, restsMs: readonly number[] = []): Prom
   chain = openChain({ network: "base-sepolia", urls, timeoutMs: 1_000 });
   for (const [index, restMs] of restsMs.entries()) {
     const node = chain.nodes[index];
-    if (node) node.health.restUntilMs = Date.now() + restMs;
+    if (node) node.health.restUntilMs = performance.now() + restMs;
   }
   return waitForRateLimit(chain, error);
 }

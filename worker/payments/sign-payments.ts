@@ -255,18 +255,18 @@ function hold(network: PaymentNetwork, batch: Batch): void {
 async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void> {
   const { ledger, metrics } = network;
   const { passed, simulationHead } = batch;
-  const startedMs = Date.now();
+  const startedMs = performance.now();
   const untilMs = Math.min(
     startedMs + (simulationHead.unread ? HOLD_MS : HOLD_BLIND_MS),
-    startedMs + HEAD_VALID_MS - (performance.now() - batch.askedAtMs),
-    ...passed.map(givenUpAtMs),
+    batch.askedAtMs + HEAD_VALID_MS,
+    ...passed.map((relayable) => startedMs + untilGivenUpMs(relayable)),
   );
   const label = { network: network.chain.network.id };
   const sending: Promise<void>[] = [];
   let waiting = passed;
   let why = "the indexer has not read the blocks that payments were simulated on";
   try {
-    while (waiting.length > 0 && !ledger.isClosed && Date.now() < untilMs) {
+    while (waiting.length > 0 && !ledger.isClosed && performance.now() < untilMs) {
       const isNotified = await ledger.nextBlock(POLL_MS);
       if (isNotified && ledger.readNumber < simulationHead.headNumber) continue;
       const key = ledger.isClosed ? "closed" : await network.lanes.choose(gasOf(waiting), SIGNING_MARKET_MS);
@@ -285,16 +285,16 @@ async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void>
   if (ledger.isClosed) return releaseLeases(network, payments, 0);
   metrics.signingWaits.inc({ ...label, outcome: "returned" }, waiting.length);
   await handleUnavailable(network, payments, {
-    ...{ why, triedMs: Date.now() - startedMs },
+    ...{ why, triedMs: performance.now() - startedMs },
     ...(simulationHead.unread ? {} : { delayMs: 0 }),
   });
 }
 
-/** When its caller gets a retryable error, unless it is signed by then. */
-function givenUpAtMs({ payment: { unavailableSince } }: Relayable): number {
+/** How long until its caller gets a retryable error, unless it is signed by then. */
+function untilGivenUpMs({ payment: { unavailableSince } }: Relayable): number {
   return unavailableSince === null
     ? Number.POSITIVE_INFINITY
-    : unavailableSince.getTime() + UNAVAILABLE_AFTER_MS;
+    : unavailableSince.getTime() + UNAVAILABLE_AFTER_MS - Date.now();
 }
 
 function gasOf(relayables: readonly Relayable[]): bigint {

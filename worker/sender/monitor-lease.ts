@@ -31,35 +31,35 @@ export function openMonitorLease(
 ): HeldLease {
   const { sql } = network.deps;
   const lease: MonitorLease = { network: network.chain.network.id, holder };
-  let reportedMs = 0;
+  let reportedMs = Number.NEGATIVE_INFINITY;
   let leftUntilMs = 0;
   let sinceMs: number | undefined;
 
   async function leave(): Promise<void> {
     sinceMs = undefined;
-    leftUntilMs = Date.now() + LEASE_MS;
+    leftUntilMs = performance.now() + LEASE_MS;
     await releaseMonitorLease(sql, lease);
   }
 
   return {
     async pass() {
-      const isLeft = Date.now() < leftUntilMs;
+      const isLeft = performance.now() < leftUntilMs;
       if (!isLeft && (await takeMonitorLease(sql, { ...lease, leaseMs: LEASE_MS }))) {
-        sinceMs ??= Date.now();
+        sinceMs ??= performance.now();
         try {
           await monitorRelays(network);
         } catch (error) {
           await leave();
           throw error;
         }
-        if (Date.now() - sinceMs < keptMs) return;
+        if (performance.now() - sinceMs < keptMs) return;
         if (await hasOtherWorkers(sql)) await leave();
         else sinceMs = undefined;
         return;
       }
       sinceMs = undefined;
-      if (Date.now() - reportedMs < REPORT_MS) return;
-      reportedMs = Date.now();
+      if (performance.now() - reportedMs < REPORT_MS) return;
+      reportedMs = performance.now();
       await reportMarket(network);
     },
     isHeld: () => sinceMs !== undefined,

@@ -32,6 +32,7 @@ export async function startNetworkLoop(
   const monitorLease = openMonitorLease(network);
   const draining = new Map<RelayQueue, Promise<void>>();
   let stopped = false;
+  // by a clock that is never set: a wall clock that is put back would stop the loop for as long
   let lastMs = 0;
   let dueMs = 0;
   let wake: (() => void) | undefined;
@@ -65,9 +66,9 @@ export async function startNetworkLoop(
   }
 
   async function waitUntilDue(): Promise<void> {
-    while (!stopped && Date.now() < dueMs) {
+    while (!stopped && performance.now() < dueMs) {
       const { promise, resolve } = Promise.withResolvers<void>();
-      const timer = setTimeout(resolve, dueMs - Date.now());
+      const timer = setTimeout(resolve, dueMs - performance.now());
       wake = resolve;
       await promise;
       clearTimeout(timer);
@@ -76,7 +77,7 @@ export async function startNetworkLoop(
 
   async function run(): Promise<void> {
     while (!stopped) {
-      lastMs = Date.now();
+      lastMs = performance.now();
       dueMs = lastMs + INTERVAL_MS;
       await attempt("monitoring relays", () => monitorLease.pass());
       // also when that failed: what can't be sent must not wait for ever

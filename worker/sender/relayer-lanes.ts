@@ -89,16 +89,13 @@ export function openLanes(
         { method: "eth_getTransactionCount", params: [address, "latest"] },
       ]),
     ];
-    const [header, tip, ...accounts] = await chain.withNode((node) => {
+    // read there, so that a node which lacks the head or the state is followed by the next
+    const { head, tip, lanes } = await chain.withNode(async (node) => {
       askedAtMs = performance.now();
-      return chain.batchOn(node, calls);
+      const [header, tip, ...accounts] = await chain.batchOn(node, calls);
+      return { head: readHead(header), tip, lanes: readLanes(keys, accounts) };
     });
-    const { baseFeePerGas, headNumber, headHash, headTimeS } = readHead(header);
-    const lanes = keys.map((key, index) => ({
-      key,
-      balanceWei: quantityOf(accounts[2 * index], "eth_getBalance"),
-      chainNonce: quantityOf(accounts[2 * index + 1], "eth_getTransactionCount"),
-    }));
+    const { baseFeePerGas, headNumber, headHash, headTimeS } = head;
     if (!areLanesEnsured) await ensureLanes(lanes);
     const tipPerGas = tip?.ok ? parseQuantity(tip.result, "tip") : undefined;
     const headAgeS = Math.max(0, Date.now() / 1000 - Number(headTimeS));
@@ -196,6 +193,15 @@ function readHead(
     headHash: parseData(header.hash, "hash", 32),
     headTimeS: parseQuantity(header.timestamp, "timestamp"),
   };
+}
+
+/** `accounts`: of each key its balance and its nonce. */
+function readLanes(keys: readonly RelayerKey[], accounts: readonly (RpcOutcome | undefined)[]): LaneState[] {
+  return keys.map((key, index) => ({
+    key,
+    balanceWei: quantityOf(accounts[2 * index], "eth_getBalance"),
+    chainNonce: quantityOf(accounts[2 * index + 1], "eth_getTransactionCount"),
+  }));
 }
 
 type HeadJson = { baseFeePerGas?: string; number?: string; hash?: string; timestamp?: string };

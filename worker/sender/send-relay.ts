@@ -7,6 +7,7 @@ import { signRelay } from "../../core/chain/sign-relay.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
+import type { ChainNode } from "../../core/rpc/node.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
 import { type Charge, reserveCharges } from "../../db/relays/budgets.ts";
@@ -143,24 +144,29 @@ const ANSWER_MS = 1_000;
 /** The node has these bytes already. */
 const ALREADY_KNOWN = /already known|already imported|known transaction|transaction already/i;
 
-/** One node after the other, until one answers or `isOutdated`. */
+/** One node after the other, until one has the bytes or `isOutdated`: a node may take no transactions at all, or none for so little. */
 async function sendRaw(
   chain: Chain,
   raw: Hex,
   isOutdated: () => boolean,
 ): Promise<{ isAsked: boolean; isAccepted: boolean; text: string }> {
-  let isAsked = false;
+  const asked = new Set<ChainNode>();
+  const isKnown = (error: unknown) => error instanceof RpcResponseError && ALREADY_KNOWN.test(error.message);
   try {
     await chain.withNode(async (node) => {
       if (isOutdated()) throw new RpcTransportError("closed", "the head it was judged by is too old");
-      isAsked = true;
+      asked.add(node);
       const sent = chain.requestOn(node, "eth_sendRawTransaction", [raw]);
-      await (chain.nodes.length > 1 ? answeredInTime(sent) : sent);
+      await (chain.nodes.length > 1 ? answeredInTime(sent) : sent).catch((error: unknown) => {
+        const isLast = asked.size === chain.nodes.length;
+        if (!(error instanceof RpcResponseError) || isKnown(error) || isLast) throw error;
+        throw new RpcTransportError("node-error", error.message);
+      });
     });
-    return { isAsked, isAccepted: true, text: "accepted" };
+    return { isAsked: true, isAccepted: true, text: "accepted" };
   } catch (error) {
     const text = (error instanceof Error ? error.message : String(error)).slice(0, ANSWER_MAX_CHARS);
-    return { isAsked, isAccepted: error instanceof RpcResponseError && ALREADY_KNOWN.test(text), text };
+    return { isAsked: asked.size > 0, isAccepted: isKnown(error), text };
   }
 }
 

@@ -13,7 +13,7 @@ export function noteSigned(key: RemoteKey): void {
 }
 
 export function noteSignerFailure(key: RemoteKey): void {
-  failedAtMs.set(nameOf(key), Date.now());
+  failedAtMs.set(nameOf(key), performance.now());
 }
 
 export function isPaused(key: RemoteKey): boolean {
@@ -26,7 +26,7 @@ export function isAvoided(key: RelayerKey): boolean {
 
 function hasFailedWithin(key: RemoteKey, ms: number): boolean {
   const at = failedAtMs.get(nameOf(key));
-  return at !== undefined && Date.now() - at < ms;
+  return at !== undefined && performance.now() - at < ms;
 }
 
 /** One key that the signer lacks says nothing about its others. */

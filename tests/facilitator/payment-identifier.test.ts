@@ -1,0 +1,57 @@
+/** x402's `payment-identifier` in a facilitated payment: whoever signs again for the same purchase does not pay twice. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readUsdcBalance } from "../../local/chain/usdc.ts";
+import { signPayment } from "../support/payer.ts";
+import { seedMerchant } from "../support/seed.ts";
+import {
+  type FacilitatorWorld,
+  inVersion2,
+  makeKey,
+  type Purchase,
+  purchase,
+  startFacilitatorWorld,
+} from "./world.ts";
+
+let lab: FacilitatorWorld;
+
+beforeAll(async () => {
+  lab = await startFacilitatorWorld();
+}, 120_000);
+afterAll(() => lab?.stop());
+
+async function ask(route: "settle" | "verify", bought: Purchase, id: string, key = lab.key) {
+  const { payload, requirements } = inVersion2(bought);
+  const extensions = { "payment-identifier": { info: { required: false, id }, schema: {} } };
+  const paymentPayload = { ...payload, extensions };
+  const response = await fetch(`${lab.url}/${route}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
+    body: JSON.stringify({ x402Version: 2, paymentPayload, paymentRequirements: requirements }),
+  });
+  return (await response.json()) as { success: boolean; transaction: string };
+}
+
+test("error: a payer who signs again under an identifier pays once, also when both come at once", async () => {
+  const bought = await purchase(lab);
+  const signAgain = async (): Promise<Purchase> => ({
+    ...bought,
+    payment: await signPayment(bought.payer, { to: bought.payTo, amountUnits: bought.amount }),
+  });
+  const [id, otherId] = ["order_2026-11-27_0001", "order_2026-11-27_0002"];
+  const orders = [bought, await signAgain(), await signAgain()];
+  const answers = await Promise.all(orders.map((order) => ask("settle", order, id)));
+  const refused = { success: false, errorReason: "IDEMPOTENCY_KEY_REUSED", transaction: "" };
+  expect(answers.filter(({ success }) => success)).toHaveLength(1);
+  expect(answers.filter(({ success }) => !success)).toEqual(Array(2).fill(expect.objectContaining(refused)));
+  const next = await signAgain();
+  expect(await ask("settle", next, id)).toMatchObject(refused);
+  const invalid = { isValid: false, invalidReason: "IDEMPOTENCY_KEY_REUSED" };
+  expect(await ask("verify", next, id)).toMatchObject(invalid);
+  expect(await readUsdcBalance(lab.world.chain.rpcUrl, bought.payTo)).toBe(bought.amount);
+
+  expect(await ask("verify", next, otherId)).toMatchObject({ isValid: true });
+  const { userId } = await seedMerchant(lab.sql);
+  const otherSeller = await makeKey(lab.sql, userId, ["facilitator"]);
+  expect(await ask("verify", next, id, otherSeller)).toMatchObject({ isValid: true });
+  expect(await ask("settle", next, otherId)).toMatchObject({ success: true });
+});
