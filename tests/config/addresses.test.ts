@@ -22,6 +22,8 @@ test("addresses are accepted in every form that the driver and the server take",
     expect(readApiConfig({ ...ENV, HOST })).toMatchObject({ host: HOST });
 });
 
+const KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";
+
 describe("error: refuses", () => {
   const cases: [what: string, env: Record<string, string>, sentence: RegExp][] = [
     ["a database without its URL", { DATABASE_URL: "postgres://[" }, /DATABASE_URL: must be a URL/],
@@ -65,4 +67,13 @@ test("error: a BASE_URL with more than an origin, which every link and mail woul
   }
   for (const rest of ["pay.example.com:443/", "PAY.example.com", "pay.example.com:8443"])
     expect(() => readApiConfig({ ...ENV, BASE_URL: `https://${rest}` })).not.toThrow();
+});
+
+test("error: a BASE_URL that is no URL is named as the fault, by the API and by the worker", () => {
+  const { JWT_SECRET: _, ...worker } = { ...ENV, SMTP_URL: "smtp://127.0.0.1:25" };
+  const fault = "the environment has 1 fault:\n  - BASE_URL: must be an http(s) URL";
+  for (const BASE_URL of ["pay.example.com", "https://", "https://pay example.com", "null"]) {
+    expect(() => readApiConfig({ ...ENV, BASE_URL })).toThrow(fault);
+    expect(() => readWorkerConfig({ ...worker, RELAYER_PRIVATE_KEYS: KEY, BASE_URL })).toThrow(fault);
+  }
 });
