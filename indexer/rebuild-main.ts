@@ -1,6 +1,7 @@
 /** `bun run rebuild`: makes all chain-derived rows once more from the chain and says what differed. Indexers may keep running. */
 import { openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
+import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
@@ -14,6 +15,7 @@ import { openIndexerMetrics } from "./metrics.ts";
 
 const RPC_TIMEOUT_MS = 20_000;
 
+readArgumentsOrExit("bun run rebuild", {});
 const config = readEnvOrExit(() => readIndexerConfig());
 const log = openLog("rebuild", config.logLevel);
 const sql = openDatabase(config.databaseUrl, { name: "rebuild", silenceTimeoutS: 0 });

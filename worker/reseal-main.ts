@@ -1,9 +1,11 @@
 /** `bun run reseal`: seals webhook and return secrets with the newest key and says when older keys may be removed. */
+import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { readSealConfig } from "./config.ts";
 import { resealReturnSecrets, resealWebhookSecrets } from "./webhooks/reseal-secrets.ts";
 
+readArgumentsOrExit("bun run reseal", {});
 const config = readEnvOrExit(() => readSealConfig());
 const sql = openDatabase(config.databaseUrl, { name: "reseal" });
 const webhooks = await resealWebhookSecrets(sql, config.webhookSealKeys);
