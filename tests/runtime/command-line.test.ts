@@ -36,3 +36,18 @@ test("an option that npm took for itself, as in `npm run migrate --plan`, is not
   expect(exitCode).toBe(64);
   expect(errors).toStartWith("npm took --plan for a setting of its own: write -- before the options\n");
 });
+
+test("error: a database that is not there is one sentence, and no result of the command", () => {
+  const env = {
+    DATABASE_URL: "postgres://x@127.0.0.1:1/x",
+    OTP_PEPPER: "4f3c2b1a09f8e7d6c5b4a3928170615243342516",
+  };
+  const { exitCode, errors } = run("worker/reseal-main.ts", [], env);
+  expect([exitCode, errors]).toEqual([2, "not resealed: connect ECONNREFUSED 127.0.0.1:1\n"]);
+  const rpc = { RPC_URL_BASE_SEPOLIA: "http://127.0.0.1:1" };
+  const rebuilt = run("indexer/rebuild-main.ts", [], { ...env, ...rpc });
+  expect([rebuilt.exitCode, rebuilt.errors]).toEqual([
+    2,
+    "base-sepolia: not rebuilt: connect ECONNREFUSED 127.0.0.1:1\n",
+  ]);
+});
