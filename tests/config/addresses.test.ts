@@ -13,11 +13,13 @@ const ENV = {
 
 test("addresses are accepted in every form that the driver and the server take", () => {
   for (const DATABASE_URL of [
-    "postgres://u:50%25@a:5432,b:5433/x?target_session_attrs=primary",
+    "postgres://u:50%25@a:5432/x?target_session_attrs=primary",
     "postgresql:///x?host=/var/run/postgresql",
     "postgres://u:p,w@[::1]/x",
   ])
     expect(readApiConfig({ ...ENV, DATABASE_URL })).toMatchObject({ databaseUrl: DATABASE_URL });
+  const DATABASE_READ_URL = "postgres://u:50%25@a:5432,b:5433/x";
+  expect(readApiConfig({ ...ENV, DATABASE_READ_URL })).toMatchObject({ databaseReadUrl: DATABASE_READ_URL });
   for (const HOST of ["0.0.0.0", "::", "::1", "localhost", "api-1.internal"])
     expect(readApiConfig({ ...ENV, HOST })).toMatchObject({ host: HOST });
 });
@@ -36,6 +38,11 @@ describe("error: refuses", () => {
       "a database's password with a bare percent sign",
       { DATABASE_URL: "postgres://u:50%@127.0.0.1/x" },
       /DATABASE_URL: must be a URL.* write % as %25/,
+    ],
+    [
+      "a database at several hosts, which the job queue's driver cannot read",
+      { DATABASE_URL: "postgres://u:secret@a:5432,b:5433/x" },
+      /^the environment has 1 fault:\n {2}- DATABASE_URL: must name one host; where the primary can change, name a proxy/,
     ],
     ["no address to listen on", { HOST: "999.1.1.1" }, /HOST: must be an address or a host name/],
     [
