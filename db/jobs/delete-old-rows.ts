@@ -21,8 +21,9 @@ import type { Tx } from "../postgres/client.ts";
 const FOLLOWERS_READ = 100;
 
 /**
- * Deletes at most `limit` events older than `keptDays`, and their ended webhook deliveries with them. Each user's newest event of that age
- * stays: the cursor of a reader who has read everything names it, and `listEvents` looks for it. So does what its seal covers.
+ * Deletes at most `limit` events older than `keptDays`, and their webhook deliveries with them: ended ones, and those that wait for a disabled
+ * endpoint. Each user's newest event of that age stays: the cursor of a reader who has read everything names it, and `listEvents` looks for
+ * it. So does what its seal covers.
  */
 export async function deleteOldEvents(
   tx: Tx,
@@ -49,6 +50,7 @@ export async function deleteOldEvents(
           )
           and not exists (
             select from webhook_deliveries delivery
+            join webhook_endpoints endpoint on endpoint.id = delivery.endpoint_id and endpoint.enabled
             where delivery.event_id = old.id and delivery.state = 'PENDING'
           )
         limit ${limit}

@@ -135,13 +135,13 @@ export async function disableEndpoint(tx: Tx, id: string, reason: "gone" | "fail
 
 export type SealedSecret = Pick<WebhookEndpoint, "id" | "sealedSecret" | "sealedOldSecret">;
 
-/** Of all users, by id. */
+/** Of all users, by id; without old secrets that no longer sign. */
 export async function listSealedSecrets(
   tx: Tx,
   page: { afterId: string; limit: number },
 ): Promise<SealedSecret[]> {
   return tx<SealedSecret[]>`
-    select id, sealed_secret, sealed_old_secret
+    select id, sealed_secret, case when old_secret_until > now() then sealed_old_secret end as sealed_old_secret
     from webhook_endpoints
     where id > ${page.afterId} and user_id is not null
     order by id

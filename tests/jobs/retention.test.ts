@@ -137,6 +137,18 @@ test("an event whose webhook is not delivered yet is kept; it goes when that has
   expect(await readAges()).toEqual(["91 days"]);
 });
 
+test("an event whose webhook waits for a disabled endpoint goes, with its delivery", async () => {
+  const id = `whe_${randomBytes(8).toString("hex")}`;
+  await sql`
+    insert into webhook_endpoints (id, user_id, url, sealed_secret)
+    values (${id}, ${merchant.userId}, 'https://example.test', ${randomBytes(8)})`;
+  await newEvents(["92 days", "91 days"]);
+  await sql`update webhook_endpoints set enabled = false where id = ${id}`;
+  await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
+  expect(await readAges()).toEqual(["91 days"]);
+  expect(await sql`select from webhook_deliveries where endpoint_id = ${id}`).toHaveLength(1);
+});
+
 test("a step deletes at most as many events as it may", async () => {
   await newEvents(["95 days", "94 days", "93 days", "92 days"]);
   expect(await deleteOldEvents(sql, { keptDays: 90, limit: 2 })).toBe(2);

@@ -302,6 +302,17 @@ describe("an endpoint", () => {
     const [first = "", second = ""] = [id, other].sort();
     expect([await page(""), await page(first), await page(second)]).toEqual([[first], [second], []]);
   });
+
+  test("keeps an old secret to be sealed anew only while that signs", async () => {
+    const id = await endpointId();
+    const old = async (oldLifeH: number) => {
+      await rotateSecret(sql, { id, userId: user }, { sealedSecret: Buffer.from("fresh"), oldLifeH });
+      const [row] = await listSealedSecrets(sql, { afterId: "", limit: 1 });
+      return row?.sealedOldSecret && Buffer.from(row.sealedOldSecret).toString();
+    };
+    expect(await old(24)).toBe(SECRET.toString());
+    expect(await old(-1)).toBeNull();
+  });
 });
 
 test("an event names links and history rows of its own user alone", async () => {

@@ -62,7 +62,6 @@ const rowOf = async (id: string) => {
 async function deliver(id: string, { number = 1, log = openLog("test", "silent") } = {}): Promise<Row> {
   const config = { baseUrl: "http://localhost", webhookSealKeys: NEW, webhookPrivateTargets: true };
   return waitFor("the result", async () => {
-    // it takes nothing while the end of the attempt before looks for what is due
     await deliverWebhooks({ sql, log, config });
     const [row] = await sql`
       select from webhook_deliveries
@@ -129,4 +128,29 @@ test("any other error while sending is a failed try that tells its owner nothing
     lastError: "service error: the message was not sent",
   });
   expect(lines).toMatchObject([[{ endpointId: id, err: expect.any(Error) }, "webhook not sent"]]);
+});
+
+test("a message that comes while another call looks for what is due is sent without a further event", async () => {
+  const config = { baseUrl: "http://localhost", webhookSealKeys: NEW, webhookPrivateTargets: true };
+  const deps = { sql, log: openLog("test", "silent"), config };
+  const { id: first } = await endpoint(NEW);
+  const second = Promise.withResolvers<Promise<void>>();
+  let during: Promise<void> | undefined;
+  await sql.begin(async (tx) => {
+    // the first call waits for this row, with a snapshot from before the second message
+    await tx`select from webhook_deliveries where endpoint_id = ${first} for update`;
+    during = deliverWebhooks(deps);
+    await waitFor("the first call at the row", async () => {
+      const [waiting] = await sql`
+        select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%webhook_deliveries%'`;
+      return waiting;
+    });
+    await endpoint(NEW);
+    second.resolve(deliverWebhooks(deps));
+    // as if another worker had sent it: the end of its attempt would look for what is due again
+    await tx`update webhook_deliveries set state = 'DELIVERED' where endpoint_id = ${first}`;
+  });
+  await Promise.all([during, await second.promise]);
+  await waitFor("the second message", async () => receiver.received.length === 1);
 });

@@ -41,20 +41,33 @@ const UNREADABLE_SECRET = "the endpoint's secret can no longer be decrypted: rot
 const NOT_SENT = "service error: the message was not sent";
 
 let inFlight = 0;
+let taking: Promise<void> | undefined;
+let takingNext: Promise<void> | undefined;
 
-/** Returns as soon as what is due is in flight. */
-export async function deliverWebhooks(deps: WebhookDeps): Promise<void> {
+/** Returns as soon as everything that was due at the call is in flight. One take at a time: calls during one share the next. */
+export function deliverWebhooks(deps: WebhookDeps): Promise<void> {
+  if (taking === undefined) {
+    taking = takeDue(deps).finally(() => {
+      taking = undefined;
+    });
+    return taking;
+  }
+  takingNext ??= taking
+    .catch(() => undefined)
+    .then(() => {
+      takingNext = undefined;
+      return deliverWebhooks(deps);
+    });
+  return takingNext;
+}
+
+async function takeDue(deps: WebhookDeps): Promise<void> {
   const free = IN_FLIGHT_MAX - inFlight;
   if (free <= 0) return;
-  inFlight += free;
-  let taken: TakenDelivery[] = [];
-  try {
-    taken = await deps.sql.begin((tx) =>
-      takeDeliveries(tx, { limit: free, leaseS: LEASE_S, perEndpoint: PER_ENDPOINT, perUser: PER_USER }),
-    );
-  } finally {
-    inFlight -= free - taken.length;
-  }
+  const taken = await deps.sql.begin((tx) =>
+    takeDeliveries(tx, { limit: free, leaseS: LEASE_S, perEndpoint: PER_ENDPOINT, perUser: PER_USER }),
+  );
+  inFlight += taken.length;
   for (const delivery of taken) void deliverOne(deps, delivery);
   if (taken.length < free) await scheduleNext(deps);
 }
