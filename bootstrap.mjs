@@ -72,7 +72,12 @@ const LOCK_WAIT_MS = 15 * 60_000;
 const LOCK_POLL_MS = 300;
 const PARENT_POLL_MS = 1_000;
 
-await main();
+try {
+  await main();
+} catch (error) {
+  if (error.syscall === undefined) throw error;
+  fail(`Packages cannot be installed in ${ROOT}: ${error.message}. This user must be able to write there.`);
+}
 
 async function main() {
   const args = process.argv.slice(2);

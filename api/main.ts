@@ -3,6 +3,7 @@
 import type { NetworkId } from "../core/domain/networks.ts";
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
+import { listenAt } from "../core/runtime/listen.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { inspectMachine } from "../core/runtime/machine-limits.ts";
 import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
@@ -100,7 +101,8 @@ for (const { id, rpcUrls } of config.chains) {
 const drain = openDrain();
 const app = createApp({ sql, plannedSql, reader, outcomes, config, log, chains, metrics, assets, drain });
 raiseServerHeaderLimit();
-app.listen({ hostname: config.host, port: config.port, reusePort: false });
+const { host, port } = config;
+listenAt({ names: "HOST, PORT", host, port }, () => app.listen({ hostname: host, port, reusePort: false }));
 const { drainS, payWaitMs, exportWaitMs } = config;
 stop.onStop(
   "http",
@@ -109,7 +111,7 @@ stop.onStop(
     drainServer(drain, { server: app.server, drainS: stop.signal.reason === "SIGTERM" ? drainS : 0, log }),
   drainS * 1000 + Math.max(payWaitMs, exportWaitMs) + ANSWER_MARGIN_MS,
 );
-log.info({ host: config.host, port: app.server?.port, baseUrl: config.baseUrl }, "listening");
+log.info({ host, port: app.server?.port, baseUrl: config.baseUrl }, "listening");
 
 /** Their owners could neither sign in nor send under another RP id, and new passkeys would be bound to the wrong one for ever. */
 function refuseForeignRpIds(rpId: string, foreign: readonly { rpId: string; count: number }[]): never {

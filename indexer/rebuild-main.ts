@@ -1,6 +1,10 @@
-/** `bun run rebuild`: makes all chain-derived rows once more from the chain and says what differed. Indexers may keep running. */
+/**
+ * `bun run rebuild`: makes all chain-derived rows once more from the chain and says what differed. Indexers may keep running. Exit code 0:
+ * identical; 1: something differed; 2: a network could not be rebuilt, and stands as it was.
+ */
 import { openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
+import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
@@ -14,13 +18,20 @@ import { openIndexerMetrics } from "./metrics.ts";
 
 const RPC_TIMEOUT_MS = 20_000;
 
+readArgumentsOrExit("bun run rebuild", {});
 const config = readEnvOrExit(() => readIndexerConfig());
 const log = openLog("rebuild", config.logLevel);
 const sql = openDatabase(config.databaseUrl, { name: "rebuild", silenceTimeoutS: 0 });
 const metrics = openIndexerMetrics(openMetrics("rebuild", { port: undefined, host: "127.0.0.1" }).registry);
 
 let differing = 0;
-for (const settings of config.chains) differing += await rebuild(settings);
+for (const settings of config.chains)
+  try {
+    differing += await rebuild(settings);
+  } catch (error) {
+    console.error(`${settings.id}: not rebuilt: ${error instanceof Error ? error.message : String(error)}`);
+    process.exit(2);
+  }
 await sql.end({ timeout: 5 });
 process.exit(differing === 0 ? 0 : 1);
 

@@ -91,7 +91,10 @@ async function startService(
     kind,
     env: serviceEnv(kind, common, { ...given, ...metricsPortOf(kind, settings.metricsPort) }),
   }));
-  const supervisor = await supervise({ dataDir, processes, report });
+  const supervisor = await supervise({
+    ...{ dataDir, processes, report },
+    onMisconfigured: () => void shutdown.stop(1),
+  });
   shutdown.add(supervisor.stop);
 }
 

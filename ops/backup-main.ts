@@ -2,8 +2,9 @@
  * `bun run backup [--folder backups] [--keep 28] [--every 6h]`: writes an encrypted backup of the running service's database, reads it
  * back, keeps the newest ones, and with `--every` goes on. Needs DATABASE_URL and BACKUP_KEY.
  */
+import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
+import { endWithUsage, readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { recordBackup } from "../db/backup/last-backup.ts";
 import { openDatabase } from "../db/postgres/client.ts";
@@ -14,18 +15,27 @@ const KEPT_DEFAULT = "28";
 /** After a failure, with `--every`: the database may be restarting. */
 const RETRY_MS = 60_000;
 
-const values = readOptions();
+const USAGE = "bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d, at most 24d]";
+const text = { type: "string" } as const;
+const { values } = readArgumentsOrExit(USAGE, { folder: text, keep: text, every: text });
 const keep = Number(values.keep ?? KEPT_DEFAULT);
 const everyMs = values.every === undefined ? undefined : parseInterval(values.every);
 if (!Number.isInteger(keep) || keep < 1 || (values.every !== undefined && everyMs === undefined))
-  endWithUsage();
+  endWithUsage(USAGE);
 const { databaseUrl, keys } = readEnvOrExit(() => readBackupConfig());
-for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(0));
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stop(signal));
 
 for (;;) {
   const isWritten = await backUp();
   if (everyMs === undefined) process.exit(isWritten ? 0 : 1);
   await sleep(isWritten ? everyMs : RETRY_MS);
+}
+
+/** With `--every` a stop is meant to come; a single backup that is interrupted must not look like one that was written. */
+function stop(signal: "SIGINT" | "SIGTERM"): never {
+  if (everyMs !== undefined) process.exit(0);
+  console.error(`the backup was interrupted (${signal})`);
+  process.exit(128 + constants.signals[signal]);
 }
 
 async function backUp(): Promise<boolean> {
@@ -55,18 +65,4 @@ function reportUnrecorded(error: unknown): void {
   console.error(
     `the database does not keep when this backup was taken, so that no alert watches it: ${reason}`,
   );
-}
-
-function readOptions() {
-  const text = { type: "string" } as const;
-  try {
-    return parseArgs({ options: { folder: text, keep: text, every: text } }).values;
-  } catch {
-    return endWithUsage();
-  }
-}
-
-function endWithUsage(): never {
-  console.error("bun run backup [--folder FOLDER] [--keep COUNT] [--every 30m|6h|1d, at most 24d]");
-  process.exit(64); // EX_USAGE of sysexits.h
 }

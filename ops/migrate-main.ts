@@ -1,12 +1,16 @@
 /** `bun run migrate`: applies missing migrations and lists them. `--plan` says what it would do and what waits for it, and changes nothing. */
+import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { postgresUrl, readEnv, readEnvOrExit } from "../core/runtime/env.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { migrate } from "../db/postgres/migrate.ts";
 import { describePlanned, planMigration } from "../db/postgres/plan-migration.ts";
 
+const { plan: isPlan } = readArgumentsOrExit("bun run migrate [--plan]", {
+  plan: { type: "boolean" },
+}).values;
 const { DATABASE_URL: url } = readEnvOrExit(() => readEnv({ DATABASE_URL: postgresUrl }));
 try {
-  if (process.argv.includes("--plan")) await printPlan();
+  if (isPlan) await printPlan();
   else {
     const applied = await migrate(url, { onWait: (line) => console.log(line) });
     console.log(applied.length > 0 ? `applied ${applied.join(", ")}` : "schema is up to date");

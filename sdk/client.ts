@@ -2,6 +2,7 @@
  * The typed client. `createClient({ baseUrl, apiKey })`, then `client.links.create({ amount: 5, description: "A coffee" })`.
  * Lists are async iterators over all pages. Creating and requesting carry an Idempotency-Key, so a retry never makes a second one.
  */
+import { ConnectionError } from "./errors.ts";
 import { readStream } from "./event-stream.ts";
 import { type Call, type ClientOptions, either, pause, request } from "./request.ts";
 import type { Event, Export, Operations, PaymentLinkDetail, PublicPaymentLink } from "./wire.ts";
@@ -26,7 +27,10 @@ const SEEN_MAX = 1_000;
 
 export function createClient(options: ClientOptions) {
   async function call<Name extends keyof Operations>(given: Call): Promise<Answer<Name>> {
-    return (await request(options, given)).json() as Promise<Answer<Name>>;
+    const answer = await request(options, given);
+    return answer.json().catch((cause: unknown) => {
+      throw new ConnectionError(`${given.path} was answered with something that is not JSON`, { cause });
+    }) as Promise<Answer<Name>>;
   }
   const get = <Name extends keyof Operations>(path: string, query?: Query<Name>) =>
     call<Name>({ path, query });

@@ -181,7 +181,12 @@ async function readItem(url: string, fetchWith: typeof fetch): Promise<Item> {
   const answer = await fetchWith(url, { signal: AbortSignal.timeout(READ_TIMEOUT_MS) }).catch((cause) => {
     throw new ConnectionError("The link was not read; nothing was signed", { cause });
   });
-  const { accepts = [], error, message = "The link cannot be paid" } = (await answer.json()) as Outcome;
+  const terms = (await answer.json().catch(() => undefined)) as Outcome | null | undefined;
+  if (!terms)
+    throw new ConnectionError(
+      `The link was answered with something else (${answer.status}); nothing was signed`,
+    );
+  const { accepts = [], error, message = "The link cannot be paid" } = terms;
   const [item] = accepts;
   if (answer.status !== 402 || !item)
     throw refused(message, typeof error === "string" ? error : "NOT_PAYABLE");

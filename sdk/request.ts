@@ -78,6 +78,8 @@ export async function send(
   }).catch((cause: unknown) => {
     throw new ConnectionError(`${path} was not answered`, { cause });
   });
+  const isPage = answer.headers.get("content-type")?.startsWith("text/html");
+  if (answer.ok && isPage) throw new ConnectionError(`${path} was answered with a page of another program`);
   if (answer.ok) return answer;
   const refusal = (await answer.json().catch(() => undefined)) as Partial<ErrorEnvelope> | null | undefined;
   const {

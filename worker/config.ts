@@ -7,10 +7,10 @@ import { chainFaults, chainShape, enabledChains } from "../core/runtime/chain-en
 import {
   commaList,
   flag,
-  postgresUrl,
   processShape,
   readEnv,
   secretList,
+  standbyUrl,
   tracesPlace,
   wholeNumber,
 } from "../core/runtime/env.ts";
@@ -82,7 +82,7 @@ const shape = {
   ...sendLimitsShape,
   ...relayerKeysShape,
   ...workerLimitsShape,
-  DATABASE_READ_URL: postgresUrl.optional(),
+  DATABASE_READ_URL: standbyUrl.optional(),
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
   WORKER_DATABASE_MAX_CONNECTIONS: wholeNumber(17, 400).optional(),
   EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(EVENTS_KEPT_DAYS_DEFAULT),

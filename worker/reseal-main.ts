@@ -1,13 +1,20 @@
-/** `bun run reseal`: seals webhook and return secrets with the newest key and says when older keys may be removed. */
+/**
+ * `bun run reseal`: seals webhook and return secrets with the newest key and says when older keys may be removed. Exit code 1: some secrets
+ * open with no key; 2: it could not end, and may be started again.
+ */
+import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { readSealConfig } from "./config.ts";
 import { resealReturnSecrets, resealWebhookSecrets } from "./webhooks/reseal-secrets.ts";
 
+readArgumentsOrExit("bun run reseal", {});
 const config = readEnvOrExit(() => readSealConfig());
 const sql = openDatabase(config.databaseUrl, { name: "reseal" });
-const webhooks = await resealWebhookSecrets(sql, config.webhookSealKeys);
-const returns = await resealReturnSecrets(sql, config.webhookSealKeys);
+const { webhooks, returns } = await reseal().catch((error: unknown) => {
+  console.error(`not resealed: ${error instanceof Error ? error.message : String(error)}`);
+  process.exit(2);
+});
 await sql.end({ timeout: 5 });
 const resealed = webhooks.resealed + returns.resealed;
 const kept = webhooks.kept + returns.kept;
@@ -19,3 +26,9 @@ if (unreadable.length > 0) {
   process.exit(1);
 }
 console.log("the older keys are not needed any more for webhook and return secrets");
+
+async function reseal() {
+  const webhooks = await resealWebhookSecrets(sql, config.webhookSealKeys);
+  const returns = await resealReturnSecrets(sql, config.webhookSealKeys);
+  return { webhooks, returns };
+}

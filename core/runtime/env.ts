@@ -91,13 +91,20 @@ export const secretList = (use: string) =>
     .refine((keys) => keys.length <= KEYS_MAX, `must be at most ${KEYS_MAX} keys`)
     .transform((keys) => keys as [string, ...string[]]);
 
-export const postgresUrl = z
+/** Of a standby; several hosts may be named. */
+export const standbyUrl = z
   .string({ error: "it names the Postgres to use, for example postgres://user@127.0.0.1:5432/payments" })
   .regex(/^postgres(ql)?:\/\//, "must begin with postgres://")
   .refine(
     isPostgresUrl,
     "must be a URL, for example postgres://user@127.0.0.1:5432/payments; in a password, write % as %25 and / as %2F",
   );
+
+/** One host: neither the job queue's driver nor migrations read a list. */
+export const postgresUrl = standbyUrl.refine(
+  (text) => !isPostgresUrl(text) || URL.canParse(text),
+  "must name one host; where the primary can change, name a proxy that leads to it (deploy/ha)",
+);
 
 /** As the driver reads it: decoded, and of several hosts (`a:5432,b:5432`) only the first is part of the URL. */
 function isPostgresUrl(text: string): boolean {

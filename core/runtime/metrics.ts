@@ -1,5 +1,6 @@
 /** Prometheus metrics of one process, served as text on a port of their own. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
+import { listenAt } from "./listen.ts";
 import { readDiskSpace } from "./machine-limits.ts";
 
 export type Metrics = {
@@ -23,16 +24,18 @@ export function openMetrics(processName: string, { port, host }: MetricsPlace): 
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: DELAY_SAMPLE_MS });
   openDiskMetrics(registry);
   const pages = new Map<string, () => Promise<Response>>();
-  const server = Bun.serve({
-    port,
-    hostname: host,
-    routes: {
-      "/metrics": async () =>
-        new Response(await registry.metrics(), { headers: { "content-type": registry.contentType } }),
-    },
-    fetch: async (request) =>
-      (await pages.get(new URL(request.url).pathname)?.()) ?? new Response("Not found", { status: 404 }),
-  });
+  const server = listenAt({ names: "METRICS_HOST, METRICS_PORT", host, port }, () =>
+    Bun.serve({
+      port,
+      hostname: host,
+      routes: {
+        "/metrics": async () =>
+          new Response(await registry.metrics(), { headers: { "content-type": registry.contentType } }),
+      },
+      fetch: async (request) =>
+        (await pages.get(new URL(request.url).pathname)?.()) ?? new Response("Not found", { status: 404 }),
+    }),
+  );
   return {
     registry,
     addPage: (path, answer) => void pages.set(path, answer),

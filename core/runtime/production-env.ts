@@ -5,8 +5,10 @@ export const httpUrl = z.url({ protocol: /^https?$/, error: "must be an http(s) 
 
 /** Scheme, host and port: what is appended to it begins with a slash. */
 export const originUrl = httpUrl.refine((text) => {
-  const { pathname, username, password } = new URL(text);
-  return pathname === "/" && username === "" && password === "" && !/[?#]/.test(text);
+  const url = URL.parse(text);
+  // the refinement runs for text that is no URL too, which the schema has refused already
+  if (url === null) return true;
+  return url.pathname === "/" && url.username === "" && url.password === "" && !/[?#]/.test(text);
 }, "must be an origin alone, for example https://pay.example.com");
 
 type Keys = readonly [string, ...string[]];

@@ -1,4 +1,5 @@
 /** Graceful shutdown: on SIGINT, SIGTERM or a fatal failure the steps run in reverse order of registration, each with a timeout. */
+import { ListenError } from "./listen.ts";
 import type { Log } from "./log.ts";
 
 const STEP_TIMEOUT_MS = 10_000;
@@ -30,7 +31,9 @@ export function handleStop(log: Log): Stop {
   };
   process.on("SIGINT", () => void stop("SIGINT", 0));
   process.on("SIGTERM", () => void stop("SIGTERM", 0));
-  process.on("uncaughtException", (error) => fail("uncaught exception", error));
+  process.on("uncaughtException", (error) =>
+    fail(error instanceof ListenError ? error.message : "uncaught exception", error),
+  );
   process.on("unhandledRejection", (error) => fail("unhandled rejection", error));
   return {
     signal: controller.signal,

@@ -18,8 +18,12 @@ export type SupervisorOptions = {
   processes: readonly SupervisedProcess[];
   /** Receives a sentence when a process died and is restarted. */
   report: (sentence: string) => void;
+  /** Called when a process refuses its settings: it is not restarted, for that would correct nothing. */
+  onMisconfigured: () => void;
 };
 
+/** Exit code of a process that refuses its settings or its database (core/runtime/env.ts). */
+const MISCONFIGURED = 78;
 const RESTART_FIRST_MS = 200;
 const RESTART_MAX_MS = 10_000;
 /** A process that lived this long is considered healthy: its next restart is immediate again. */
@@ -28,8 +32,8 @@ const STOP_TIMEOUT_MS = 15_000;
 const LOG_BYTES_MAX = 20 * 1024 * 1024;
 const TOLD_LINES = 5;
 
-export async function supervise({ dataDir, processes, report }: SupervisorOptions): Promise<Supervisor> {
-  const keepers = await Promise.all(processes.map((process) => keepRunning(dataDir, process, report)));
+export async function supervise({ processes, ...options }: SupervisorOptions): Promise<Supervisor> {
+  const keepers = await Promise.all(processes.map((process) => keepRunning(process, options)));
   return {
     pids: () => Object.fromEntries(keepers.flatMap(({ kind, pid }) => (pid() ? [[kind, pid()]] : []))),
     stop: async () => {
@@ -39,9 +43,8 @@ export async function supervise({ dataDir, processes, report }: SupervisorOption
 }
 
 async function keepRunning(
-  dataDir: string,
   { kind, env }: SupervisedProcess,
-  report: (sentence: string) => void,
+  { dataDir, report, onMisconfigured }: Omit<SupervisorOptions, "processes">,
 ) {
   const log = openLogFile(join(dataDir, "logs"), kind);
   let lastLines: string[] = [];
@@ -72,6 +75,10 @@ async function keepRunning(
       pauseMs = Date.now() - startedAt > HEALTHY_MS ? RESTART_FIRST_MS : pauseMs;
       // Repeated last words are reported once, not at every restart.
       const words = quote(code, lastLines);
+      if (code === MISCONFIGURED) {
+        report(`${kind} cannot run with these settings.${words}`);
+        return onMisconfigured();
+      }
       report(`${kind} ended (${code}) and restarts in ${pauseMs} ms.${words === reported ? "" : words}`);
       reported = words;
       await Promise.race([Bun.sleep(pauseMs), new Promise<void>((resolve) => (wake = resolve))]);

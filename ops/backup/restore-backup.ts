@@ -7,7 +7,13 @@ import { countTables, type Keys, openBackup } from "./write-backup.ts";
 
 export type Restored = { createdAt: string; tables: number; migrated: string[] };
 
-/** Throws a sentence, with the database unchanged, when it is not empty or the file is not a whole backup. */
+/** The rows are there, and the database lacks migrations: it must not be taken for one without anything. */
+export class NotMigratedError extends Error {}
+
+/**
+ * Throws a sentence, with the database unchanged, when it is not empty or the file is not a whole backup; NotMigratedError when everything
+ * of the backup was restored and a migration after it failed.
+ */
 export async function restoreBackup(
   databaseUrl: string,
   { file, keys }: { file: string; keys: Keys },
@@ -29,10 +35,19 @@ export async function restoreBackup(
     const tables = await sql.begin(async (tx) => {
       await tx`set local statement_timeout = 0`;
       await tx`set local idle_in_transaction_session_timeout = 0`;
-      return loadRecords(tx, records);
+      const loaded = await loadRecords(tx, records);
+      // here, without a time limit: it takes minutes in a large database
+      await tx`analyze`;
+      return loaded;
     });
-    await sql`analyze`;
-    return { createdAt, tables, migrated: await migrate(databaseUrl) };
+    const migrated = await migrate(databaseUrl).catch((cause) => {
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      throw new NotMigratedError(
+        `restored ${tables} tables as of ${createdAt}, but not migrated: ${reason}. Correct that and run \`bun run migrate\``,
+        { cause },
+      );
+    });
+    return { createdAt, tables, migrated };
   } finally {
     await sql.end({ timeout: 5 });
   }

@@ -33,6 +33,8 @@ export async function writeBackup(
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const file = join(folder, `payments-${now.toISOString().replace(/[:.]/g, "-")}.backup`);
   const draft = `${file}.new`;
+  const discard = () => rmSync(draft, { force: true });
+  process.once("exit", discard);
   try {
     await sql.begin("isolation level repeatable read read only", async (tx) => {
       // before the snapshot: a table that a migration rewrites after it would be read as empty
@@ -53,7 +55,8 @@ export async function writeBackup(
     removeAbandoned(folder);
     return { file, bytes: statSync(file).size, tables };
   } finally {
-    rmSync(draft, { force: true });
+    process.off("exit", discard);
+    discard();
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
-import { parseArgs } from "node:util";
+import { endWithUsage, readArgumentsOrExit } from "../../core/runtime/command-line.ts";
 import { examine } from "../doctor/examine.ts";
 import { presentFindings } from "../doctor/finding.ts";
 import { askAll } from "./questions.ts";
@@ -13,8 +13,10 @@ import { type Layout, writeFiles } from "./write-files.ts";
 const ROOT = join(import.meta.dir, "../..");
 const FOLDERS = { compose: join(ROOT, "deploy/compose"), systemd: "/etc/usdc-payment-service" } as const;
 
-const { values } = parseArgs({ options: { for: { type: "string" }, folder: { type: "string" } } });
-const kind = values.for === "systemd" ? "systemd" : "compose";
+const USAGE = "./deploy/install [--for compose|systemd] [--folder FOLDER]";
+const text = { type: "string" } as const;
+const { values } = readArgumentsOrExit(USAGE, { for: text, folder: text });
+const kind = readKind(values.for ?? "compose");
 const folder = resolve(values.folder ?? FOLDERS[kind]);
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -41,6 +43,10 @@ const findings = (await examine(env)).filter(({ subject }) => subject !== "datab
 console.log(presentFindings(findings));
 console.log(`\n${nextSteps({ folder, kind })}`);
 process.exit(0);
+
+function readKind(given: string): Layout["kind"] {
+  return given === "compose" || given === "systemd" ? given : endWithUsage(USAGE);
+}
 
 function place() {
   try {

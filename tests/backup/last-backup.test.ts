@@ -1,13 +1,14 @@
 /** When the last backup was taken is in the database, for metrics and the operator's page. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { rmSync } from "node:fs";
+import { readdirSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { findLastBackup, recordBackup } from "../../db/backup/last-backup.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { listBackups } from "../../ops/backup/write-backup.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
+import { waitFor } from "../support/relay-lab.ts";
 
 const PROGRAM = join(import.meta.dir, "../../ops/backup-main.ts");
 const folder = makeDatabaseFolder("test-last-backup-");
@@ -26,11 +27,14 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function backUp() {
-  const child = Bun.spawn([process.execPath, "--no-env-file", PROGRAM, "--folder", folder], {
+function startBackup() {
+  return Bun.spawn([process.execPath, "--no-env-file", PROGRAM, "--folder", folder], {
     env: { DATABASE_URL: db.url, BACKUP_KEY: randomBytes(32).toString("hex") },
     ...({ stdout: "pipe", stderr: "pipe" } as const),
   });
+}
+
+async function backUp(child = startBackup()) {
   const [output, errors] = await Promise.all([
     new Response(child.stdout).text(),
     new Response(child.stderr).text(),
@@ -60,4 +64,22 @@ test("a database that cannot keep it, as before its upgrade, is backed up all th
   await sql`alter table last_backup_away rename to last_backup`;
   expect([code, output.includes("read back and whole")]).toEqual([0, true]);
   expect(errors).toContain("no alert watches it");
+});
+
+test("error: a backup that is interrupted while it is written does not end with success, and leaves no file", async () => {
+  const before = readdirSync(folder);
+  await sql.begin(async (tx) => {
+    // the draft is there, and waits for this table
+    await tx`lock table webhook_endpoints in access exclusive mode`;
+    const child = startBackup();
+    await waitFor("a draft", async () => readdirSync(folder).some((name) => name.endsWith(".new")));
+    child.kill("SIGTERM");
+    expect(await backUp(child)).toEqual({
+      code: 143,
+      output: "",
+      errors: "the backup was interrupted (SIGTERM)\n",
+    });
+  });
+  expect(readdirSync(folder)).toEqual(before);
+  expect(await findLastBackup(sql)).toBeUndefined();
 });

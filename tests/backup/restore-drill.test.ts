@@ -173,6 +173,73 @@ describe("a backup's file", () => {
     }
   }, 60_000);
 
+  /** An empty database beside the backed-up one, dropped when `work` is over. */
+  async function withEmpty(work: (url: string) => Promise<void>): Promise<void> {
+    const name = `${db.name}_${randomBytes(4).toString("hex")}`;
+    await sql`create database ${sql(name)}`;
+    try {
+      await work(Object.assign(new URL(db.url), { pathname: `/${name}` }).href);
+    } finally {
+      await sql`drop database ${sql(name)} with (force)`;
+    }
+  }
+
+  test(
+    "statistics that take longer than a statement may are gathered all the same",
+    () =>
+      withEmpty(async (url) => {
+        const other = openDatabase(url, { name: "test", maxConnections: 2 });
+        const restoring = restoreBackup(url, { file: backup.file, keys });
+        await waitFor("the restore to fill the table", async () => {
+          const rows =
+            await other`select from pg_locks where relation = to_regclass('payment_links') and granted`;
+          return rows.length > 0;
+        });
+        // granted when the rows are committed; held until the restore is over
+        const holding = Promise.withResolvers<void>();
+        const held = other.begin(async (tx) => {
+          await tx`lock table payment_links in share update exclusive mode`;
+          await holding.promise;
+        });
+        try {
+          expect((await restoring).tables).toBe(backup.tables);
+        } finally {
+          holding.resolve();
+          await held;
+        }
+        const [row] =
+          await other`select reltuples::int as rows from pg_class where relname = 'payment_links'`;
+        expect(row).toEqual({ rows: LINKS });
+        await other.end({ timeout: 5 });
+      }),
+    120_000,
+  );
+
+  test(
+    "error: a restored backup that cannot be migrated is not reported as nothing",
+    () =>
+      withEmpty(async (url) => {
+        const earlier = await createTestDatabase();
+        const old = openDatabase(earlier.url, { name: "test", maxConnections: 2 });
+        await old`delete from migrations where name = '0172_document_lists.sql'`;
+        const { file, tables } = await writeBackup(old, { folder, keys, keep: 9, now: at(20) });
+        const target = openDatabase(url, { name: "test", maxConnections: 1 });
+        await target`create sequence documents_void`;
+        const program = join(import.meta.dir, "../../ops/restore-main.ts");
+        const { exitCode, stderr } = Bun.spawnSync([process.execPath, "--no-env-file", program, file], {
+          ...({ env: { DATABASE_URL: url, BACKUP_KEY: keys[0] }, stderr: "pipe" } as const),
+        });
+        expect(exitCode).toBe(1);
+        expect(stderr.toString()).toStartWith(
+          `restored ${tables} tables as of 2026-01-01T00:20:00.000Z, but not migrated: `,
+        );
+        rmSync(file);
+        await Promise.all([old.end({ timeout: 5 }), target.end({ timeout: 5 })]);
+        await earlier.drop();
+      }),
+    120_000,
+  );
+
   test("what a backup that was killed has left is removed after a day, and one that is being written is not", async () => {
     const draft = (minute: number) => join(folder, `payments-2026-01-01T00-0${minute}-00-000Z.backup.new`);
     for (const minute of [7, 8]) writeFileSync(draft(minute), "half");

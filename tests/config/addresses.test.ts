@@ -13,14 +13,18 @@ const ENV = {
 
 test("addresses are accepted in every form that the driver and the server take", () => {
   for (const DATABASE_URL of [
-    "postgres://u:50%25@a:5432,b:5433/x?target_session_attrs=primary",
+    "postgres://u:50%25@a:5432/x?target_session_attrs=primary",
     "postgresql:///x?host=/var/run/postgresql",
     "postgres://u:p,w@[::1]/x",
   ])
     expect(readApiConfig({ ...ENV, DATABASE_URL })).toMatchObject({ databaseUrl: DATABASE_URL });
+  const DATABASE_READ_URL = "postgres://u:50%25@a:5432,b:5433/x";
+  expect(readApiConfig({ ...ENV, DATABASE_READ_URL })).toMatchObject({ databaseReadUrl: DATABASE_READ_URL });
   for (const HOST of ["0.0.0.0", "::", "::1", "localhost", "api-1.internal"])
     expect(readApiConfig({ ...ENV, HOST })).toMatchObject({ host: HOST });
 });
+
+const KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80";
 
 describe("error: refuses", () => {
   const cases: [what: string, env: Record<string, string>, sentence: RegExp][] = [
@@ -34,6 +38,11 @@ describe("error: refuses", () => {
       "a database's password with a bare percent sign",
       { DATABASE_URL: "postgres://u:50%@127.0.0.1/x" },
       /DATABASE_URL: must be a URL.* write % as %25/,
+    ],
+    [
+      "a database at several hosts, which the job queue's driver cannot read",
+      { DATABASE_URL: "postgres://u:secret@a:5432,b:5433/x" },
+      /^the environment has 1 fault:\n {2}- DATABASE_URL: must name one host; where the primary can change, name a proxy/,
     ],
     ["no address to listen on", { HOST: "999.1.1.1" }, /HOST: must be an address or a host name/],
     [
@@ -65,4 +74,13 @@ test("error: a BASE_URL with more than an origin, which every link and mail woul
   }
   for (const rest of ["pay.example.com:443/", "PAY.example.com", "pay.example.com:8443"])
     expect(() => readApiConfig({ ...ENV, BASE_URL: `https://${rest}` })).not.toThrow();
+});
+
+test("error: a BASE_URL that is no URL is named as the fault, by the API and by the worker", () => {
+  const { JWT_SECRET: _, ...worker } = { ...ENV, SMTP_URL: "smtp://127.0.0.1:25" };
+  const fault = "the environment has 1 fault:\n  - BASE_URL: must be an http(s) URL";
+  for (const BASE_URL of ["pay.example.com", "https://", "https://pay example.com", "null"]) {
+    expect(() => readApiConfig({ ...ENV, BASE_URL })).toThrow(fault);
+    expect(() => readWorkerConfig({ ...worker, RELAYER_PRIVATE_KEYS: KEY, BASE_URL })).toThrow(fault);
+  }
 });

@@ -59,6 +59,16 @@ test("installs what the lock file names, runs the script, and exits with its cod
   expect(await progress).toContain("installing packages");
 });
 
+test("error: a folder that cannot be written is one sentence, not a stack trace", async () => {
+  // also refused to root, whom permissions do not stop
+  writeFileSync(join(root, ".tools"), "");
+  const { child, progress } = bootstrap("local/say.ts");
+  expect(await child.exited).toBe(1);
+  expect(await progress).toMatch(
+    /^Packages cannot be installed in .*: E[A-Z]+: .*\. This user must be able to write there\.\n$/,
+  );
+});
+
 test("a second run installs nothing; a changed lock file does", async () => {
   await bootstrap("local/say.ts").child.exited;
   expect(await bootstrap("local/say.ts").progress).toBe("");

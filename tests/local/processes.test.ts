@@ -10,6 +10,7 @@ import {
 } from "../../local/processes/process-identity.ts";
 import { restartOnExit } from "../../local/processes/restart-policy.ts";
 import { endLeftovers, recordProcess } from "../../local/processes/stale-processes.ts";
+import { supervise } from "../../local/processes/supervise.ts";
 import { ensureSecret } from "../../local/secrets.ts";
 
 const LOCAL = join(import.meta.dir, "../../local");
@@ -117,6 +118,23 @@ test("restarts a part that died, and not one that was stopped", async () => {
   expect(await started[1]?.exited).toBe("SIGTERM");
   expect(started).toHaveLength(2);
 });
+
+test("a process that refuses its settings is reported with its reason and not restarted", async () => {
+  const said: string[] = [];
+  const refused = Promise.withResolvers<void>();
+  const supervisor = await supervise({
+    dataDir: join(folder, "misconfigured"),
+    processes: [{ kind: "indexer", env: { PATH: process.env.PATH, NETWORKS: "polygon" } }],
+    report: (sentence) => said.push(sentence),
+    onMisconfigured: refused.resolve,
+  });
+  await refused.promise;
+  expect(supervisor.pids()).toEqual({});
+  await supervisor.stop();
+  expect(said).toEqual([
+    expect.stringMatching(/^indexer cannot run with these settings\.\n[\s\S]* NETWORKS: /),
+  ]);
+}, 60_000);
 
 test("a secret is generated once, with 32 random bytes, readable by its owner only", () => {
   const secret = ensureSecret(folder, "jwt-secret");
