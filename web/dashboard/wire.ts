@@ -1,6 +1,6 @@
 /** Written by `bun run wire-types` from the OpenAPI document; a test compares both. */
 export type ApiKey = { id: string; name: string; prefix: string; scopes: (ApiKeyScope)[]; createdAt: string; lastUsedAt: string | null; revokedAt: string | null };
-export type ApiKeyScope = "links:read" | "links:write" | "transactions:read" | "exports" | "webhooks" | "refunds:request" | "facilitator";
+export type ApiKeyScope = "links:read" | "links:write" | "payments:read" | "transactions:read" | "wallet:read" | "exports" | "webhooks" | "refunds:request" | "facilitator";
 export type Balance = { wallet: Wallet; balance: { token: "USDC"; amount: string; decimals: 6; symbol: "$" } };
 export type ConfirmedRefund = { success: true; refundId: string; status: RefundStatus; userOpHash: string; statusUrl: string; transaction?: Transaction };
 export type ConfirmedSend = { success: true; sendId: string; status: OperationStatus; userOpHash: string; statusUrl: string; transaction?: Transaction; transactions?: (Transaction)[] };
