@@ -81,8 +81,7 @@ describe("the document for clients", () => {
       ...[
         "beginWalletSetup",
         "finishWalletSetup",
-        "getBalance",
-        "getCurrentUser",
+          "getCurrentUser",
         "getSetupStatus",
         "getWalletFile",
       ],
