@@ -4,29 +4,45 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
 
+type Blocks = {
+  /** The cursor before these blocks. */
+  from: number;
+  authorizations: readonly AuthorizationKey[];
+  depthNumber: number;
+};
+
 /**
  * Those of these authorizations, links' and facilitated ones, and those that `depthNumber` confirms. Locked in two statements, they would
  * meet a worker that ends a batch of both kinds; locked after links, one that ends a payment whose transfer it has not seen.
+ *
+ * Whatever was accepted above the cursor was accepted on a branch that a reorganisation has taken away: every block of the new branch comes
+ * after it. Its `accepted_block` is set back here, where that decides, because the reorganisation does not see an insert that is uncommitted.
  */
 export async function lockPaymentsOfBlocks(
   tx: Tx,
   network: NetworkId,
-  { authorizations, depthNumber }: { authorizations: readonly AuthorizationKey[]; depthNumber: number },
+  { from, authorizations, depthNumber }: Blocks,
 ): Promise<void> {
   await tx`
-    select id
-    from payments
-    where id = any(array(
-      select payment_id
-      from transfers
-      where network = ${network} and status = 'DETECTED' and block_number <= ${depthNumber} and payment_id is not null
-      union
-      select id
+    with locked as (
+      select id, accepted_block
       from payments
-      where network = ${network} and facilitated_mined_block <= ${depthNumber}
-      union
-      ${idsByAuthorization(tx, { network }, authorizations)}
-    ))
-    order by id
-    for update`;
+      where id = any(array(
+        select payment_id
+        from transfers
+        where network = ${network} and status = 'DETECTED' and block_number <= ${depthNumber} and payment_id is not null
+        union
+        select id
+        from payments
+        where network = ${network} and facilitated_mined_block <= ${depthNumber}
+        union
+        ${idsByAuthorization(tx, { network }, authorizations)}
+      ))
+      order by id
+      for update
+    )
+    update payments
+    set accepted_block = ${from}
+    from locked
+    where payments.id = locked.id and locked.accepted_block > ${from}`;
 }

@@ -226,7 +226,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   const [isMoved, , , stored] = await Promise.all([
     moveCursor(tx, { network, epoch: term.epoch, from, to, head }),
     insertBlocks(tx, network, span.kept),
-    lockPaymentsOfBlocks(tx, network, { authorizations: spent, depthNumber }),
+    lockPaymentsOfBlocks(tx, network, { from: from.number, authorizations: spent, depthNumber }),
     findDue(tx, { network, after, depthNumber, userOpHashes }),
   ]);
   if (!isMoved) throw new FencedError(network);

@@ -1,0 +1,94 @@
+/** A payment that was accepted before a reorganisation may be executed by anybody in every block of the new branch. */
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
+import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
+import type { Term } from "../../indexer/leader-term.ts";
+import { applySpan } from "../../indexer/settle/apply-span.ts";
+import {
+  accepted,
+  type BooksLab,
+  linkOf,
+  makeBlock,
+  makePayment,
+  makeTransfer,
+  NETWORK,
+  openBooks,
+  paymentOf,
+  randomHash,
+} from "../support/ledger-lab.ts";
+import { seedLink, seedMerchant } from "../support/seed.ts";
+
+let lab: BooksLab;
+let term: Term;
+let linkId: string;
+beforeAll(async () => {
+  lab = await openBooks();
+});
+afterAll(() => lab?.stop());
+beforeEach(async () => {
+  lab.merchant = await seedMerchant(lab.sql);
+  term = Object.assign(lab.term, { watched: new Map([[lab.merchant.address, {}]]) });
+  await setCursor(70);
+  linkId = await seedLink(lab.sql, lab.merchant);
+  // of the same amount, which alone decides nothing then
+  await seedLink(lab.sql, lab.merchant);
+  await setCursor(83);
+});
+
+async function setCursor(number: number): Promise<void> {
+  const hash = randomHash();
+  await lab.sql`update cursors set number = ${number}, hash = ${hash} where network = ${NETWORK}`;
+  term.cursor = { number, hash };
+}
+
+async function reorganise(ancestor: number): Promise<void> {
+  await lab.sql.begin((tx) => orphanBlocksAbove(tx, { network: NETWORK, ancestor, claimLeaseS: 60 }));
+  await setCursor(ancestor);
+}
+
+/** The next block, in which somebody else executes the payment's authorization. */
+async function execute(payment: NewPayment): Promise<void> {
+  const block = makeBlock(term.cursor.number + 1);
+  const transfer = makeTransfer(lab, block.number, { payment, block });
+  const { payer, nonce } = payment;
+  const spent = [
+    { payer, nonce, blockNumber: block.number, transfer: { ...transfer, blockNumber: block.number } },
+  ];
+  const content = { block, transfers: [transfer], spent, operations: [], accountLogs: [], logCount: 2 };
+  await applySpan(term, {
+    ...{ blocks: [content], to: block, head: block, kept: [block], depthNumber: block.number },
+    confirmedAtS: () => block.timeS,
+  });
+}
+
+async function expectPaid(payment: NewPayment): Promise<void> {
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "NONE" });
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
+}
+
+test("in a block as high as one that was read when it was accepted", async () => {
+  const payment = await accepted(lab, linkId);
+  await reorganise(77);
+  await execute(payment);
+  await expectPaid(payment);
+});
+
+test("also when it was not committed yet while the cursor was set back", async () => {
+  const payment = makePayment(lab, linkId);
+  await lab.sql.begin(async (tx) => {
+    await lockLinks(tx, [linkId]);
+    expect(await insertPayments(tx, [payment])).toEqual(new Set([payment.id]));
+    await reorganise(77);
+  });
+  await execute(payment);
+  await expectPaid(payment);
+});
+
+test("what was accepted on this branch keeps its block", async () => {
+  const payment = await accepted(lab, linkId);
+  await setCursor(90);
+  await execute(payment);
+  const [row] = await lab.sql`select accepted_block from payments where id = ${payment.id}`;
+  expect(row).toEqual({ acceptedBlock: 83n });
+});
