@@ -38,6 +38,7 @@ describe("POST /v1/api-keys", () => {
     expect(body.data.key).toStartWith(body.data.prefix);
     const listed = await merchant.client.get("/v1/api-keys");
     expect(listed.text).not.toContain(body.data.key);
+    expect(listed.body.pagination).toEqual({ hasNextPage: false, nextCursor: null, limit: 100 });
     const [row] = await world.sql<{ keyHash: Uint8Array; text: string }[]>`
       select key_hash, k::text as text from api_keys k where id = ${body.data.id}`;
     expect(Buffer.from(row?.keyHash ?? [])).toEqual(createHash("sha256").update(body.data.key).digest());
