@@ -16,6 +16,7 @@ import { defaultMerchantName } from "../../core/domain/user.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { areLogsTaken, findClaim, openClaim } from "../../db/links/claims.ts";
+import { demoteUndecided } from "../../db/links/end-claims.ts";
 import { findPublicLink, type PublicLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
@@ -63,8 +64,10 @@ export async function claimLink(
       issue: "reusable_link",
     });
   const terms = termsOf(deps, link, claimed.txHash);
-  const isOpen = known?.state === "OPEN" || known?.state === "MATCHED";
-  if (isOpen && claimed.signature === undefined) return { status: link.status };
+  const isStored =
+    known?.state === "MATCHED" ||
+    (known?.state === "OPEN" && !(await deps.sql.begin((tx) => demoteUndecided(tx, known))));
+  if (isStored && claimed.signature === undefined) return { status: link.status };
   if (!claimed.signature && !isOpenStatus(link.status)) throw closed(link.status, terms);
   await takeTurn();
   const proof = claimed.signature ? await readProof(deps, terms, claimed) : null;

@@ -8,8 +8,8 @@ import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
 import { presentLink, presentSingleLink } from "../../core/domain/present-link.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
-import { endClaimsOfLink } from "../../db/links/claims.ts";
 import { setDiscoverable } from "../../db/links/discoverable-links.ts";
+import { endClaimsOfLink } from "../../db/links/end-claims.ts";
 import {
   cancelLink,
   countByOrder,

@@ -6,8 +6,8 @@ import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { notify } from "../postgres/notifications.ts";
 import { type Claim, claims, type PaymentLink, paymentLinks } from "../schema.ts";
+import { demoteContested } from "./end-claims.ts";
 import { lockLinks } from "./lock-links.ts";
-import { hasUnappliedTransfer } from "./unapplied-transfers.ts";
 
 export type ClaimKey = Pick<Claim, "linkId" | "txHash" | "clientAddress">;
 
@@ -133,7 +133,7 @@ export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | 
       (ledger.isAlone || (isEarly && rivals.length === 0 && ledger.trustsEarlyClaims)));
   const claim = await upsertClaim(tx, { ...given, state: decides ? "OPEN" : "HINT", isEarly });
   for (const rival of rivals)
-    if (rival.state === "OPEN" && rival.proof === null) await demoteToHint(tx, rival);
+    if (rival.state === "OPEN" && rival.proof === null) await demoteContested(tx, rival);
   if (decides && link.isOpen) {
     await openHistoryRow(tx, link, claim, given.transactionId);
     await holdLink(tx, link, claim.id);
@@ -249,32 +249,6 @@ async function openHistoryRow(tx: Tx, link: PaymentLink, claim: Claim, transacti
     on conflict do nothing`;
 }
 
-/** OPEN -> HINT: another link claims the same transaction. It no longer holds its link. */
-async function demoteToHint(tx: Tx, { id, linkId }: Pick<Claim, "id" | "linkId">): Promise<void> {
-  const demoted = await tx`
-    update claims
-    set state = 'HINT', reason = 'contested', updated_at = now()
-    where id = ${id} and state = 'OPEN' and proof is null
-    returning id`;
-  if (demoted.length === 0) return;
-  await tx`delete from transactions where claim_id = ${id} and status = 'PENDING' and transfer_id is null`;
-  await releaseLink(tx, linkId, "claim_contested");
-}
-
-/** OPEN -> EXPIRED for all claims of a link that its merchant cancelled; deletes their history rows. */
-export async function endClaimsOfLink(tx: Tx, linkId: string): Promise<void> {
-  await tx`
-    with ended as (
-      update claims
-      set state = 'EXPIRED', reason = 'link_cancelled', updated_at = now()
-      where link_id = ${linkId} and state = 'OPEN'
-      returning id
-    )
-    delete from transactions
-    using ended
-    where transactions.claim_id = ended.id and transactions.status = 'PENDING' and transactions.transfer_id is null`;
-}
-
 async function holdLink(tx: Tx, link: PaymentLink, claimId: string): Promise<void> {
   const moved = await tx`
     update payment_links
@@ -296,75 +270,4 @@ export async function notePoll(tx: Tx, id: string, leaseS?: number): Promise<voi
       lease_until = greatest(lease_until, now() + make_interval(secs => ${leaseS ?? 0})),
       updated_at = now()
     where id = ${id} and state = 'OPEN'`;
-}
-
-/**
- * Ends an open claim and releases its link when nothing else holds it. An EXPIRED claim still counts if its transaction is mined
- * later, a REJECTED one never does. The history row is deleted, or FAILED when the chain disproved the claim.
- * The link is locked first, so that the search for other holders sees what previous lock holders committed.
- */
-export async function endClaim(
-  tx: Tx,
-  {
-    id,
-    state,
-    reason,
-    isProven,
-  }: { id: string; state: "REJECTED" | "EXPIRED"; reason: string; isProven: boolean },
-): Promise<boolean> {
-  await tx`
-    select id
-    from payment_links
-    where id = (select link_id from claims where id = ${id})
-    for update`;
-  const [claim] = await tx<Pick<Claim, "linkId">[]>`
-    update claims
-    set state = ${state}, reason = ${reason}, updated_at = now()
-    where id = ${id} and state = 'OPEN'
-    returning link_id`;
-  if (!claim) return false;
-  if (isProven) {
-    const rows = await tx<{ id: string; userId: string }[]>`
-      update transactions
-      set status = 'FAILED', failure_reason = ${reason}, updated_at = now()
-      where claim_id = ${id} and status = 'PENDING' and transfer_id is null
-      returning id, user_of(owner) as user_id`;
-    await recordEvents(
-      tx,
-      rows.map((row) => ({
-        userId: row.userId,
-        type: "transaction.failed" as const,
-        subjectId: row.id,
-        data: { reason },
-      })),
-    );
-  } else {
-    await tx`delete from transactions where claim_id = ${id} and status = 'PENDING' and transfer_id is null`;
-  }
-  await releaseLink(tx, claim.linkId, reason);
-  return true;
-}
-
-/** PENDING -> ACTIVE, or EXPIRED when it has expired, once no payment, transfer or other claim holds the link. */
-async function releaseLink(tx: Tx, linkId: string, reason: string): Promise<void> {
-  const [link] = await tx<Pick<PaymentLink, "userId" | "status">[]>`
-    update payment_links link
-    set status = case when expires_at <= now() then 'EXPIRED' else 'ACTIVE' end, updated_at = now()
-    where id = ${linkId}
-      and status = 'PENDING'
-      and not exists (select from payments where payments.link_id = link.id and payments.is_live)
-      and not exists (
-        select from transfers
-        where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
-      )
-      and not exists (
-        select from claims
-        where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
-      )
-      and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
-    returning user_id, status`;
-  if (!link) return;
-  const type = link.status === "EXPIRED" ? "payment_link.expired" : "payment_link.released";
-  await recordEvents(tx, [{ userId: link.userId, type, subjectId: linkId, data: { reason } }]);
-  await notify(tx, [linkId]);
 }

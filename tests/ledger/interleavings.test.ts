@@ -3,7 +3,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
-import { endClaim, openClaim } from "../../db/links/claims.ts";
+import { openClaim } from "../../db/links/claims.ts";
+import { endClaim } from "../../db/links/end-claims.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";

@@ -16,6 +16,7 @@ import {
   makeLinks,
   makePerson,
   makeTwins,
+  nextUnits,
   pay,
   prove,
   settledLate,
@@ -157,25 +158,61 @@ describe("an early claim", () => {
 });
 
 describe("a late claim", () => {
+  /** In a block that the indexer has not read: it reads again when `meanwhile` has ended. */
+  async function sendUnread(units: bigint, meanwhile: (hash: Hex) => Promise<unknown>): Promise<Hex> {
+    const pid = side.service.pidOf("indexer");
+    process.kill(pid, "SIGSTOP");
+    try {
+      const hash = await broadcast(side, await signTransfer(side, payer, { to: side.wallet, units }));
+      await waitFor("the transfer in a block", () =>
+        callRpc(side.rpcUrl, "eth_getTransactionReceipt", [hash]),
+      );
+      await meanwhile(hash);
+      return hash;
+    } finally {
+      process.kill(pid, "SIGCONT");
+    }
+  }
+
+  test("of the only link asks for a proof once another has come before its transfer is received", async () => {
+    const units = nextUnits();
+    const [meant = ""] = await makeLinks(side, 1, units);
+    let twin = "";
+    const hash = await sendUnread(units, async (hash) => {
+      const { body } = await claim(side, meant, { hash, address: payer.address });
+      expect(body).toEqual({ success: true, linkId: meant, status: "PENDING" });
+      [twin = ""] = await makeLinks(side, 1, units);
+    });
+    await indexed(side);
+    const again = await claim(side, meant, { hash, address: payer.address });
+    expect(again.body).toMatchObject({ status: "ACTIVE", proofRequired: true });
+    await expectReceived(side, hash, [meant, twin]);
+    expect((await prove(side, meant, { hash, person: payer })).status).toBe(200);
+    await waitForLink(side, meant, { status: "PAID", settledBy: "proof" });
+    expect(await statusOf(side, twin)).toBe("ACTIVE");
+  });
+
+  test("of the only link lets it go by itself", async () => {
+    const units = nextUnits();
+    const [meant = ""] = await makeLinks(side, 1, units);
+    const hash = await sendUnread(units, async (hash) => {
+      await claim(side, meant, { hash, address: payer.address });
+      await makeLinks(side, 1, units);
+    });
+    await waitForLink(side, meant, { status: "ACTIVE" });
+    expect(await claimOf(side, meant, hash)).toMatchObject({ state: "HINT", reason: "ambiguous" });
+  });
+
   test("made after the block but before the indexer has read it is late too", async () => {
     const { meant, twin, units } = await makeTwins(side);
-    process.kill(side.service.pidOf("indexer"), "SIGSTOP");
-    try {
-      const signed = await signTransfer(side, payer, { to: side.wallet, units });
-      await broadcast(side, signed);
-      await waitFor("the transfer in a block", () =>
-        callRpc(side.rpcUrl, "eth_getTransactionReceipt", [signed.hash]),
-      );
-      const { body } = await claim(side, twin, { hash: signed.hash, address: payer.address });
+    const hash = await sendUnread(units, async (hash) => {
+      const { body } = await claim(side, twin, { hash, address: payer.address });
       expect([body.status, body.proofRequired]).toEqual(["ACTIVE", true]);
-      process.kill(side.service.pidOf("indexer"), "SIGCONT");
-      await indexed(side);
-      await settledLate(side);
-      await expectReceived(side, signed.hash, [meant, twin]);
-      expect(await claimOf(side, twin, signed.hash)).toMatchObject({ state: "HINT" });
-    } finally {
-      process.kill(side.service.pidOf("indexer"), "SIGCONT");
-    }
+    });
+    await indexed(side);
+    await settledLate(side);
+    await expectReceived(side, hash, [meant, twin]);
+    expect(await claimOf(side, twin, hash)).toMatchObject({ state: "HINT" });
   });
 
   test("holds nothing: another link of the price is paid by x402 meanwhile", async () => {

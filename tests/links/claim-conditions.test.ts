@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { newClaimId, newLinkId, newTransactionId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { endClaim, endClaimsOfLink, type NewClaim, notePoll, openClaim } from "../../db/links/claims.ts";
+import { type NewClaim, notePoll, openClaim } from "../../db/links/claims.ts";
+import { endClaim, endClaimsOfLink } from "../../db/links/end-claims.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
@@ -56,7 +57,6 @@ async function claimOf(id: string) {
 
 const stateOf = async (id: string) => (await claimOf(id))?.state;
 
-/** The claim's rows in the history. */
 async function historyOf(id: string) {
   const rows = await lab.sql<{ status: string; failureReason: string | null }[]>`
     select status, failure_reason from transactions where claim_id = ${id}`;

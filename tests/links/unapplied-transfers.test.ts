@@ -1,7 +1,7 @@
 /** A link that was once paid in full never asks for the money again, whatever else held and released it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
-import { endClaim } from "../../db/links/claims.ts";
+import { endClaim } from "../../db/links/end-claims.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";

@@ -89,15 +89,17 @@ export async function withoutMining<Result>(
   }
 }
 
-/** A call of the token in a transaction that is kept, so that it can be sent again. */
-export async function sendToToken(chain: CampaignChain, account: Account, data: Hex): Promise<void> {
+/** A call of the token in a transaction that is kept, so that it can be sent again. Returns its hash. */
+export async function sendToToken(chain: CampaignChain, account: Account, data: Hex): Promise<Hex> {
   const { chainId, usdc } = NETWORKS[chain.network];
   const raw = await privateKeyToAccount(account.privateKey).signTransaction({
     ...{ chainId, type: "eip1559", nonce: account.nextNonce++, to: usdc.address, data },
     ...{ gas: TRANSFER_GAS, maxFeePerGas: MAX_FEE_WEI, maxPriorityFeePerGas: 1n },
   });
-  chain.sent.push({ raw, txHash: keccak256(raw) });
+  const txHash = keccak256(raw);
+  chain.sent.push({ raw, txHash });
   await takeTurn(chain, () => chain.rpc("eth_sendRawTransaction", [raw]));
+  return txHash;
 }
 
 /** A block of the present time, whatever reorganisations have done to the node's clock. */

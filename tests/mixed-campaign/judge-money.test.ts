@@ -48,6 +48,14 @@ test("a link is judged as its transfers say", () => {
   ]);
 });
 
+test("a link is cancelled by its merchant alone, and not once its payment is on the chain", () => {
+  const cancelled: ShownLink = { ...PAID, status: "CANCELLED" };
+  const way: Link = { ...LINK, way: "authorization and cancellation" };
+  expect(judgeIn(cancelled, [])).toEqual(["nothing holds it any more"]);
+  expect(judgeIn(cancelled, [], way)).toEqual([]);
+  expect(judgeIn(cancelled, [moved(PAYER, WALLET, 1_000_000n)], way)).toEqual(["the chain says otherwise"]);
+});
+
 test("a second charge is a violation, and a second transfer only where one payer could not know of the other", () => {
   const both = [moved(PAYER, WALLET, 1_000_000n), moved(SECOND, WALLET, 1_000_000n)];
   const charged = ["it was charged twice", "more transfers than it had independent payers"];

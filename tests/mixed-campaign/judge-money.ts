@@ -44,7 +44,8 @@ export function judgeLink(link: Link, shown: ShownLink, money: LinkMoney): strin
   const what = `link ${link.id} on ${link.network}, paid by ${link.way}, is ${shown.status} ${shown.exception} with ${authorized.length} executed authorizations and ${sent.length} transfers`;
   const broken: string[] = [];
   if (isPaid !== payingTransfers(link, money).length > 0) broken.push("the chain says otherwise");
-  if (!isPaid && shown.status !== "ACTIVE") broken.push("nothing holds it any more");
+  const mayBeCancelled = link.way === "authorization and cancellation" && shown.status === "CANCELLED";
+  if (!isPaid && shown.status !== "ACTIVE" && !mayBeCancelled) broken.push("nothing holds it any more");
   if (authorized.length > 1) broken.push("it was charged twice");
   if (link.isToldPaid && !isPaid) broken.push("its payer was answered that it is paid");
   if (all.length > 1 && link.way !== "authorization and transfer")

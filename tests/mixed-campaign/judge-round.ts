@@ -1,9 +1,10 @@
 /** Judges everything since the stage was opened, by the receipts of both chains, never by the service's own account alone. */
 import { assertInvariants, type ChainTransfer, readTransfers } from "../support/invariants.ts";
 import type { CampaignChain } from "./campaign-chain.ts";
+import { claimUntilAccepted } from "./claim-transfer.ts";
 import { judgeLink, judgeOperation, judgeSummary, payingTransfers, readLinkMoney } from "./judge-money.ts";
 import { judgeBalance, judgeOwners, judgeSending } from "./judge-wallets.ts";
-import { countOutcome, type Link, type Stage } from "./stage.ts";
+import { count, countOutcome, type Link, type Stage } from "./stage.ts";
 import { waitUntilQuiet } from "./wait-until-quiet.ts";
 
 const OPEN_CHANGES = ["QUEUED", "PENDING", "BROADCAST", "MINED"];
@@ -11,6 +12,7 @@ const OPEN_CHANGES = ["QUEUED", "PENDING", "BROADCAST", "MINED"];
 /** Returns the violations; none of them stops the judgement. */
 export async function judgeRound(stage: Stage): Promise<string[]> {
   stage.outcomes = {};
+  await claimAgain(stage);
   const open = await waitUntilQuiet(stage);
   const broken = open.map((row) => `waits for ever: ${row}`);
   const all: ChainTransfer[] = [];
@@ -27,6 +29,20 @@ export async function judgeRound(stage: Stage): Promise<string[]> {
   const wallets = stage.merchants.flatMap((merchant) => stage.chains.map((chain) => ({ merchant, chain })));
   const stuck = wallets.map(({ merchant, chain }) => judgeSending(stage, chain, merchant));
   return [...broken, ...(await Promise.all(stuck)).flat()];
+}
+
+/** A payer whose claim decided nothing, or came while its transaction was away for longer than a claim waits, looks at the page once more. */
+async function claimAgain(stage: Stage): Promise<void> {
+  if (stage.links.every(({ claimed }) => claimed === undefined || claimed.isProven)) return;
+  await waitUntilQuiet(stage);
+  for (const link of stage.links) {
+    const { id, claimed } = link;
+    if (!claimed || claimed.isProven) continue;
+    const { body } = await stage.payers.get(`/api/v1/public/payment-links/${id}/data`);
+    if (body.status === "PAID") continue;
+    count(stage, "claims made again");
+    await claimUntilAccepted(stage, link);
+  }
 }
 
 async function judgeNetwork(

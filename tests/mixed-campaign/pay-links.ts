@@ -1,4 +1,4 @@
-/** Merchants' links, and payers who pay them in every way while the service fails: by authorization, tag and unique amount, twice, or before the relay does. */
+/** Merchants' links, and payers who pay them in every way while the service fails: by authorization, tag, unique amount and claim, twice, or before the relay does. */
 import { randomBytes } from "node:crypto";
 import { encodeTransfer, encodeTransferWithBytes } from "../../core/chain/usdc.ts";
 import { parseUnitsFromNumber, toAmountNumber } from "../../core/domain/money.ts";
@@ -7,6 +7,7 @@ import { type SignedPayment, shapeA, signPayment } from "../support/payer.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { drawOne, drawWeighted } from "../support/seeded-random.ts";
 import { type Account, type CampaignChain, sendToToken } from "./campaign-chain.ts";
+import { claimTransfer } from "./claim-transfer.ts";
 import { count, type Link, type Stage, type Way } from "./stage.ts";
 
 /** `accounts`: how many of them pay or broadcast. */
@@ -17,6 +18,9 @@ const WAYS: readonly (readonly [weight: number, { way: Way; accounts: number }])
   [1, { way: "unique amount", accounts: 1 }],
   [1, { way: "authorization and transfer", accounts: 2 }],
   [1, { way: "authorization and stranger", accounts: 2 }],
+  [1, { way: "authorization and cancellation", accounts: 1 }],
+  [2, { way: "claimed transfer", accounts: 1 }],
+  [1, { way: "use of a reusable link", accounts: 1 }],
 ];
 const PRICES = [1_000_000n, 1_000_000n, 250_000n] as const;
 const TAGGED_NONCE_SHARE = 0.3;
@@ -25,6 +29,8 @@ const AUTHORIZATION_S = 3_600;
 const ONE_BY_ONE_SHARE = 0.5;
 const PAUSE_MAX_MS = 800;
 const SECOND_PAYER_WITHIN_MS = 2_000;
+const CANCELLED_WITHIN_MS = 4_000;
+const TAGGED_USE_SHARE = 0.5;
 const STRANGER_AFTER_MS = 1_500;
 const STRANGER_WITHIN_MS = 3_000;
 /** The rest of the strangers broadcast at the earliest moment. */
@@ -84,23 +90,48 @@ async function payNewLink(stage: Stage, { chain, way, accounts }: Order): Promis
       return payByAuthorization(stage, link, account, (payment) =>
         broadcastAsStranger(stage, chain, { payment, stranger: other }),
       );
+    case "authorization and cancellation":
+      return payByAuthorization(stage, link, account, () => cancelLink(stage, link));
+    case "claimed transfer":
+      return claimTransfer(stage, chain, { link, account });
+    case "use of a reusable link":
+      if (stage.random() < TAGGED_USE_SHARE) return payByTransfer(chain, { link, account, isByTag: true });
+      return payByAuthorization(stage, link, account);
   }
 }
 
 async function makeLink(stage: Stage, { network }: CampaignChain, way: Way): Promise<Link> {
   const merchant = drawOne(stage.random, stage.merchants);
   const amountUnits = drawOne(stage.random, PRICES);
-  const terms = { amount: toAmountNumber(amountUnits), description: "Mixed campaign", network };
+  const isReusable = way === "use of a reusable link";
+  const terms = {
+    ...{ amount: toAmountNumber(amountUnits), description: "Mixed campaign", network },
+    ...(isReusable ? { maxPayments: null } : {}),
+  };
   const headers = { "idempotency-key": crypto.randomUUID() };
   const made = await merchant.client.post("/v1/payment-links", terms, headers);
   if (made.status !== 201) throw new Error(`no link was made: ${made.status} ${made.text}`);
-  const id: string = made.body.id;
+  const id: string = isReusable ? await openUse(stage, made.body.id) : made.body.id;
   const { body } = await stage.payers.get(`/api/v1/public/payment-links/${id}/data`);
   return {
     ...{ id, network, merchantId: merchant.userId, wallet: merchant.walletAddress as Hex, amountUnits },
     payAmountUnits: body.payAmount === null ? undefined : parseUnitsFromNumber(body.payAmount),
     ...{ tag: body.tag, way, madeAtMs: Date.now(), authorizers: [], senders: [], isToldPaid: false },
   };
+}
+
+async function openUse(stage: Stage, linkId: string): Promise<string> {
+  const opened = await stage.payers.post(`/api/v1/public/payment-links/${linkId}/uses`, {});
+  if (opened.status !== 201) throw new Error(`no use was opened: ${opened.status} ${opened.text}`);
+  return opened.body.linkId;
+}
+
+/** Before, while or after its payer's authorization is accepted: refused where that may still execute. */
+async function cancelLink(stage: Stage, link: Link): Promise<void> {
+  await Bun.sleep(stage.random() * CANCELLED_WITHIN_MS);
+  const merchant = stage.merchants.find(({ userId }) => userId === link.merchantId);
+  const answer = await merchant?.client.post(`/v1/payment-links/${link.id}/cancel`);
+  count(stage, `cancellation answered ${answer?.status}`);
 }
 
 /** `meanwhile` has what was signed, while the payer waits for an answer. */

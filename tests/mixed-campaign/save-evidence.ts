@@ -14,6 +14,7 @@ const TABLES = [
   "open_payments",
   "owner_changes",
   "payment_links",
+  "claims",
   "payments",
   "refunds",
   "relay_attempts",

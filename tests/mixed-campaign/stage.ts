@@ -9,6 +9,7 @@ import { createTestDatabase } from "../support/postgres.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type ProcessName, type Service, startService } from "../support/world.ts";
 import {
+  type Account,
   type CampaignChain,
   closeCampaignChain,
   mineBlock,
@@ -34,7 +35,10 @@ export type Way =
   | "tag"
   | "unique amount"
   | "authorization and transfer"
-  | "authorization and stranger";
+  | "authorization and stranger"
+  | "authorization and cancellation"
+  | "claimed transfer"
+  | "use of a reusable link";
 
 /** What a payer and a merchant know of a link, and who paid it how: no account pays two links. */
 export type Link = {
@@ -51,6 +55,8 @@ export type Link = {
   /** Accounts that showed the service an authorization, and accounts that sent a transfer. */
   authorizers: Hex[];
   senders: Hex[];
+  /** The transfer that its payer claims; `isProven`: the service has accepted his signature. */
+  claimed?: { hash: Hex; payer: Account; isProven: boolean };
   /** A payer was answered that it is paid. */
   isToldPaid: boolean;
 };

@@ -5,7 +5,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
-import { areLogsTaken, endClaim, openClaim } from "../../db/links/claims.ts";
+import { areLogsTaken, openClaim } from "../../db/links/claims.ts";
+import { endClaim } from "../../db/links/end-claims.ts";
 import { findFirstLinks } from "../../db/links/first-link-times.ts";
 import { findPayableLinks } from "../../db/links/payable-links.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";

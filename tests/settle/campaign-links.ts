@@ -3,7 +3,7 @@ import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { endClaim } from "../../db/links/claims.ts";
+import { endClaim } from "../../db/links/end-claims.ts";
 import { expireLinks } from "../../db/links/expire-links.ts";
 import { insertLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";

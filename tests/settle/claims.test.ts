@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { endClaim } from "../../db/links/claims.ts";
+import { endClaim } from "../../db/links/end-claims.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import {
   amounts,

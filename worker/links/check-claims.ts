@@ -10,7 +10,8 @@ import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
-import { areLogsTaken, endClaim, findOpenClaim, notePoll, type OpenClaim } from "../../db/links/claims.ts";
+import { areLogsTaken, findOpenClaim, notePoll, type OpenClaim } from "../../db/links/claims.ts";
+import { demoteUndecided, endClaim } from "../../db/links/end-claims.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
 export type ClaimDeps = { sql: Sql; log: Log; chains: ReadonlyMap<NetworkId, Chain> };
@@ -51,12 +52,16 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
   }
 }
 
-/** A node knows the transaction: the indexer settles it, in bounded time. */
+/** A node knows the transaction: the indexer settles it, in bounded time, unless it has received the transfer and knows several links for it. */
 async function waitForSettlement(
   deps: ClaimDeps,
   claim: OpenClaim,
   payload: JobPayload<"check_claim">,
 ): Promise<void> {
+  if (!claim.isProven && (await deps.sql.begin((tx) => demoteUndecided(tx, claim)))) {
+    deps.log.info({ claimId: claim.id, linkId: claim.linkId }, "claim needs a proof");
+    return;
+  }
   if (Date.now() - claim.createdAt.getTime() > KNOWN_MAX_S * 1000)
     return end(deps, claim, { state: "EXPIRED", reason: "not_settled", isProven: false });
   deps.log.debug(
