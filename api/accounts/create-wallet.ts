@@ -8,7 +8,7 @@ import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, Wallet } from "../../db/schema.ts";
-import { hasRemovedAddition } from "../../db/wallet-ops/owner-changes.ts";
+import { hasRemovedOwner } from "../../db/wallet-ops/owner-changes.ts";
 import { insertWallet, isAddressTaken, listWallets } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { copyOwnerChanges } from "./copy-owner-changes.ts";
@@ -30,9 +30,9 @@ export async function createWallet(
     throw invalid("passkeyResponse", "credential_in_use", "This passkey is already registered");
   const wallet = await insertWallet(tx, { id: newWalletId(), userId, network, ...origin });
   if (!wallet) return undefined;
-  if (first && (await hasRemovedAddition(tx, first, ANY_CHAIN_NONCE_KEY)))
+  if (first && (await hasRemovedOwner(tx, first, ANY_CHAIN_NONCE_KEY)))
     throw conflict(
-      "An owner of your wallet who was removed could still take it over on this network, because the addition was signed for every network",
+      "An owner of your wallet who was removed would own it on this network, too, or could still take it over there",
       { field: "network", issue: "removed_owner" },
     );
   if (first) await copyOwnerChanges(tx, first, wallet);

@@ -224,6 +224,7 @@ export const ISSUES: Readonly<Record<string, Entry>> = {
   too_many_attempts: ["Too many wrong codes", "Ask for a new code"],
   too_many_invitations: ["Too many open invitations", "Revoke some"],
   too_many_members: ["The account has the most members it can have", "Remove one"],
+  too_many_owners: ["The wallet has had the most owners it can have", "Use the owners that are there"],
   too_many_requests: [
     "Too many refund requests of this link are open",
     "Have them signed or cancelled first",

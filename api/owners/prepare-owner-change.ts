@@ -8,7 +8,7 @@ import {
   buildAnyChainOperation,
   buildOwnerOperation,
 } from "../../core/chain/owner-operation.ts";
-import { encodeAddOwner, encodeRemoveOwner } from "../../core/chain/passkey-account.ts";
+import { encodeAddOwner, encodeRemoveOwner, OWNER_INDEX_MAX } from "../../core/chain/passkey-account.ts";
 import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newChallengeId, newOwnerChangeIds } from "../../core/domain/ids.ts";
@@ -116,6 +116,12 @@ async function plan(
         field: "network",
         issue: "not_deployed",
       },
+    );
+  const full = wallets.find(({ coming }) => coming.length >= OWNER_INDEX_MAX);
+  if (full)
+    throw conflict(
+      `Your wallet on ${full.wallet.network} has had ${OWNER_INDEX_MAX} owners, counting those that were removed: no more can be added`,
+      { field: "add", issue: "too_many_owners" },
     );
   const added = await change.verify(wallets);
   const holders = wallets.filter(({ coming }) => coming.includes(added.owner));

@@ -2,6 +2,7 @@
 
 import type { Language } from "../../core/domain/language.ts";
 import { PAGE_POLICY } from "../http/page-policy.ts";
+import { embedQuery } from "./embed-origin.ts";
 import type { ForeignOrigins, FurtherWallets } from "./further-wallets.ts";
 import { type Html, html } from "./html.ts";
 import { LANGUAGES, type PageTexts } from "./page-texts.ts";
@@ -42,6 +43,8 @@ export type PageContent = {
   hasFurtherWallets?: boolean;
   /** Reloads a page without script after so many seconds. */
   refreshS?: number | undefined;
+  /** The shop that shows the page, in every language. */
+  shopOrigin?: string | undefined;
 };
 
 /** Of the merchant whose page it is. */
@@ -84,7 +87,7 @@ export function sendPage(page: Html, request: Request, status = 200, options: Pa
 }
 
 export function renderDocument(texts: PageTexts, files: PageFiles, content: PageContent): Html {
-  const { title, description, url, body, data, branding, refreshS } = content;
+  const { title, description, url, body, data, branding, refreshS, shopOrigin } = content;
   return html`<!doctype html>
 <html lang="${texts.language}" dir="${texts.direction}">
 <head>
@@ -114,7 +117,7 @@ ${data && files.testWallet && html`<script type="module" src="${files.testWallet
 </head>
 <body>
 ${body}
-${languageMenu(texts, url)}
+${languageMenu(texts, url, shopOrigin)}
 ${data}
 </body>
 </html>`;
@@ -137,11 +140,11 @@ export function merchantMark({ logoDigest }: Branding, name: string): Html {
     : html`<img class="avatar logo" src="/looks/${logoDigest}.png" alt="" width="40" height="40">`;
 }
 
-function languageMenu(texts: PageTexts, url: string): Html {
+function languageMenu(texts: PageTexts, url: string, shopOrigin: string | undefined): Html {
   const tags = Object.keys(LANGUAGES) as Language[];
   const items = tags.map((tag) => {
     const current = tag === texts.language ? html` aria-current="true"` : "";
-    return html`<a href="${url}?lang=${tag}" lang="${tag}" hreflang="${tag}"${current}>${LANGUAGES[tag].name}</a>`;
+    return html`<a href="${url}?lang=${tag}${embedQuery(shopOrigin)}" lang="${tag}" hreflang="${tag}"${current}>${LANGUAGES[tag].name}</a>`;
   });
   return html`<details class="languages"><summary><span class="hidden">${texts.say("language")}: </span>${LANGUAGES[texts.language].name}</summary><nav aria-label="${texts.say("language")}">${items}</nav></details>`;
 }

@@ -30,7 +30,7 @@ export function linkPage(
   const furtherWallets = offeredWallets(link, files);
   const body = html`<main class="card">
 ${heading(link, texts, { amount, branding })}
-<section id="pay" aria-live="polite">${isOpen ? waysToPay(link, texts) : stateOf(link, texts)}</section>
+<section id="pay" aria-live="polite">${isOpen ? waysToPay(link, texts) : stateOf(link, texts, shopOrigin)}</section>
 ${isOpen && html`<div id="ways">${phonePart(url, texts)}${byHandPart(link, texts)}</div>`}
 ${returnPart(link, texts)}
 </main>
@@ -41,6 +41,7 @@ ${returnPart(link, texts)}
     url,
     body,
     branding,
+    shopOrigin,
     data: jsonBlock("page", { ...pageData(link, texts), shopOrigin: shopOrigin ?? null, furtherWallets }),
     hasFurtherWallets: furtherWallets !== undefined,
     refreshS: isOpen || status === "PENDING" ? REFRESH_S * (isOpen ? 6 : 1) : undefined,
@@ -112,12 +113,12 @@ function isMisfit({ exception }: FixedLinkData): boolean {
   return exception === "UNDERPAID" || exception === "OVERPAID";
 }
 
-function stateOf(link: FixedLinkData, texts: PageTexts): Html {
+function stateOf(link: FixedLinkData, texts: PageTexts, shopOrigin: string | undefined): Html {
   const { say } = texts;
   const values = { merchant: link.merchantName };
   switch (link.status) {
     case "PAID":
-      return link.refundedAmount > 0 ? refunded(link, texts) : paid(link, texts);
+      return html`${link.refundedAmount > 0 ? refunded(link, texts) : paid(texts)}${receiptOf(link, texts, shopOrigin)}`;
     case "EXPIRED":
       return state("wait", say("expired"), say("expiredText", values), say("alreadySent", values));
     case "CANCELLED":
@@ -128,21 +129,24 @@ function stateOf(link: FixedLinkData, texts: PageTexts): Html {
   }
 }
 
-function paid(link: FixedLinkData, texts: PageTexts): Html {
-  return html`${state("ok", texts.say("paid"), texts.say("paidByOther"))}${receiptOf(link, texts)}`;
+function paid({ say }: PageTexts): Html {
+  return state("ok", say("paid"), say("paidByOther"));
 }
 
 function refunded(link: FixedLinkData, texts: PageTexts): Html {
   const title: keyof Messages = link.refundedAmount < link.amount ? "partlyRefunded" : "refunded";
   const amount = texts.formatAmount(link.refundedAmount);
   const text = texts.say("refundedText", { merchant: link.merchantName, amount });
-  return html`${state("back", texts.say(title), text)}${receiptOf(link, texts)}`;
+  return state("back", texts.say(title), text);
 }
 
 function receiptOf(
   { linkId, status, paidAt, transactionHash, explorerUrl }: FixedLinkData,
   { say, formatTime }: PageTexts,
+  shopOrigin: string | undefined,
 ): Html {
+  // a receipt is shown in no frame
+  const target = shopOrigin !== undefined && html` target="_blank"`;
   return html`<dl class="facts">
 ${paidAt && html`<div><dt>${say("paidOn")}</dt><dd><time datetime="${paidAt}">${formatTime(paidAt)}</time></dd></div>`}
 ${
@@ -150,7 +154,7 @@ ${
   html`<div><dt>${say("transaction")}</dt><dd><a href="${explorerUrl}${transactionHash}" rel="noopener noreferrer" target="_blank"><bdi>${shorten(transactionHash)}</bdi></a></dd></div>`
 }
 </dl>
-${status === "PAID" && html`<a class="button second" href="/pay/${linkId}/receipt">${say("receipt")}</a>`}`;
+${status === "PAID" && html`<a class="button second" href="/pay/${linkId}/receipt"${target}>${say("receipt")}</a>`}`;
 }
 
 function shorten(hex: string): string {

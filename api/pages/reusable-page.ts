@@ -48,7 +48,8 @@ ${
 </main>
 <footer><p>USDC · ${displayName}</p><p>${say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
   const title = shown === null ? merchant : `${shown} USDC · ${merchant}`;
-  return renderDocument(texts, files, { title, description, url: view.url, body, branding: view.branding });
+  const { url, branding, shopOrigin } = view;
+  return renderDocument(texts, files, { title, description, url, body, branding, shopOrigin });
 }
 
 function form(

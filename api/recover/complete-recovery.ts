@@ -11,7 +11,7 @@ import { addressOfOwner } from "../../core/domain/owner.ts";
 import { consumeOtp, isOtpExhausted, takeOtpAttempt } from "../../db/accounts/otps.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { lockUserByEmail } from "../../db/accounts/users.ts";
-import { takeChallengeOf } from "../../db/auth/challenges.ts";
+import { hasChallengeOf, takeChallengeOf } from "../../db/auth/challenges.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { addNotice } from "../../db/notices/notices.ts";
 import type { Tx } from "../../db/postgres/client.ts";
@@ -53,6 +53,9 @@ async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise
   const { email, code, address, browser, trace } = request;
   const user = await lockUserByEmail(tx, email);
   if (user?.status !== "ACTIVE") return { refusal: "invalid" };
+  // without the proof that a code was mailed for nobody uses up its attempts
+  const meant = { userId: user.id, purpose: "recover_proven" as const };
+  if (!(await hasChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
   const otp = await takeOtpAttempt(tx, user.id);
   if (!otp) return { refusal: (await isOtpExhausted(tx, user.id)) ? "locked" : "invalid" };
   if (!isOtpCode(deps.config.otpPeppers, otp, code)) {
@@ -60,8 +63,7 @@ async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise
     await recordSecurityEvent(tx, { userId: user.id, type, ...trace });
     return { refusal: "invalid" };
   }
-  // the code alone opens nothing: the proof must be the one it was mailed for, and its address an owner still
-  const meant = { userId: user.id, purpose: "recover_proven" as const };
+  // the address must be an owner still
   if (!(await takeChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
   if ((await findOwnedChains(deps, user, address)).length === 0) return { refusal: "invalid" };
   if (!(await consumeOtp(tx, otp.id))) return { refusal: "invalid" };

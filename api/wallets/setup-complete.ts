@@ -108,8 +108,9 @@ function isAttestation(response: Attestation | Assertion): response is Attestati
 }
 
 /**
- * The passkey's row. A credential that its own user registers again is the same passkey. Another credential for an ACTIVE user is
- * refused: a thief with a stolen session could otherwise add a wallet and a sign-in of their own.
+ * The passkey's row. A registration need not prove that its sender has the key, and id and public key of a passkey are no secrets: so an
+ * ACTIVE user answers with an assertion. Whoever has stolen the session could otherwise add a wallet and a sign-in of their own, or make
+ * the session count as one that used the passkey.
  */
 async function settlePasskey(tx: Tx, user: User, proof: Proof, trace: Trace): Promise<Passkey> {
   if (proof.kind === "known") {
@@ -121,14 +122,13 @@ async function settlePasskey(tx: Tx, user: User, proof: Proof, trace: Trace): Pr
     );
   }
   const { credential } = proof;
-  const find = user.status === "ACTIVE" ? findSignInPasskey : findPasskey;
-  const own = await find(tx, credential.id, user.id);
-  if (own && Buffer.from(own.coseKey).equals(credential.coseKey)) return own;
   if (user.status === "ACTIVE")
     throw conflict("Use your existing passkey: answer passkeyRequest with it", {
       field: "passkeyResponse",
       issue: "existing_passkey_required",
     });
+  const own = await findPasskey(tx, credential.id, user.id);
+  if (own && Buffer.from(own.coseKey).equals(credential.coseKey)) return own;
   const passkey = own ? undefined : await insertPasskey(tx, { ...credential, userId: user.id });
   if (!passkey) throw invalid("passkeyResponse", "credential_in_use", "This passkey is already registered");
   await recordSecurityEvent(tx, { userId: user.id, type: "passkey_added", ...trace });

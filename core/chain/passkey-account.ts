@@ -154,13 +154,13 @@ export function encodeAnyChainCalls(calls: readonly Hex[]): Hex {
   });
 }
 
-/** The nonces of the accounts' next user operations (EntryPoint v0.6, sequential key 0) at one block, in order. Also defined before deployment. Throws RpcTransportError when one is not answered. */
+/** The nonces of the accounts' next user operations of a key (EntryPoint v0.6) at one block, in order. Also defined before deployment. Throws RpcTransportError when one is not answered. */
 export async function readAccountNonces(
   chain: Chain,
   accounts: readonly Hex[],
-  block: BlockRef,
+  { key, block }: { key: bigint; block: BlockRef },
 ): Promise<bigint[]> {
-  const outcomes = await chain.batch(accounts.map((account) => nonceCall(account, 0n, block)));
+  const outcomes = await chain.batch(accounts.map((account) => nonceCall(account, key, block)));
   return outcomes.map((outcome) => {
     if (!outcome.ok) throw outcome.error;
     return parseQuantity(outcome.result, "getNonce");

@@ -66,6 +66,22 @@ export async function takeChallengeOf(
   return row;
 }
 
+/** Whether one with these bytes is still good, without using it up. */
+export async function hasChallengeOf(
+  tx: Tx,
+  challenge: Uint8Array,
+  meant: { userId: string; purpose: ChallengePurpose },
+): Promise<boolean> {
+  const rows = await tx`
+    select
+    from challenges
+    where user_id = ${meant.userId}
+      and purpose = ${meant.purpose}
+      and challenge = ${challenge}
+      and expires_at > now()`;
+  return rows.length > 0;
+}
+
 /** A challenge that is still good, without using it up. */
 export async function findChallenge(
   tx: Tx,

@@ -29,6 +29,15 @@ export async function markWalletsRead(
     where wallets.id = given.id`;
 }
 
+/** The next reconciliation of balances makes new ones. */
+export async function forgetOpenings(tx: Tx, network: NetworkId, addresses: readonly Hex[]): Promise<void> {
+  if (addresses.length === 0) return;
+  await tx`
+    update wallets
+    set opening_units = null
+    where network = ${network} and address = any(${[...addresses]}::bytea[])`;
+}
+
 /**
  * Adds history rows for transfers that were recorded for their other side before these wallets existed. Existing rows are unchanged.
  */

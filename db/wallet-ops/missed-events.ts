@@ -27,20 +27,23 @@ export const NONCES_OF_KEY_0 = 2n ** 64n;
 
 /**
  * Accounts with an operation that waits, or that ended within a day and may still be executed, while no recorded operation spent its
- * nonce; with the lowest such nonce and the time of the oldest preparation. Only accounts that are followed up to `number`.
+ * nonce, of one key; with the lowest such nonce and the time since which it can have been spent: of an owner change that was signed for
+ * every network, its preparation on the first one. Only accounts that are followed up to `number`.
  */
 export async function findUnspentNonces(
   tx: Tx,
   network: NetworkId,
-  { number, limit }: { number: number; limit: number },
+  { key, number, limit }: { key: bigint; number: number; limit: number },
 ): Promise<UnspentNonce[]> {
   return tx<UnspentNonce[]>`
-    select wallet.address, min(op.account_nonce)::numeric(78, 0) as account_nonce, min(op.created_at) as prepared_at
+    select wallet.address, min(op.account_nonce)::numeric(78, 0) as account_nonce,
+      min(least(op.created_at, change.created_at)) as prepared_at
     from wallet_operations op
     join wallets wallet on wallet.id = op.wallet_id
+    left join owner_changes change on change.id = op.owner_change_id
     where op.network = ${network}
       and wallet.indexed_from <= ${number}::bigint
-      and op.account_nonce < ${NONCES_OF_KEY_0.toString()}::numeric
+      and div(op.account_nonce, ${NONCES_OF_KEY_0.toString()}::numeric) = ${key.toString()}::numeric
       and (
         op.state in ('QUEUED', 'SIGNED', 'BROADCAST')
         or op.state in ('EXPIRED', 'CANCELLED', 'FAILED') and op.updated_at > now() - interval '1 day'

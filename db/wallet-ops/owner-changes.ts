@@ -112,11 +112,12 @@ export async function listSignedAdditions(tx: Tx, walletId: string): Promise<Sig
 }
 
 /**
- * Whether an addition that was signed for every network names an owner who has been removed from this wallet since, or is being removed.
- * The signature stays valid wherever it has not run yet, and is public. One that ran was signed, also where a stranger had it alone; and one
- * of which there is no row, since it was made elsewhere or a restored backup has lost it, was an operation of the key `anyChainKey`.
+ * Whether an owner who has been removed from this wallet since, or is being removed, would own it on a further network, too: one of the
+ * first owners, since they make the address, or one whose addition was signed for every network. That signature stays valid wherever it has
+ * not run yet, and is public. One that ran was signed, also where a stranger had it alone; and one of which there is no row, since it was
+ * made elsewhere or a restored backup has lost it, was an operation of the key `anyChainKey`.
  */
-export async function hasRemovedAddition(
+export async function hasRemovedOwner(
   tx: Tx,
   { id, network, address }: { id: string; network: NetworkId; address: Hex },
   anyChainKey: bigint,
@@ -156,6 +157,11 @@ export async function hasRemovedAddition(
       and addition.type = 'OWNER_ADDED'
       and div(run.nonce, 18446744073709551616) = ${anyChainKey.toString()}::numeric
       and ${isRemoved(tx`addition.subject`)}
+    union all
+    select
+    from wallets wallet
+    cross join unnest(wallet.owners) as first (owner)
+    where wallet.id = ${id} and ${isRemoved(tx`first.owner`)}
     limit 1`;
   return rows.length > 0;
 }

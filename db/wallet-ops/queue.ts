@@ -202,7 +202,7 @@ export async function markOperationsBroadcast(tx: Tx, relayId: bigint): Promise<
 
 /**
  * QUEUED -> FAILED with its history rows and events; the signature is erased in the same statement. That of an operation for every network is
- * kept: nodes have seen it, and it stays valid where a further wallet is set up (`hasRemovedAddition`).
+ * kept: nodes have seen it, and it stays valid where a further wallet is set up (`hasRemovedOwner`).
  */
 export async function failQueuedOperations(
   tx: Tx,

@@ -2,9 +2,11 @@
  * Reconciles accounts' nonces with the recorded operations: a nonce that is spent on the chain while no recorded operation spent it
  * belongs to an operation whose log was not read.
  */
+import { ANY_CHAIN_NONCE_KEY } from "../../core/chain/owner-operation.ts";
 import { readAccountNonces } from "../../core/chain/passkey-account.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { recordReconciliation } from "../../db/ledger/reconciliation.ts";
+import { forgetOpenings } from "../../db/ledger/wallet-backfills.ts";
 import { findUnspentNonces, type UnspentNonce } from "../../db/wallet-ops/missed-events.ts";
 import type { Term } from "../leader-term.ts";
 import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
@@ -19,19 +21,30 @@ const DETAILS_MAX = 50;
 
 /** Compares the wallets whose operations have not been executed as far as is known. Returns the nonces that no read operation explains. */
 export async function reconcileNonces(term: Term): Promise<number> {
+  const ordinary = await reconcileKey(term, 0n);
+  // on a network that is set up later, strangers may have executed before what was signed for every network
+  return ordinary + (await reconcileKey(term, ANY_CHAIN_NONCE_KEY));
+}
+
+async function reconcileKey(term: Term, key: bigint): Promise<number> {
   const { network, sql, chain } = term;
   const number = term.cursor.number - BEHIND_BLOCKS;
   if (number < 0) return 0;
-  const waiting = await findUnspentNonces(sql, network, { number, limit: WALLETS_MAX });
+  const waiting = await findUnspentNonces(sql, network, { key, number, limit: WALLETS_MAX });
   if (waiting.length === 0) return 0;
   const header = await readHeader(chain, number);
   if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
   const accounts = waiting.map(({ address }) => address);
-  const nonces = await readAccountNonces(chain, accounts, {
-    blockHash: header.hash,
-    requireCanonical: true,
-  });
+  const block = { blockHash: header.hash, requireCanonical: true } as const;
+  const nonces = await readAccountNonces(chain, accounts, { key, block });
   const missed = waiting.filter(({ accountNonce }, index) => (nonces[index] ?? 0n) > accountNonce);
+  // of a further network this reads blocks from before the one that its wallet's opening balance is of
+  if (key !== 0n)
+    await forgetOpenings(
+      sql,
+      network,
+      missed.map(({ address }) => address),
+    );
   const repaired = missed.length === 0 ? 0 : await readMissed(term, missed, number);
   const differences = missed.length;
   await recordReconciliation(sql, {

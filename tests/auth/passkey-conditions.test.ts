@@ -5,6 +5,7 @@ import { newChallengeId } from "../../core/domain/ids.ts";
 import {
   deleteChallengesOf,
   findChallenge,
+  hasChallengeOf,
   insertChallenge,
   takeChallenge,
   takeChallengeOf,
@@ -69,6 +70,7 @@ describe("a challenge", () => {
     for (const { id } of [first, second]) await end(id);
     expect(await findChallenge(sql, first.id, meant(user))).toBeUndefined();
     expect(await takeChallenge(sql, first.id, meant(user))).toBeUndefined();
+    expect(await hasChallengeOf(sql, second.challenge, meant(user))).toBe(false);
     expect(await takeChallengeOf(sql, second.challenge, meant(user))).toBeUndefined();
   });
 
@@ -85,6 +87,10 @@ describe("a challenge", () => {
   test("is taken by its bytes once, of its own user and purpose alone", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const { challenge } = await make(user);
+    expect(await hasChallengeOf(sql, challenge, meant(stranger))).toBe(false);
+    expect(await hasChallengeOf(sql, challenge, { userId: user, purpose: "login" })).toBe(false);
+    expect(await hasChallengeOf(sql, randomBytes(48), meant(user))).toBe(false);
+    expect(await hasChallengeOf(sql, challenge, meant(user))).toBe(true);
     expect(await takeChallengeOf(sql, challenge, meant(stranger))).toBeUndefined();
     expect(await takeChallengeOf(sql, challenge, { userId: user, purpose: "login" })).toBeUndefined();
     expect(await takeChallengeOf(sql, randomBytes(48), meant(user))).toBeUndefined();

@@ -170,6 +170,23 @@ describe.if(isBrowserThere)("the payment page", () => {
     });
   }
 
+  test("breaks names that have no space, of the merchant and of a wallet", async () => {
+    const { client } = world.ann;
+    await client.patch("/v1/auth/me", { displayName: "W".repeat(80) });
+    const order = { amount: 3.5, description: "Tea", cancelUrl: "https://shop.example/basket" };
+    const { id } = (await client.post("/v1/payment-links", order)).body;
+    const wallet = await world.wallet({ name: "W".repeat(40), holdUntil: new Promise(() => {}) });
+    const { page, close } = await world.open(id, [wallet], { viewport: { width: 320, height: 700 } });
+    const tooWidePx = "document.documentElement.scrollWidth - innerWidth";
+    await page.getByText(/^Return to/).waitFor();
+    expect(await page.evaluate(tooWidePx)).toBe(0);
+    await page.locator("#pay button").click();
+    await page.getByText("You sign a payment").waitFor();
+    expect(await page.evaluate(tooWidePx)).toBe(0);
+    await client.patch("/v1/auth/me", { displayName: "Ann's shop" });
+    await close();
+  });
+
   test("shows address, amount and QR code without a script", async () => {
     const { id } = await world.makeLink();
     const context = await world.browser.newContext({ javaScriptEnabled: false });

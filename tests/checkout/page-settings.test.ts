@@ -119,6 +119,29 @@ describe.if(isBrowserThere)("embedding", () => {
     await close();
   }, 120_000);
 
+  test("a page in the frame stays there in another language, and opens its receipt outside", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const open = await world.ann.client.post("/v1/payment-links", {
+      ...{ amount: null, minAmount: 1, maxAmount: 9, maxPayments: null, description: "A donation" },
+    });
+    for (const linkId of [id, open.body.id]) {
+      const { page, close } = await openShop(linkId, "frame");
+      const frame = page.frameLocator("iframe");
+      await frame.locator(".languages summary").click();
+      await frame.getByRole("link", { name: "Deutsch" }).click();
+      await frame.locator("html[lang=de] main").waitFor();
+      await close();
+    }
+    const payer = await newPayer(world.rpcUrl, amountUnits);
+    await sendUsdc(world.rpcUrl, payer, world.merchantWallet, amountUnits);
+    await world.waitForStatus(id, "PAID");
+    const paid = await openShop(id, "frame");
+    const receipt = paid.page.waitForEvent("popup");
+    await paid.page.frameLocator("iframe").getByRole("link", { name: "Receipt" }).click();
+    await (await receipt).getByRole("heading", { name: "Receipt" }).waitFor();
+    await paid.close();
+  }, 120_000);
+
   test("a payment in the popup is reported to the shop that opened it", async () => {
     const { id, amountUnits } = await world.makeLink();
     const { page, context, close } = await openShop(id, "popup");

@@ -1,5 +1,6 @@
 /** A wallet as an extension would put it into the page: announced by EIP-6963, with a key of its own on the local chain. */
 import type { Page } from "playwright-core";
+import { keccak256 } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
@@ -11,6 +12,8 @@ export type TestWallet = {
   calls: string[];
   /** Of the transactions it sent. */
   hashes: Hex[];
+  /** May be changed while it is used. */
+  options: WalletOptions;
   install: (page: Page) => Promise<void>;
 };
 
@@ -27,6 +30,14 @@ export type WalletOptions = {
   losesAnswer?: boolean;
   /** The network the wallet is on until it is switched. */
   chainId?: number;
+  /** The person changes its network while it asks. */
+  movesBeforeSending?: boolean;
+  /** Waits before it connects. */
+  connectsAfter?: Promise<unknown>;
+  /** What it gives a transaction; too little, and the transaction is reverted. */
+  gas?: bigint;
+  /** Answers with the hash of a transaction that it never sends. */
+  neverSends?: boolean;
   /** Waits before it signs or sends, as a person does. */
   holdUntil?: Promise<unknown>;
 };
@@ -36,7 +47,8 @@ const DEFAULT_FUNDS_UNITS = 1_000_000_000n;
 
 let counter = 0;
 
-export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}): Promise<TestWallet> {
+export async function makeTestWallet(rpcUrl: string, given: WalletOptions = {}): Promise<TestWallet> {
+  const options = { ...given };
   const account = privateKeyToAccount(generatePrivateKey());
   const address = account.address.toLowerCase() as Hex;
   await fundEth(rpcUrl, address, ONE_ETH);
@@ -54,6 +66,7 @@ export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}
     if (method === options.fails?.method) throw new WalletError(options.fails.code, "Not possible");
     switch (method) {
       case "eth_requestAccounts":
+        await options.connectsAfter;
         return [account.address];
       case "eth_chainId":
         return `0x${chainId.toString(16)}`;
@@ -69,6 +82,9 @@ export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}
       }
       case "eth_sendTransaction":
         await options.holdUntil;
+        if (options.movesBeforeSending) chainId = 1;
+        if (Number((params[0] as { chainId?: Hex }).chainId ?? chainId) !== chainId)
+          throw new WalletError(-32602, "The wallet is on another network");
         hashes.push(await send(params[0] as { to: Hex; data: Hex; gas?: Hex }));
         if (options.losesAnswer) throw new WalletError(-32603, "Internal error");
         return hashes.at(-1);
@@ -82,9 +98,14 @@ export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}
   /** Signed with the key: the indexer trusts only a transaction whose hash recomputes. */
   async function send({ to, data, gas }: { to: Hex; data: Hex; gas?: Hex }): Promise<Hex> {
     const nonce = Number(await callRpc(rpcUrl, "eth_getTransactionCount", [address, "latest"]));
-    const fees = { gas: BigInt(gas ?? 200_000), maxFeePerGas: 10n ** 10n, maxPriorityFeePerGas: 10n ** 9n };
+    const fees = {
+      gas: options.gas ?? BigInt(gas ?? 200_000),
+      maxFeePerGas: 10n ** 10n,
+      maxPriorityFeePerGas: 10n ** 9n,
+    };
     const transaction = { to, data, nonce, chainId, ...fees, type: "eip1559" } as const;
     const signed = await account.signTransaction(transaction);
+    if (options.neverSends) return keccak256(signed);
     return callRpcText(rpcUrl, "eth_sendRawTransaction", [signed]) as Promise<Hex>;
   }
 
@@ -103,7 +124,7 @@ export async function makeTestWallet(rpcUrl: string, options: WalletOptions = {}
       `(${ANNOUNCE})(${[binding, name, `test.${binding}`, ICON].map((text) => JSON.stringify(text)).join(", ")})`,
     );
   }
-  return { address, calls, hashes, install };
+  return { address, calls, hashes, options, install };
 }
 
 class WalletError extends Error {

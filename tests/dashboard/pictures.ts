@@ -162,7 +162,8 @@ async function takeForms(): Promise<void> {
   await take(page, "settings-datev");
   await page.goto(`${baseUrl}/documents?month=${new Date().toISOString().slice(0, 7)}`);
   await page.getByRole("button", { name: "The month as ZIP" }).click();
-  await page.getByRole("link", { name: "Download" }).waitFor();
+  const archive = page.getByRole("listitem").filter({ hasText: "ZIP" });
+  await archive.getByRole("link", { name: "Download" }).waitFor();
   await take(page, "documents-zip");
   await page.goto(`${baseUrl}/developers/webhooks`);
   await page.getByRole("button", { name: "Add endpoint" }).first().click();

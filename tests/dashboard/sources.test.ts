@@ -280,6 +280,10 @@ describe("a payout's table", () => {
     expect(faultOf(`${own.toUpperCase().replace("0X", "0x")},1`)).toStartWith("This is your own wallet");
     expect(faultOf(`${to},1.0000001`)).toStartWith("Not an amount");
     expect(faultOf(`${to},0`)).toStartWith("The amount is 0");
+    expect(faultOf(`${to},12,50`)).toStartWith("The amount can be read in two ways");
+    expect(faultOf(`${to}, 12,50, Rent`)).toStartWith("The amount can be read in two ways");
+    expect(faultOf(`${to},12,2026`)).toBeUndefined();
+    expect(faultOf(`${to},"12,50",50`)).toBeUndefined();
     expect(faultOf(`${to},0.000001,${"x".repeat(500)}`)).toBeUndefined();
     expect(faultOf(`${to},0.000001,${"x".repeat(501)}`)).toStartWith("The note is longer");
   });

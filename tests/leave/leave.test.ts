@@ -16,6 +16,8 @@ import { HOST, type LeaveVisit, type LeaveWorld, startLeaveWorld } from "./leave
 
 setDefaultTimeout(120_000);
 
+const SIGNED_WITHIN_MS = 3_000;
+
 let world: LeaveWorld;
 beforeAll(async () => {
   if (isBrowserThere) world = await startLeaveWorld();
@@ -165,6 +167,31 @@ describe.if(isBrowserThere)("leaving", () => {
     await enterTransfer(visit.page, randomAddress(), { amount: "1" });
     await sign(visit.page);
     await visit.page.getByText("Nothing was signed").waitFor();
+    await visit.close();
+  });
+
+  test("a transfer that is changed while the passkey is asked for is not sent, whatever the passkey signs", async () => {
+    const visit = await world.open(world.urls.home);
+    const { page } = visit;
+    await readWallet(page);
+    await enterTransfer(page, randomAddress(), { amount: "1" });
+    await page.evaluate(`{
+      const get = navigator.credentials.get.bind(navigator.credentials);
+      navigator.credentials.get = (options) =>
+        new Promise((resolve, reject) => {
+          globalThis.useThePasskey = () => get(options).then(resolve, reject);
+        });
+    }`);
+    await sign(page);
+    await page.waitForFunction("globalThis.useThePasskey !== undefined");
+    await page.getByRole("button", { name: "Change 3. What to move" }).click();
+    const recipient = page.getByLabel("Recipient's address");
+    await recipient.fill(randomAddress());
+    await page.evaluate("useThePasskey()");
+    // the signature is checked and simulated before it would be offered
+    await page.waitForTimeout(SIGNED_WITHIN_MS);
+    expect(await page.getByText("Signed, not sent yet.").count()).toBe(0);
+    expect(await recipient.isVisible()).toBe(true);
     await visit.close();
   });
 

@@ -261,7 +261,7 @@ test("a second relay keeps the time of the first: it is not NOT_SENT later", asy
 
 describe("the reconciliation of nonces compares", () => {
   const compared = async (made: Made) => {
-    const rows = await findUnspentNonces(sql, NETWORK, { number: 50, limit: 1_000 });
+    const rows = await findUnspentNonces(sql, NETWORK, { key: 0n, number: 50, limit: 1_000 });
     return rows.find(({ address }) => address === made.address);
   };
   const follow = (made: Made, from = 0) =>

@@ -20,6 +20,7 @@ import {
   openOperationLab,
   randomHash,
 } from "../support/operation-lab.ts";
+import { seedOwnerChange } from "../support/passkey-rows.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { insertHistory } from "../transactions/history.ts";
 
@@ -63,7 +64,7 @@ describe("events that were missed", () => {
     await sql`update wallets set indexed_from = 0 where id = ${made.walletId}`;
     await recordOperationEvents(sql, NETWORK, [eventOf(made, { nonce: 1n, userOpHash: randomHash() })]);
     const isCompared = async (network: typeof NETWORK | typeof OTHER_NETWORK = NETWORK) => {
-      const rows = await findUnspentNonces(sql, network, { number: 50, limit: 1_000 });
+      const rows = await findUnspentNonces(sql, network, { key: 0n, number: 50, limit: 1_000 });
       return rows.some(({ address }) => address === made.address);
     };
     expect([await isCompared(), await isCompared(OTHER_NETWORK)]).toEqual([true, false]);
@@ -71,6 +72,26 @@ describe("events that were missed", () => {
       await set(made, { state, reason: state === "FAILED" ? "NOT_SENT" : null });
       expect([state, await isCompared()]).toEqual([state, true]);
     }
+  });
+
+  test("are looked for by the key of their nonce, those of an owner change since it was prepared first", async () => {
+    const made = await relayed("SIGNED");
+    await sql`update wallets set indexed_from = 0 where id = ${made.walletId}`;
+    const compared = async (key: bigint) => {
+      const rows = await findUnspentNonces(sql, NETWORK, { key, number: 50, limit: 1_000 });
+      return rows.find(({ address }) => address === made.address);
+    };
+    expect([await compared(8453n), await compared(8454n)]).toEqual([undefined, undefined]);
+    const ownerChangeId = await seedOwnerChange(sql, made.userId, { owner: randomHash(), action: "ADD" });
+    const preparedAt = new Date("2026-01-02T03:04:05.000Z");
+    await sql`update owner_changes set created_at = ${preparedAt} where id = ${ownerChangeId}`;
+    await set(made, {
+      kind: "OWNERS",
+      account_nonce: (8453n << 64n).toString(),
+      owner_change_id: ownerChangeId,
+    });
+    expect(await compared(0n)).toBeUndefined();
+    expect(await compared(8453n)).toMatchObject({ accountNonce: 8453n << 64n, preparedAt });
   });
 });
 

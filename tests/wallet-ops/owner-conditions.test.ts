@@ -7,7 +7,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import {
   copySignedAddition,
   findOwnerChange,
-  hasRemovedAddition,
+  hasRemovedOwner,
   listAddedOwners,
   listSignedAdditions,
   listWaitingAdditions,
@@ -148,9 +148,9 @@ test("owners that a change adds to a wallet are listed of this wallet, removals 
   expect(removal.owner).not.toBe(addition.owner);
 });
 
-describe("a removal has overtaken a signed addition for every network", () => {
+describe("a removal has overtaken an owner that a further network would have", () => {
   const overtaken = ({ walletId, address }: Made) =>
-    hasRemovedAddition(sql, { id: walletId, network: NETWORK, address }, ANY_CHAIN_NONCE_KEY);
+    hasRemovedOwner(sql, { id: walletId, network: NETWORK, address }, ANY_CHAIN_NONCE_KEY);
 
   test("when the chain says so of its owner, its wallet and its network", async () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
@@ -168,6 +168,17 @@ describe("a removal has overtaken a signed addition for every network", () => {
     await set(addition, { is_any_chain: false });
     expect(await overtaken(made)).toBe(false);
     await set(addition, { is_any_chain: true, state: "FAILED", reason: "NOT_SENT", signature: null });
+    expect(await overtaken(made)).toBe(false);
+  });
+
+  test("or one of the first owners, which make the address on every network", async () => {
+    const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
+    const [first, kept] = [randomKey(), randomKey()];
+    await sql`update wallets set owners = ${[kept, first]} where id = ${made.walletId}`;
+    await logOwner(sql, { address: made.address, network: NETWORK }, first, { type: "OWNER_REMOVED" });
+    expect(await overtaken(made)).toBe(true);
+    expect(await overtaken(stranger)).toBe(false);
+    await sql`update wallets set owners = ${[kept]} where id = ${made.walletId}`;
     expect(await overtaken(made)).toBe(false);
   });
 

@@ -92,6 +92,9 @@ describe("the proof", () => {
       400,
       invalid,
     );
+    // whoever lacks the proof uses up none of the code's attempts
+    for (let tries = 0; tries < 6; tries += 1)
+      expectRefusal(await client.post("/v1/auth/recover", { ...other, otp: wrong }), 400, invalid);
     // the code does not verify an address that is verified, nor sign in
     expect((await client.post("/v1/email-verification/verify", { email, otp })).status).toBe(409);
     expect(client.cookies.size).toBe(0);

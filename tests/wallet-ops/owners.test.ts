@@ -154,6 +154,19 @@ test("error: no further network once an owner who was added for every network ha
   expect(body.wallets.map(({ network }: { network: string }) => network)).toEqual(["base-sepolia"]);
 }, 120_000);
 
+test("error: no further network once the first passkey has been removed, which makes the address and would own the wallet there: removed_owner", async () => {
+  const merchant = await signUp(world.baseUrl);
+  const { passkey, add } = await newPasskeyOwner(merchant.client);
+  await changeOwner(merchant, { add });
+  const second = { ...merchant, passkey, client: await signIn({ ...merchant, passkey }) };
+  const [{ ownerId }] = (await ownersOn(second.client)).owners;
+  await changeOwner(second, { network: "base-sepolia", remove: { ownerId } });
+  expectRefusal(await setUpOn(second, "base"), 409, { field: "network", issue: "removed_owner" });
+  // nor does it sign in again
+  const options = await openClient(world.baseUrl).post("/v1/auth/options", { email: merchant.email });
+  expect(options.body.allowCredentials.map(({ id }: { id: string }) => id)).toEqual([passkey.credentialId]);
+}, 120_000);
+
 test("a network that is set up later has the same address and the owners that were added before", async () => {
   const merchant = await signUp(world.baseUrl);
   const { passkey, add } = await newPasskeyOwner(merchant.client);

@@ -52,13 +52,27 @@ describe("a second network", () => {
     expect(await world.sql`select 1 from passkeys where user_id = ${userId}`).toHaveLength(1);
   });
 
-  test("treats a credential registered again as the same passkey", async () => {
-    const { client, passkey, walletAddress } = await signUp(world.baseUrl);
+  test("error: a registration of the user's own passkey, made without its key, neither adds a wallet nor counts as its use", async () => {
+    const { client, passkey, userId } = await signUp(world.baseUrl);
+    await world.sql`update sessions set passkey_at = null where user_id = ${userId}`;
+    const thief = await createSoftwarePasskey({
+      rpId: "localhost",
+      origin: world.baseUrl,
+      credentialId: passkey.credentialId,
+    });
+    const point = {
+      x: Buffer.from(passkey.publicKey.x.slice(2), "hex"),
+      y: Buffer.from(passkey.publicKey.y.slice(2), "hex"),
+    };
     const { body } = await client.post(START, { network: "base" });
     const { excludeCredentials: _, ...creation } = body.passkeyChallenge;
-    const passkeyResponse = await passkey.register(creation);
+    const passkeyResponse = await thief.register(creation, { point });
     const answer = await client.post(COMPLETE, { challengeId: body.challengeId, passkeyResponse });
-    expect(answer.body.wallet).toMatchObject({ address: walletAddress, network: "base" });
+    expect(answer.status).toBe(409);
+    expect(answer.body.error.details).toMatchObject({ issue: "existing_passkey_required" });
+    expect(await world.sql`select 1 from wallets where user_id = ${userId}`).toHaveLength(1);
+    const key = await client.post("/v1/api-keys", { name: "thief's", scopes: ["exports"] });
+    expect(key.body.error).toMatchObject({ details: { issue: "passkey_required" } });
   });
 
   test("error: 409 for a network where the wallet exists, at start and at complete", async () => {

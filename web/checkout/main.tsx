@@ -70,7 +70,13 @@ function offerCopying(): void {
   for (const button of document.querySelectorAll<HTMLButtonElement>("[data-copy]")) {
     button.hidden = false;
     button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(button.dataset.copy ?? "");
+      try {
+        await navigator.clipboard.writeText(button.dataset.copy ?? "");
+      } catch {
+        // the browsers within some apps refuse: marked, it can be copied by hand
+        if (button.previousElementSibling) getSelection()?.selectAllChildren(button.previousElementSibling);
+        return;
+      }
       button.textContent = say("copied");
       announce(say("copied"));
       setTimeout(() => {

@@ -1,6 +1,6 @@
 /** The panel of the page that pays: ways to pay, the payment's progress, and its result. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatAmount, formatTime, type Link, page, say, serverNowMs } from "./page-data.ts";
 import { type Step, startFlow } from "./payment-flow.ts";
 import { openInLinks, type Wallet, type Wallets } from "./wallets.ts";
@@ -18,7 +18,12 @@ const amountOf = (link: Link) => formatAmount(link.amount);
 export function Panel({ link, wallets, isLost, onChoice }: PanelProps) {
   const [step, setStep] = useState<Step>({ kind: "choose" });
   const flow = useMemo(() => startFlow(setStep), []);
-  useEffect(() => flow.resume(), [flow]);
+  const heard = useRef(link.status);
+  useEffect(() => flow.resume(link.status === "ACTIVE"), [flow]);
+  useEffect(() => {
+    if (heard.current === "PENDING" && link.status === "ACTIVE") flow.reopen();
+    heard.current = link.status;
+  }, [flow, link.status]);
   const isChoosing = link.payable && step.kind === "choose" && !link.seen;
   useEffect(() => onChoice(isChoosing), [isChoosing, onChoice]);
   return (
@@ -58,10 +63,14 @@ function Content({ link, step, flow, wallets }: { link: Link; step: Step; flow: 
     case "sent":
     case "settled":
       return <Progress link={link} />;
+  }
+  // also while a wallet asks: what this payer confirms now would be a second payment
+  if (!link.payable) return <InProgress link={link} problem={step.kind === "choose" && step.problem} />;
+  if (link.seen) return <Seen />;
+  switch (step.kind) {
     case "busy":
       return <Busy link={link} step={step} onStartOver={flow.startOver} />;
     case "unclear":
-      if (link.seen) return <Seen />;
       return (
         <>
           <State icon="ask" title="yourPayment" texts={[say("maybeSent")]} />
@@ -73,8 +82,6 @@ function Content({ link, step, flow, wallets }: { link: Link; step: Step; flow: 
     case "otherTab":
       return <State icon="wait" title="inProgress" texts={[say("otherTab")]} />;
     case "choose":
-      if (!link.payable) return <InProgress link={link} problem={step.problem} />;
-      if (link.seen) return <Seen />;
       return <Choice link={link} step={step} flow={flow} wallets={wallets} />;
   }
 }
@@ -140,7 +147,8 @@ function NoWallet() {
       </p>
       {isPhone &&
         openInLinks(location.href).map(({ name, href }) => (
-          <a key={name} class="button second" href={href} rel="noopener">
+          // a shop's frame would open none of these apps
+          <a key={name} class="button second" href={href} rel="noopener" target="_top">
             {say("openIn", { app: name })}
           </a>
         ))}
@@ -224,10 +232,10 @@ function Steps({ link: { confirmations: done, confirmationsNeeded: needed } }: {
 }
 
 /** Somebody's payment holds the link; its steps are shown once a block holds it. */
-function InProgress({ link, problem }: { link: Link; problem: string | undefined }) {
+function InProgress({ link, problem }: { link: Link; problem: string | undefined | false }) {
   return (
     <>
-      <State icon="wait" title="inProgress" texts={[problem ?? say("inProgressText")]} />
+      <State icon="wait" title="inProgress" texts={[problem || say("inProgressText")]} />
       {link.confirmations !== null && <Steps link={link} />}
     </>
   );
@@ -269,7 +277,11 @@ function Paid({ link, isMine }: { link: Link; isMine: boolean }) {
           </Fact>
         )}
       </dl>
-      <a class="button second" href={`/pay/${link.linkId}/receipt?lang=${page.language}`}>
+      <a
+        class="button second"
+        href={`/pay/${link.linkId}/receipt?lang=${page.language}`}
+        target={page.shopOrigin ? "_blank" : undefined}
+      >
         {say("receipt")}
       </a>
     </>

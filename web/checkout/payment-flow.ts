@@ -1,7 +1,13 @@
 /** The steps of one payment: what the page shows at each moment, and what the payer can still do. */
 
 import { type Hex, type Link, page, serverNowMs } from "./page-data.ts";
-import { type Attempt, readAttempt, storeAttempt, withBrowserLock } from "./remembered-payment.ts";
+import {
+  type Attempt,
+  readAttempt,
+  storeAttempt,
+  whenUnlocked,
+  withBrowserLock,
+} from "./remembered-payment.ts";
 import { claim, readLink, submitPayment } from "./service.ts";
 import { connect, describeStop, Stop, sendTransfer, signPayment } from "./wallet-calls.ts";
 import type { Wallet } from "./wallets.ts";
@@ -23,27 +29,34 @@ const { linkId } = page.link;
 const pageNetwork = { network: page.network };
 
 export type Flow = {
-  /** The step the page begins with: a payment of an earlier visit goes on. */
-  resume: () => void;
+  /** The step the page begins with: a payment of an earlier visit goes on. `isOpen`: nothing holds the link. */
+  resume: (isOpen: boolean) => void;
   pay: (wallet: Wallet, link: Link, isTransfer: boolean) => void;
   /** Back to the choice while nothing can have been sent; a late answer of the wallet is then ignored. */
   startOver: () => void;
-  /** The person says that the unclear transfer was not sent. */
+  /** The person says that the unclear payment was not sent. */
   forget: () => void;
-  /** The link, as just heard: a transfer of ours that no longer holds it is unclear. */
+  /** The link was held and is open again: if our payment held it, it is unclear. */
+  reopen: () => void;
   isMine: (link: Link) => boolean;
 };
 
 export function startFlow(show: (step: Step) => void): Flow {
   let turn = 0;
+  /** While an attempt runs. */
+  let giveUp: (() => void) | undefined;
 
   async function pay(wallet: Wallet, link: Link, isTransfer: boolean): Promise<void> {
     const mine = ++turn;
     const showIfCurrent = (step: Step) => mine === turn && show(step);
-    const onStep = (key: BusyKey) => showIfCurrent({ kind: "busy", key, wallet: wallet.name, isTransfer });
-    const isAlone = await withBrowserLock(linkId, async () => {
+    const onStep = (key: BusyKey) => {
+      // who has started over is asked nothing further by the wallet
+      if (mine !== turn) throw new Stop("otherTab");
+      show({ kind: "busy", key, wallet: wallet.name, isTransfer });
+    };
+    const work = async () => {
       if (readAttempt(linkId)) {
-        resume();
+        resume(false);
         return;
       }
       try {
@@ -57,22 +70,35 @@ export function startFlow(show: (step: Step) => void): Flow {
         if (mine !== turn) return;
         await submit({ kind: "signature", payer, key: crypto.randomUUID(), ...signed }, showIfCurrent);
       } catch (error) {
-        fail(error, showIfCurrent, wallet);
+        if (mine === turn) fail(error, show, wallet);
       }
+    };
+    onStep("connecting");
+    const givenUp = new Promise<void>((resolve) => {
+      giveUp = resolve;
     });
-    if (!isAlone) showIfCurrent({ kind: "otherTab" });
+    // a wallet that never answers must not hold the lock against the next attempt
+    try {
+      if (await withBrowserLock(linkId, () => Promise.race([work(), givenUp]))) return;
+      showIfCurrent({ kind: "otherTab" });
+      await whenUnlocked(linkId);
+      showIfCurrent({ kind: "choose" });
+      resume(false);
+    } finally {
+      if (mine === turn) giveUp = undefined;
+    }
   }
 
-  function resume(): void {
+  function resume(isOpen: boolean): void {
     const attempt = readAttempt(linkId);
     if (!attempt) return;
     if (attempt.kind === "transfer") {
       show({ kind: attempt.txHash ? "sent" : "unclear" });
-      if (attempt.txHash) claimTransfer(attempt.txHash, attempt.payer);
+      if (attempt.txHash) claimTransfer(attempt.txHash, attempt.payer, show);
       return;
     }
     if (attempt.txHash !== undefined) {
-      show({ kind: "settled" });
+      show({ kind: isOpen ? "unclear" : "settled" });
       return;
     }
     if (attempt.validBefore * 1000 < serverNowMs()) {
@@ -84,10 +110,16 @@ export function startFlow(show: (step: Step) => void): Flow {
 
   return {
     resume,
-    pay: (wallet, link, isTransfer) => void pay(wallet, link, isTransfer),
+    // a second click is no second attempt
+    pay: (wallet, link, isTransfer) => giveUp ?? void pay(wallet, link, isTransfer),
     startOver: () => {
       turn++;
+      giveUp?.();
+      giveUp = undefined;
       show({ kind: "choose" });
+    },
+    reopen: () => {
+      if (readAttempt(linkId)?.txHash !== undefined) show({ kind: "unclear" });
     },
     forget: () => {
       forgetQuietly();
@@ -122,12 +154,17 @@ async function payByTransfer(wallet: Wallet, payer: Hex, show: (step: Step) => v
   const txHash = await sendTransfer(wallet, link, payer);
   if (txHash) storeAttempt(linkId, { kind: "transfer", payer, txHash });
   show({ kind: txHash ? "sent" : "unclear" });
-  if (txHash) await claimTransfer(txHash, payer);
+  if (txHash) await claimTransfer(txHash, payer, show);
 }
 
-/** Speeds up what the indexer finds by itself: the transfer carries the link's tag. */
-async function claimTransfer(transactionHash: Hex, clientWalletAddress: Hex): Promise<void> {
-  await claim(linkId, { transactionHash, clientWalletAddress });
+/** Speeds up what the indexer finds by itself: the transfer carries the link's tag. One that was reverted is not on its way. */
+async function claimTransfer(
+  transactionHash: Hex,
+  clientWalletAddress: Hex,
+  show: (step: Step) => void,
+): Promise<void> {
+  const answer = await claim(linkId, { transactionHash, clientWalletAddress });
+  if (answer.kind === "refused" && answer.key === "claimUnrelated") show({ kind: "unclear" });
 }
 
 function fail(error: unknown, show: (step: Step) => void, wallet?: Wallet): void {

@@ -40,3 +40,8 @@ export async function withBrowserLock(linkId: string, work: () => Promise<void>)
     return true;
   });
 }
+
+/** When the tab that held the lock has finished, or was closed. */
+export async function whenUnlocked(linkId: string): Promise<void> {
+  await navigator.locks.request(nameOf(linkId), () => {});
+}

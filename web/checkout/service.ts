@@ -51,9 +51,10 @@ export async function submitPayment(linkId: string, body: string, key: string): 
     const answer = await post(`/v1/x402/${linkId}/pay`, body, headers).catch(() => undefined);
     if (answer) {
       const { status, body: said } = answer;
-      if (status === 200) return said.txHash ?? null;
+      if (status === 200 && said.success) return said.txHash ?? null;
       if (status === 202 && said.paymentId) return followPayment(linkId, said.paymentId);
-      if (status >= 400 && status < 500 && status !== 429) return explain(said);
+      // without the service's words it is the answer of something in between, which knows nothing of the payment
+      if (status >= 400 && status < 500 && status !== 429 && said.error) return explain(said);
       // after an answer that was lost, "not now" says nothing about the attempt before it
       const isRefusedForNow: boolean = !isUncertain && (status === 429 || said.retryable === true);
       if (isRefusedForNow && ++refusals >= REFUSED_ATTEMPTS_MAX) throw new Stop("unavailableText");

@@ -1,5 +1,14 @@
 /** Requests to the payer's wallet: account, network, balance, a signature (ERC-3009) or a transfer. */
-import { type Hex, type Link, type Messages, type Network, say, serverNowMs, unitsOf } from "./page-data.ts";
+import {
+  formatAmount,
+  type Hex,
+  type Link,
+  type Messages,
+  type Network,
+  say,
+  serverNowMs,
+  unitsOf,
+} from "./page-data.ts";
 import type { Wallet } from "./wallets.ts";
 
 /** Why a payment stopped before anything was sent. */
@@ -29,6 +38,7 @@ const TRANSFER = "0xa9059cbb";
 const BALANCE_OF = "0x70a08231";
 
 const word = (value: bigint | Hex) => BigInt(value).toString(16).padStart(64, "0");
+const chainIdOf = (link: Link) => `0x${link.chainId.toString(16)}`;
 const codeOf = (error: unknown) => (error as { code?: unknown } | null)?.code;
 const reasonOf = (error: unknown) => String((error as { message?: unknown } | null)?.message ?? error);
 
@@ -36,14 +46,13 @@ const reasonOf = (error: unknown) => String((error as { message?: unknown } | nu
 export async function connect(
   wallet: Wallet,
   { link, network }: { link: Link; network: Network },
-  onStep: (key: "connecting" | "switching" | "checkingBalance") => void,
+  onStep: (key: "switching" | "checkingBalance") => void,
 ): Promise<Hex> {
   const { provider, name } = wallet;
-  onStep("connecting");
   const accounts = await ask(wallet, "eth_requestAccounts");
   const payer = (accounts as Hex[])[0];
   if (!payer) throw new Stop("declined", { wallet: name });
-  const chainId = `0x${link.chainId.toString(16)}`;
+  const chainId = chainIdOf(link);
   const readChain = async () => Number(await ask(wallet, "eth_chainId"));
   if ((await readChain()) !== link.chainId) {
     onStep("switching");
@@ -68,8 +77,10 @@ export async function connect(
 }
 
 function tooLittle(balance: bigint, link: Link): never {
-  const text = (units: bigint) => (Number(units) / 1e6).toFixed(2);
-  throw new Stop("tooLittle", { balance: text(balance), amount: text(unitsOf(link.amount)) });
+  throw new Stop("tooLittle", {
+    balance: formatAmount(Number(balance) / 1e6),
+    amount: formatAmount(link.amount),
+  });
 }
 
 /** Undefined when the wallet does not say: then the service checks. */
@@ -132,7 +143,9 @@ export async function signTypedData(wallet: Wallet, signer: Hex, typedData: unkn
 /** Sends USDC with the link's tag behind the call. Undefined when the wallet's answer leaves open whether it was sent. */
 export async function sendTransfer(wallet: Wallet, link: Link, payer: Hex): Promise<Hex | undefined> {
   const data = `${TRANSFER}${word(link.recipientAddress)}${word(unitsOf(link.amount))}${(link.tag ?? "0x").slice(2)}`;
-  const transaction = { from: payer, to: link.token.address, data, value: "0x0" };
+  // named, since the person may have changed the wallet's network meanwhile
+  const chainId = chainIdOf(link);
+  const transaction = { from: payer, to: link.token.address, data, value: "0x0", chainId };
   try {
     return (await wallet.provider.request({ method: "eth_sendTransaction", params: [transaction] })) as Hex;
   } catch (error) {

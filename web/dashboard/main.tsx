@@ -13,6 +13,8 @@ import { Button, Notice } from "./parts/controls.tsx";
 import { SignIn } from "./sign-in/sign-in.tsx";
 
 const UNKNOWN_PATH = page.isUnknown ? location.pathname : undefined;
+/** Tells the other tabs of this browser who signs in: the session is theirs, too. */
+const signIns = new BroadcastChannel("sign-ins");
 const ENTRY_PATHS = new Set(["/sign-in", "/email-verification", "/wallet-setup", "/dashboard"]);
 
 function Root() {
@@ -21,6 +23,8 @@ function Root() {
   // an action may end after the screens it began on are gone: what it asks for depends on who is signed in by then
   const isInside = useRef(false);
   isInside.current = me?.status === "ACTIVE";
+  const shownId = useRef<string | undefined>(undefined);
+  shownId.current = me?.id;
   const newestRead = useRef(0);
   /** Of several at once the last decides; after a sign-out none that began before it. */
   const read = async () => {
@@ -30,6 +34,7 @@ function Root() {
     try {
       const account = await call("GET /v1/auth/me", { isQuiet });
       if (id !== newestRead.current) return;
+      if (account.id !== shownId.current) signIns.postMessage(account.id);
       setMe(actAs(account));
       setFault(undefined);
     } catch (error) {
@@ -39,11 +44,17 @@ function Root() {
       if (isSignedOut) setMe(null);
     }
   };
-  useEffect(() => void read(), []);
   const begin = () => {
     forgetAll();
     void read();
   };
+  useEffect(() => {
+    void read();
+    // a link made on the screens of one account would be paid to the other
+    signIns.onmessage = ({ data: id }) => {
+      if (isInside.current && id !== shownId.current) begin();
+    };
+  }, []);
   const leave = () => {
     newestRead.current++;
     forgetAll();

@@ -24,6 +24,11 @@ function Page() {
   const { file, account, draft, ready, outcome } = state;
   // once something is signed, the steps before it stand
   const back = (to: State) => (ready && !outcome ? undefined : () => setState(to));
+  /** What took a while is dropped when an earlier step was changed meanwhile: it would bring back another file or recipient. */
+  const take = (made: State) =>
+    setState((now) =>
+      now.file === file && now.account === account && now.draft === draft ? { ...now, ...made } : now,
+    );
   return (
     <>
       <FileStep file={file} onFile={(taken) => setState({ file: taken })} onChange={back({})} />
@@ -31,7 +36,7 @@ function Page() {
         <NetworkStep
           file={file}
           account={account}
-          onAccount={(read) => setState({ file, account: read })}
+          onAccount={(read) => take({ account: read })}
           onChange={back({ file })}
         />
       )}
@@ -44,14 +49,14 @@ function Page() {
         />
       )}
       {account && draft && !ready && (
-        <ReviewStep account={account} draft={draft} onReady={(made) => setState({ ...state, ready: made })} />
+        <ReviewStep account={account} draft={draft} onReady={(made) => take({ ready: made })} />
       )}
       {file && account && draft && ready && !outcome && (
         <SendStep
           account={account}
           ready={ready}
           signer={draft.signer}
-          onOutcome={(found) => setState({ ...state, outcome: found })}
+          onOutcome={(found) => take({ outcome: found })}
           onAgain={() => setState({ file })}
         />
       )}

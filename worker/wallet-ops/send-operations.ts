@@ -58,11 +58,12 @@ export async function sendOperations(network: RelayNetwork): Promise<void> {
   await settleRelayed(network);
   const sending: Promise<void>[] = [];
   for (let round = 0; round < ROUNDS_MAX; round++) {
-    const leased = await leaseQueuedOperations(network.deps.sql, network.chain.network.id, {
+    const due = await leaseQueuedOperations(network.deps.sql, network.chain.network.id, {
       limit: OPERATIONS_A_BUNDLE,
       leaseMs: LEASE_MS,
     });
-    if (leased.length === 0) break;
+    if (due.length === 0) break;
+    const leased = due.map(withAdditionsThatFit);
     try {
       const ready = await simulateLeasedOperations(network, leased);
       for (const bundle of toBundles(ready)) await sendBundle(network, bundle, sending);
@@ -132,6 +133,15 @@ async function handleRefusal(
   }
   await deps.sql.begin(async (tx) => notify(tx, await failQueuedOperations(tx, [{ id, reason }])));
   deps.log.info({ ...label, reason }, "operation failed");
+}
+
+/** Any number of additions may wait for the account. Those that do not fit its first transaction run once it is there, like all others. */
+function withAdditionsThatFit(leased: LeasedOperation): LeasedOperation {
+  const simulated = toSimulated(leased);
+  let before = simulated.before;
+  while (before.length > 0 && bundleItemGas({ ...simulated, before }) > BUNDLE_GAS_MAX)
+    before = before.slice(0, -1);
+  return { ...leased, before: leased.before.slice(0, before.length) };
 }
 
 /** In order, cut by gas and by count. */

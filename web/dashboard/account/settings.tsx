@@ -70,7 +70,7 @@ function MerchantName({ initial, onChange }: { initial: string | null; onChange:
         </Form>
         <div class="preview" aria-hidden="true">
           <p class="name">
-            <span class="mark">{(name || "?").charAt(0).toUpperCase()}</span>
+            <span class="mark">{Array.from(name || "?")[0]?.toUpperCase()}</span>
             <bdi>{name || say("Your name")}</bdi>
           </p>
           <p class="figure">

@@ -7,7 +7,7 @@ import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
-import { Fault, Loading } from "../parts/forms.tsx";
+import { Confirm, Fault, Loading } from "../parts/forms.tsx";
 import { Empty, Screen } from "../parts/page-parts.tsx";
 import { DeliveryLog, type Endpoint } from "./delivery-log.tsx";
 import { EndpointForm } from "./endpoint-form.tsx";
@@ -78,6 +78,7 @@ function EndpointRow({
   isShown,
   onSecret,
 }: RowProps) {
+  const [isDeleting, setDeleting] = useState(false);
   const { isBusy, fault, change } = useAction();
   const changeEndpoint = (work: () => Promise<unknown>) => change(["/v1/webhook-endpoints"], work);
   const rotate = () =>
@@ -116,10 +117,22 @@ function EndpointRow({
         kind="danger"
         isBusy={isBusy}
         label={say("Delete {url}", { url })}
-        onClick={() => changeEndpoint(() => call("DELETE /v1/webhook-endpoints/{id}", { id }))}
+        onClick={() => setDeleting(true)}
       >
         {say("Delete")}
       </Button>
+      {isDeleting && (
+        <Confirm
+          title={say("Delete this endpoint?")}
+          word={say("Delete")}
+          work={() => call("DELETE /v1/webhook-endpoints/{id}", { id })}
+          changes={["/v1/webhook-endpoints"]}
+          onClose={() => setDeleting(false)}
+          closeText={say("Keep it")}
+        >
+          {say("{url} gets no further messages, and its log is gone.", { url })}
+        </Confirm>
+      )}
     </li>
   );
 }

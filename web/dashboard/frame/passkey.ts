@@ -1,4 +1,5 @@
 /** Passkeys of this browser: made and asked with the options that the API gives. */
+import { useEffect, useRef } from "preact/hooks";
 import { type Answer, call } from "./service.ts";
 import { say } from "./texts.ts";
 
@@ -23,6 +24,30 @@ export async function makePasskey(options: unknown): Promise<Attestation> {
     );
     return navigator.credentials.create({ publicKey });
   });
+}
+
+/** The browser's prompt for a passkey that signs. It goes with the sheet that asks: a passkey used afterwards signs nothing. */
+export function useSigningPrompt() {
+  const asking = useRef<AbortController | undefined>(undefined);
+  const withdraw = () => asking.current?.abort();
+  useEffect(() => withdraw, []);
+  return {
+    isOpen: () => asking.current !== undefined,
+    withdraw,
+    ask: async (options: unknown): Promise<Assertion> => {
+      const controller = new AbortController();
+      asking.current = controller;
+      const { signal } = controller;
+      try {
+        const assertion = await usePasskeyOf(options, signal);
+        // withdrawn between the passkey's use and this line: it is never sent
+        signal.throwIfAborted();
+        return assertion;
+      } finally {
+        asking.current = undefined;
+      }
+    },
+  };
 }
 
 /** `signal` takes the browser's prompt away. */

@@ -21,6 +21,8 @@ export type PayoutLine = {
 
 const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
 const NOTE_MAX = 500;
+/** Between commas "12,50" is an amount of 12 and a note, or twelve and a half. */
+const TWO_READINGS = /^[^,;\t"]*,\s*\d+,\d{2}\s*(,|$)/;
 
 export function readPayout(text: string, ownAddress: string): PayoutLine[] {
   const filled = filledLines(text);
@@ -34,7 +36,9 @@ export function readPayout(text: string, ownAddress: string): PayoutLine[] {
     const key = `${to.toLowerCase()} ${units}`;
     const twin = seen.get(key);
     seen.set(key, twin ?? number);
-    const fault = faultOf({ to, units, note, twin, ownAddress });
+    const fault = TWO_READINGS.test(line)
+      ? "The amount can be read in two ways: write it with a point, such as 12.50."
+      : faultOf({ to, units, note, twin, ownAddress });
     return { number, to, amount: amount.replace(",", "."), note, units: units ?? 0n, fault, twin };
   });
 }

@@ -34,7 +34,11 @@ export function Send({ me, query }: ScreenProps) {
     setPrefill(undefined);
     setFields(EMPTY);
   };
-  const [prepared, setPrepared] = useState<Answer<"POST /v1/wallets/send/prepare">>();
+  /** The service's answer to what was asked for, and that: fields may be typed in meanwhile. */
+  const [offer, setOffer] = useState<{
+    prepared: Answer<"POST /v1/wallets/send/prepare">;
+    shown: Parameters<typeof toSign>[1];
+  }>();
   const { isBusy, fault, field, run } = useAction();
   const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
   const own = me.wallets.find((wallet) => wallet.network === network)?.address ?? "";
@@ -45,14 +49,14 @@ export function Send({ me, query }: ScreenProps) {
   const errorOf = (name: string) => (field?.endsWith(name) ? fault : undefined);
   const review = () =>
     run(async () => {
-      const { to, amount, note } = fields;
-      const body = {
-        network,
-        to: to.trim(),
-        amount: amount.trim().replace(",", "."),
-        ...(note.trim() ? { note: note.trim() } : {}),
+      const note = fields.note.trim();
+      const payment = {
+        to: fields.to.trim(),
+        amount: fields.amount.trim().replace(",", "."),
+        ...(note ? { note } : {}),
       };
-      setPrepared(await call("POST /v1/wallets/send/prepare", { body }));
+      const prepared = await call("POST /v1/wallets/send/prepare", { body: { network, ...payment } });
+      setOffer({ prepared, shown: { network, from: own, payments: [payment] } });
     });
   const isPlaced = errorOf("to") ?? errorOf("amount") ?? errorOf("note");
   return (
@@ -130,12 +134,12 @@ export function Send({ me, query }: ScreenProps) {
         </Form>
       </section>
       <RecentSends />
-      {prepared && (
+      {offer && (
         <SignSheet
-          {...toSign(prepared, { network, from: own, payments: [{ ...fields, to: fields.to.trim() }] })}
-          {...actionsOf(prepared)}
+          {...toSign(offer.prepared, offer.shown)}
+          {...actionsOf(offer.prepared)}
           onClose={(isSigned) => {
-            setPrepared(undefined);
+            setOffer(undefined);
             if (isSigned) clear();
           }}
         />

@@ -1,8 +1,8 @@
 /** Shows in full what the passkey will sign, checks it, asks for the signature, and follows the operation until the chain has decided. */
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork, networkOf } from "../frame/page-data.ts";
-import { type Assertion, usePasskeyOf } from "../frame/passkey.ts";
+import { type Assertion, useSigningPrompt } from "../frame/passkey.ts";
 import { type Answer, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Check, Dialog } from "../parts/controls.tsx";
@@ -66,8 +66,7 @@ export function SignSheet(props: Props) {
   const [fault, setFault] = useState<string>();
   const [isBusy, setBusy] = useState(false);
   const [isCompared, setCompared] = useState(false);
-  /** The browser asks for the passkey: until it is used, nothing is signed. */
-  const prompt = useRef<AbortController | undefined>(undefined);
+  const prompt = useSigningPrompt();
   const hasFee = (readUnits(fee) ?? 0n) > 0n;
   const feeTo = hasFee ? lastRecipient(offered.userOperation.callData, tag) : undefined;
   const isLookAlike = warnings.some(({ code }) => code === "resembles_known_recipient");
@@ -81,18 +80,11 @@ export function SignSheet(props: Props) {
       const chainId = networkOf(network)?.chainId ?? 0;
       const whole = feeTo ? [...units, { to: feeTo, units: readUnits(fee) ?? 0n }] : units;
       checkOperation(offered, { chainId, from, payments: whole, tag });
-      const asking = new AbortController();
-      prompt.current = asking;
-      const assertion = await usePasskeyOf(offered.passkeyChallenge, asking.signal);
-      prompt.current = undefined;
-      // closed between the passkey's use and this line: it is never sent
-      if (asking.signal.aborted) return;
-      await submit(assertion);
+      await submit(await prompt.ask(offered.passkeyChallenge));
       await followToEnd();
     } catch (error) {
       setFault(explainSigning(error));
     }
-    prompt.current = undefined;
     setBusy(false);
   };
   /** From here on it may be on its way, whatever the answer: only a refusal, or the service itself, says that it is not. */
@@ -136,14 +128,21 @@ export function SignSheet(props: Props) {
     }
     invalidate("/v1/wallets", "/v1/transactions", "/v1/payment-links", "/api/v1/public/");
   };
-  const close = () => {
-    const isAsking = prompt.current !== undefined;
-    prompt.current?.abort();
-    const isSigned = progress !== undefined || (isBusy && !isAsking);
-    if (!isSigned) props.onAbandon();
+  const isLeft = useRef(false);
+  /** Closed, or left by the browser's Back. True: it is, or may be, on its way. */
+  const leave = (): boolean => {
+    // until the passkey is used, nothing is signed
+    const isSigned = progress !== undefined || (isBusy && !prompt.isOpen());
+    prompt.withdraw();
+    if (!isSigned && !isLeft.current) props.onAbandon();
+    isLeft.current = true;
     invalidate("/v1/wallets/sends", "/v1/payment-links");
-    props.onClose(isSigned);
+    return isSigned;
   };
+  const latest = useRef(leave);
+  latest.current = leave;
+  useEffect(() => () => void latest.current(), []);
+  const close = () => props.onClose(leave());
   return (
     <Dialog title={title} onClose={close}>
       {!progress && <Warnings of={warnings} />}

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork } from "../frame/page-data.ts";
-import { usePasskeyOf } from "../frame/passkey.ts";
+import { useSigningPrompt } from "../frame/passkey.ts";
 import { type Answer, call, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
@@ -30,29 +30,39 @@ type Props = {
 export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
   const { ownerChangeId, challengeId, summary, warnings, chainId } = prepared;
   const [networks, setNetworks] = useState<Change["networks"]>();
+  const [isSigned, setSigned] = useState(false);
+  const prompt = useSigningPrompt();
   const { isBusy, fault, run } = useAction(explainSigning);
   const isAddition = summary.action === "ADD";
   const sign = () =>
     run(async () => {
       await check();
-      const passkeyResponse = await usePasskeyOf(prepared.passkeyChallenge);
+      const passkeyResponse = await prompt.ask(prepared.passkeyChallenge);
       await confirm({ ownerChangeId, challengeId, passkeyResponse });
+      setSigned(true);
       await followToEnd();
     });
   const followToEnd = async () => {
     for (;;) {
-      const { networks: now } = await call("GET /v1/wallets/owners/changes/{id}", { id: ownerChangeId });
-      setNetworks(now);
-      if (now.every(({ status, waitsForDeployment }) => waitsForDeployment || ENDED.has(status))) break;
+      const now = await call("GET /v1/wallets/owners/changes/{id}", { id: ownerChangeId }).catch(
+        (error: unknown) => {
+          // no answer is no failure: it is signed, and goes on
+          if (error instanceof Refusal && error.status >= 400 && error.status < 500) throw error;
+        },
+      );
+      if (now) setNetworks(now.networks);
+      if (now?.networks.every(({ status, waitsForDeployment }) => waitsForDeployment || ENDED.has(status)))
+        break;
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
     invalidate("/v1/wallets", "/v1/auth/passkeys", "/v1/security-events", "/v1/members");
   };
   const close = () => {
-    if (!networks && !isBusy)
+    if (!isSigned && (!isBusy || prompt.isOpen()))
       void call("POST /v1/wallets/owners/changes/{id}/cancel", { id: ownerChangeId, isQuiet: true }).catch(
         () => undefined,
       );
+    prompt.withdraw();
     invalidate("/v1/wallets/owners", "/v1/auth/passkeys");
     onClose();
   };
@@ -97,12 +107,12 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
       )}
       <Fault of={fault} />
       <div class="actions">
-        {!networks && (
+        {!isSigned && (
           <Button kind="main" isBusy={isBusy} ignoresEnter onClick={sign}>
             {say("Sign with passkey")}
           </Button>
         )}
-        <Button onClick={close}>{networks ? say("Close") : say("Do not sign")}</Button>
+        <Button onClick={close}>{isSigned ? say("Close") : say("Do not sign")}</Button>
       </div>
     </Dialog>
   );

@@ -1,0 +1,186 @@
+/**
+ * What a payer sees between two attempts: a first one given up, a second click or tab, a transfer that comes to nothing, and a payment
+ * of somebody else while the wallet asks. Each must lead on, and none to a second payment.
+ */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { isBrowserThere } from "./browser.ts";
+import { type CheckoutWorld, startCheckoutWorld } from "./checkout-world.ts";
+
+const PAID_MS = 60_000;
+/** Of what must not happen, there is no event to wait for. */
+const NOTHING_HAPPENS_MS = 1_000;
+const BAD_REQUEST = /400 \(Bad Request\)/;
+const DECLINES_SIGNING = { declines: { method: "eth_signTypedData_v4", times: 9 } } as const;
+
+let world: CheckoutWorld;
+beforeAll(async () => {
+  if (isBrowserThere) world = await startCheckoutWorld();
+}, 120_000);
+afterAll(() => world?.stop());
+
+const panel = (page: Page) => page.locator("#pay");
+const payWith = (page: Page, wallet = "Test Wallet") =>
+  page.getByRole("button", { name: `Pay with ${wallet}` });
+const thanks = (page: Page) => page.getByText(/^Thank you\./);
+const never = () => new Promise(() => {});
+
+/** Chooses the transfer after a declined signature. */
+async function sendTransfer(page: Page): Promise<void> {
+  await payWith(page).click();
+  await page.getByRole("button", { name: "Send a transfer instead" }).click();
+}
+
+describe.if(isBrowserThere)("the payment page", () => {
+  test("started over while a wallet never answers, is paid with another one", async () => {
+    const { id } = await world.makeLink();
+    const silent = await world.wallet({ name: "Silent", holdUntil: never() });
+    const other = await world.wallet({ name: "Other" });
+    const { page, expectClean, close } = await world.open(id, [silent, other]);
+    await payWith(page, "Silent").click();
+    await page.getByText("Confirm in Silent").waitFor();
+    await page.getByRole("button", { name: "Start over" }).click();
+    await payWith(page, "Other").click();
+    await thanks(page).waitFor({ timeout: PAID_MS });
+    expectClean();
+    await close();
+  });
+
+  test("started over while the wallet connects, asks that wallet for nothing further", async () => {
+    const { id } = await world.makeLink();
+    const gate = Promise.withResolvers<void>();
+    const wallet = await world.wallet(DECLINES_SIGNING);
+    const { page, expectClean, close } = await world.open(id, [wallet]);
+    await payWith(page).click();
+    await page.getByText("You declined in Test Wallet.").waitFor();
+    wallet.options.connectsAfter = gate.promise;
+    await page.getByRole("button", { name: "Send a transfer instead" }).click();
+    await page.getByRole("button", { name: "Start over" }).click();
+    const asked = wallet.calls.filter((method) => method !== "eth_chainId");
+    gate.resolve();
+    await page.waitForTimeout(NOTHING_HAPPENS_MS);
+    expect(wallet.calls.filter((method) => method !== "eth_chainId")).toEqual(asked);
+    expect(await payWith(page).isVisible()).toBe(true);
+    expectClean();
+    await close();
+  });
+
+  test("clicked twice, asks for one signature and pays", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet();
+    const { page, close } = await world.open(id, [wallet]);
+    await payWith(page).waitFor();
+    await page.evaluate(
+      `{ const button = document.querySelector("#pay button"); button.click(); button.click(); }`,
+    );
+    await thanks(page).waitFor({ timeout: PAID_MS });
+    expect(wallet.calls.filter((method) => method === "eth_signTypedData_v4")).toHaveLength(1);
+    await close();
+  });
+
+  test("in a second tab, can be paid once the first tab has given up", async () => {
+    const { id } = await world.makeLink();
+    const gate = Promise.withResolvers<void>();
+    const wallet = await world.wallet({ connectsAfter: gate.promise });
+    const { page, context, close } = await world.open(id, [wallet]);
+    const second = await context.newPage();
+    await wallet.install(second);
+    await second.goto(world.urlOf(id));
+    await payWith(page).click();
+    await page.getByText("Connect in Test Wallet").waitFor();
+    await payWith(second).click();
+    await second.getByText("You are paying in another tab.").waitFor();
+    await page.close();
+    gate.resolve();
+    await payWith(second).click();
+    await thanks(second).waitFor({ timeout: PAID_MS });
+    await close();
+  });
+
+  test("says to a payer whose wallet still asks for a transfer that somebody else is paying", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ ...DECLINES_SIGNING, holdUntil: never() });
+    const { page, expectClean, close } = await world.open(id, [wallet]);
+    await sendTransfer(page);
+    await page.getByText("Confirm in Test Wallet").waitFor();
+    const shown = (await world.ann.client.get(`/api/v1/public/payment-links/${id}/data`)).body;
+    const held = JSON.stringify({ ...shown, status: "PENDING", payable: false });
+    await page.route("**/events", (route) =>
+      route.fulfill({ contentType: "text/event-stream", body: `event: status\ndata: ${held}\n\n` }),
+    );
+    // a page that is seen again opens a new stream
+    await page.evaluate(`document.dispatchEvent(new Event("visibilitychange"))`);
+    await page.getByText("Please do not pay again.").waitFor();
+    expectClean();
+    await close();
+  });
+
+  test("does not call a reverted transfer on its way, and lets its payer try again", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ ...DECLINES_SIGNING, gas: 35_000n });
+    const { page, expectClean, close } = await world.open(id, [wallet], { allowedErrors: BAD_REQUEST });
+    await sendTransfer(page);
+    await page.getByText("Check your wallet before you pay again.").waitFor();
+    expect(wallet.hashes).toHaveLength(1);
+    await page.reload();
+    await page.getByText("Check your wallet before you pay again.").waitFor();
+    await page.getByRole("button", { name: "I have not sent it" }).click();
+    await payWith(page).waitFor();
+    expectClean();
+    await close();
+  });
+
+  test("does not call a transfer on its way that no block ever held", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ ...DECLINES_SIGNING, neverSends: true });
+    const { page, expectClean, close } = await world.open(id, [wallet]);
+    await sendTransfer(page);
+    await page.getByText("Your payment is on its way").waitFor();
+    await world.waitForStatus(id, "PENDING");
+    await world.world.sql`update claims set lease_until = now() where link_id = ${id}`;
+    await page.getByText("Check your wallet before you pay again.").waitFor();
+    expect(await world.statusOf(id)).toBe("ACTIVE");
+    expectClean();
+    await close();
+  });
+
+  test("sends no transfer from a wallet that was moved to another network while it asked", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ ...DECLINES_SIGNING, movesBeforeSending: true });
+    const { page, close } = await world.open(id, [wallet]);
+    await sendTransfer(page);
+    await page.getByText("The wallet is on another network. Nothing was sent.").waitFor();
+    expect(wallet.hashes).toEqual([]);
+    await close();
+  });
+
+  test("says exactly what a wallet holds that lacks a millionth", async () => {
+    const { id } = (await world.ann.client.post("/v1/payment-links", { amount: 1, description: "Tea" })).body;
+    const wallet = await world.wallet({ fundsUnits: 999_999n });
+    const { page, close } = await world.open(id, [wallet]);
+    await payWith(page).click();
+    await page.getByText("This wallet holds 0.999999 USDC. 1.00 USDC are needed.").waitFor();
+    await close();
+  });
+
+  test("takes an answer that is not the service's for none, and asks again with the same bytes", async () => {
+    const { id } = await world.makeLink();
+    const strange = [
+      { status: 403, contentType: "text/html", body: "<h1>Are you human?</h1>" },
+      { status: 200, contentType: "text/html", body: "<h1>Welcome to our network</h1>" },
+    ];
+    const { page, close } = await world.open(id, [await world.wallet()], {
+      allowedErrors: /403 \(Forbidden\)/,
+      prepare: async (page) => {
+        await page.route("**/v1/x402/*/pay", (route) => {
+          const answer = strange.shift();
+          return answer ? route.fulfill(answer) : route.continue();
+        });
+      },
+    });
+    await payWith(page).click();
+    await thanks(page).waitFor({ timeout: PAID_MS });
+    expect(await panel(page).getByText("not accepted").count()).toBe(0);
+    await close();
+  });
+});

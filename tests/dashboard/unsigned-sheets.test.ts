@@ -1,0 +1,122 @@
+/** Sheets that ask for a signature and are left without one, whichever way: nothing is signed afterwards, and nothing stays reserved. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { isBrowserThere, type Visit } from "../checkout/browser.ts";
+import { randomAddress } from "../support/indexer-lab.ts";
+import { waitFor } from "../support/relay-lab.ts";
+import { newEmail } from "../support/sign-up.ts";
+import {
+  addAuthenticator,
+  type DashboardWorld,
+  signUpInBrowser,
+  startDashboardWorld,
+} from "./dashboard-world.ts";
+
+setDefaultTimeout(120_000);
+
+const FUNDS_UNITS = 20_000_000n;
+/** A person who has the browser's prompt open and thinks about it. */
+const HOLD_PROMPT = `{
+  const get = navigator.credentials.get.bind(navigator.credentials);
+  globalThis.useThePasskey = undefined;
+  navigator.credentials.get = (options) =>
+    new Promise((resolve, reject) => {
+      navigator.credentials.get = get;
+      globalThis.useThePasskey = () => get(options).then(resolve, reject);
+    });
+}`;
+
+describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
+  let dashboard: DashboardWorld;
+  let visit: Visit;
+  let page: Page;
+
+  beforeAll(async () => {
+    dashboard = await startDashboardWorld();
+    visit = await dashboard.open("/");
+    page = visit.page;
+    await signUpInBrowser(page, newEmail());
+    await dashboard.fund(page, FUNDS_UNITS);
+  }, 240_000);
+  afterAll(async () => {
+    await visit?.close();
+    await dashboard?.stop();
+  });
+
+  const button = (name: string) => page.getByRole("button", { name, exact: true });
+  const dialog = () => page.getByRole("dialog");
+  const sign = () => dialog().getByRole("button", { name: "Sign with passkey" });
+  const openPrompt = async () => {
+    await page.evaluate(HOLD_PROMPT);
+    await sign().click();
+    await page.waitForFunction("globalThis.useThePasskey !== undefined");
+  };
+  const newestState = async () => {
+    const [row] = await dashboard.world.sql<{ state: string }[]>`
+      select state from wallet_operations order by created_at desc limit 1`;
+    return row?.state;
+  };
+  const review = async (amount: string) => {
+    await page.getByLabel("Recipient's address").fill(randomAddress());
+    await page.getByLabel("Amount", { exact: true }).fill(amount);
+    await button("Review").click();
+    await sign().waitFor();
+  };
+
+  test("shows an amount that was typed with a decimal comma as the number that is signed", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/send`);
+    await review(" 1,25 ");
+    expect(await dialog().locator(".to-sign .amount").textContent()).toBe("1.25");
+    expect(await dialog().locator(".facts strong").textContent()).toBe("1.25 USDC");
+    await button("Do not sign").click();
+    await waitFor("it is cancelled", async () => (await newestState()) === "CANCELLED");
+  });
+
+  test("by the browser's Back takes the passkey's prompt with it, and frees what was reserved", async () => {
+    await page.goto(dashboard.world.baseUrl);
+    await page.getByRole("link", { name: "Send", exact: true }).first().click();
+    await review("0.75");
+    await openPrompt();
+    await page.goBack();
+    await page.getByRole("heading", { name: "Overview" }).waitFor();
+    await page.evaluate("useThePasskey().catch(() => undefined)");
+    await waitFor("it is decided", async () => (await newestState()) !== "AWAITING_SIGNATURE");
+    expect(await newestState()).toBe("CANCELLED");
+  });
+
+  test("with a new owner on it takes the prompt with it: the passkey adds nobody afterwards", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+    await makeSecondPasskey();
+    await openPrompt();
+    await button("Do not sign").click();
+    await dialog().waitFor({ state: "detached" });
+    await page.evaluate("useThePasskey().catch(() => undefined)");
+    await waitFor("it is decided", async () => (await newestState()) !== "AWAITING_SIGNATURE");
+    expect(await newestState()).toBe("CANCELLED");
+  });
+
+  test("is not what a signed owner change looks like whose progress cannot be read", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+    await makeSecondPasskey();
+    await page.route("**/v1/wallets/owners/changes/*", (route) =>
+      route.fulfill({ status: 502, body: "bad gateway", contentType: "text/plain" }),
+    );
+    await sign().click();
+    await sign().waitFor({ state: "detached" });
+    await button("Do not sign").waitFor({ state: "detached" });
+    await page.unroute("**/v1/wallets/owners/changes/*");
+    await dialog().getByText("Confirmed").waitFor();
+  });
+
+  async function makeSecondPasskey(): Promise<void> {
+    const first = dashboard.authenticatorOf(page);
+    await first.setPresence(false);
+    const second = await addAuthenticator(page, { transport: "usb" });
+    await button("Add a passkey").click();
+    await dialog().getByLabel("Name of the passkey").fill("Key in the safe");
+    await button("Create passkey").click();
+    await sign().waitFor();
+    await second.remove();
+    await first.setPresence(true);
+  }
+});
