@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { IDEMPOTENCY_KEYS_KEPT_DAYS } from "../core/domain/retention.ts";
 
 const ROOT = join(import.meta.dir, "..");
 const read = (path: string) => readFileSync(join(ROOT, path), "utf8");
@@ -82,4 +83,11 @@ test("a filled-in .env and the backups of this folder get into no commit and no 
       .map((line) => line.replace(/^\//, "").replace(/\/$/, ""));
     expect([file, ...[".env", ".env.*", "backups"].filter((name) => !names.includes(name))]).toEqual([file]);
   }
+});
+
+test("the guide says how long an Idempotency-Key counts", () => {
+  const kept = [...read("docs/guides/idempotency.md").matchAll(/\b(\d+ (?:hours|days))\b/g)].map(
+    ([, time]) => time,
+  );
+  expect([...new Set(kept)]).toEqual([`${IDEMPOTENCY_KEYS_KEPT_DAYS} days`]);
 });

@@ -1,6 +1,6 @@
 /** The worker's environment, read once. It is the only process that sees the relayer keys (relayer-keys-env.ts). */
 import { z } from "zod";
-import { OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
+import { DEFAULT_RATE_SOURCE, OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
 import { NETWORK_IDS, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
 import { EVENTS_KEPT_DAYS_DEFAULT } from "../core/domain/retention.ts";
 import { chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
@@ -33,19 +33,20 @@ import { openSignerFaults, relayerKeysFaults, relayerKeysOf, relayerKeysShape } 
 
 export type RateSourceSetting = { name: string; url: string };
 
-/** "ecb=https://…, other=https://…" */
+/** "ecb=https://…, other=https://…"; a URL alone is that of the default source. */
 const rateSources = commaList
   .refine((items) => items.length <= 10, "must be at most 10 sources")
   .transform((items) =>
     items.map((item): RateSourceSetting => {
+      if (/^https?:/i.test(item)) return { name: DEFAULT_RATE_SOURCE, url: item };
       const at = item.indexOf("=");
       return { name: item.slice(0, Math.max(0, at)), url: item.slice(at + 1) };
     }),
   )
   .refine(
     (sources) =>
-      sources.every(({ name, url }) => RATE_SOURCE.test(name) && URL.canParse(url) && /^https?:/.test(url)),
-    "must be name=URL, comma-separated, such as ecb=https://www.example.com/rates.xml",
+      sources.every(({ name, url }) => RATE_SOURCE.test(name) && URL.canParse(url) && /^https?:/i.test(url)),
+    "must be a URL or name=URL, comma-separated, such as ecb=https://www.example.com/rates.xml",
   )
   .refine(
     (sources) => sources.every(({ name }) => name !== OWN_RATES && name !== "par"),
@@ -89,7 +90,9 @@ const shape = {
   OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
   WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
-  EXCHANGE_RATE_SOURCES: rateSources.default([]),
+  RATE_SOURCE: rateSources.optional(),
+  /** The earlier name of RATE_SOURCE. */
+  EXCHANGE_RATE_SOURCES: rateSources.optional(),
   BASE_URL: originUrl.optional(),
   SMTP_URL: z
     .string({ error: MAIL_RELAY })
@@ -140,7 +143,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>) {
     webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
     /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
-    rateSources: env.EXCHANGE_RATE_SOURCES,
+    rateSources: env.RATE_SOURCE ?? env.EXCHANGE_RATE_SOURCES ?? [],
     /** Logged at every start. */
     risks: riskySettings(env),
     baseUrl: env.BASE_URL ?? "http://localhost:3000",
@@ -188,6 +191,8 @@ type WorkerEnv = z.infer<z.ZodObject<typeof shape>>;
 
 function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): string[] {
   const faults = [...chainFaults(env, broken), ...connectionFaults(env), ...relayerKeysFaults(env, broken)];
+  if (env.RATE_SOURCE !== undefined && env.EXCHANGE_RATE_SOURCES !== undefined)
+    faults.push("RATE_SOURCE and EXCHANGE_RATE_SOURCES: are one setting; give RATE_SOURCE alone");
   if (env.NODE_ENV !== "production") return faults;
   const { OTP_PEPPER, WEBHOOK_SEAL_KEYS } = env;
   return [

@@ -6,7 +6,8 @@ import { listApiKeys } from "../../db/api-keys/api-keys.ts";
 import type { ApiKey } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime, metaOf, withMeta } from "../http/envelope.ts";
+import { errorResponses, isoTime, metaOf, pageSchema, withMeta } from "../http/envelope.ts";
+import { wholeList } from "../http/list-pages.ts";
 import { createApiKey, revokeKey } from "./keys.ts";
 
 const apiKeySchema = z
@@ -59,13 +60,13 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
     .get(
       "/v1/api-keys",
       async ({ user, requestId }) => ({
-        data: (await listApiKeys(deps.sql, user.id)).map(presentApiKey),
+        ...wholeList((await listApiKeys(deps.sql, user.id)).map(presentApiKey)),
         meta: metaOf(requestId),
       }),
       {
         auth: { allow: ["session"], needs: "keys:manage" },
         response: {
-          200: withMeta(z.array(apiKeySchema)),
+          200: pageSchema(apiKeySchema),
           ...errorResponses(401, 403, 429),
         },
         detail: { operationId: "listApiKeys", summary: "The user's API keys, newest first", tags },

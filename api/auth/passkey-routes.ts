@@ -7,7 +7,8 @@ import { listPasskeys, renamePasskey } from "../../db/auth/passkeys.ts";
 import type { Passkey } from "../../db/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime, metaOf, withMeta } from "../http/envelope.ts";
+import { errorResponses, isoTime, metaOf, pageSchema, withMeta } from "../http/envelope.ts";
+import { wholeList } from "../http/list-pages.ts";
 
 const ID_MAX_CHARS = 1_400;
 const NAME_MAX_CHARS = 100;
@@ -33,12 +34,12 @@ export const passkeyRoutes = (deps: ApiDeps) =>
       "/v1/auth/passkeys",
       async ({ user, requestId }) => {
         const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
-        return { data: passkeys.map(presentPasskey), meta: metaOf(requestId) };
+        return { ...wholeList(passkeys.map(presentPasskey)), meta: metaOf(requestId) };
       },
       {
         auth,
         response: {
-          200: withMeta(z.array(passkeySchema)),
+          200: pageSchema(passkeySchema),
           ...errorResponses(401, 403, 429),
         },
         detail: { operationId: "listPasskeys", summary: "The user's passkeys, oldest first", tags },

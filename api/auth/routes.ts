@@ -64,22 +64,19 @@ const me = userSchema
 
 /** Who signs in: the user of an e-mail address, or the owner of the passkey that answers. */
 const named = {
-  email: emailSchema.optional().describe("Required unless `discoverable`"),
+  email: emailSchema.optional().describe("Without it any passkey of this site may answer"),
   discoverable: z
     .literal(true)
     .optional()
-    .describe(
-      "Instead of `email`: any passkey of this site may answer, as the browser's autofill offers them",
-    ),
+    .describe("Without `email`: for the browser's autofill, whose challenge lives longer (see `timeout`)"),
 };
 
-function needsEmail(
+function refuseBoth(
   { email, discoverable }: { email?: string | undefined; discoverable?: true | undefined },
   context: z.RefinementCtx,
 ) {
-  if ((email === undefined) === (discoverable === true)) return;
-  const message = email === undefined ? "must be text" : "must not be given with `discoverable`";
-  context.addIssue({ code: "custom", path: ["email"], message });
+  if (email === undefined || discoverable === undefined) return;
+  context.addIssue({ code: "custom", path: ["email"], message: "must not be given with `discoverable`" });
 }
 
 const anyStatus = { allow: ["session"], needs: "self", requireActive: false, session: "any" } as const;
@@ -91,8 +88,9 @@ export const authRoutes = (deps: ApiDeps) =>
     .post(
       "/v1/auth/options",
       async ({ body, requestId, clientAddress }) => {
-        const { email } = body;
-        if (email === undefined) return presentSignInChallenge(deps, await discoverableOptions(deps));
+        const { email, discoverable: isForAutofill = false } = body;
+        if (email === undefined)
+          return presentSignInChallenge(deps, await discoverableOptions(deps, { isForAutofill }));
         const options = await signInOptions(deps, { email, trace: { requestId, clientAddress } });
         if (options.step === "passkey") return presentSignInChallenge(deps, options);
         const { id: userId } = options.user;
@@ -116,7 +114,7 @@ export const authRoutes = (deps: ApiDeps) =>
       },
       {
         limit: "authentication",
-        body: z.object(named).superRefine(needsEmail),
+        body: z.object(named).superRefine(refuseBoth),
         response: {
           200: z.union([ready, emailNeeded, walletNeeded]),
           ...errorResponses(400, 404, 413, 429),
@@ -154,7 +152,7 @@ export const authRoutes = (deps: ApiDeps) =>
         limit: "authentication",
         body: z
           .object({ challengeId: challengeIdSchema, ...named, authenticationResponse: assertionSchema })
-          .superRefine(needsEmail),
+          .superRefine(refuseBoth),
         response: {
           200: z.object({ verified: z.literal(true), user: userSchema }),
           ...errorResponses(400, 413, 429),

@@ -1,5 +1,5 @@
 /** First step of a sign-in: a challenge for the user's passkeys, or the missing setup step. */
-import { CHALLENGE_LIFE_MS, DISCOVERABLE_CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
+import { AUTOFILL_CHALLENGE_LIFE_MS, CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import { notFound } from "../../core/domain/errors.ts";
 import { lockUserByEmail } from "../../db/accounts/users.ts";
 import { listSignInPasskeys } from "../../db/auth/sign-in-passkeys.ts";
@@ -40,9 +40,12 @@ export async function signInOptions(
   });
 }
 
-/** For any passkey of this site: the answer itself says whose it is. */
-export async function discoverableOptions({ sql }: Pick<ApiDeps, "sql">): Promise<PasskeyStep> {
-  const lifeMs = DISCOVERABLE_CHALLENGE_LIFE_MS;
+/** For any passkey of this site: the answer itself says whose it is. The browser's autofill keeps its request open longer than a prompt. */
+export async function discoverableOptions(
+  { sql }: Pick<ApiDeps, "sql">,
+  { isForAutofill }: { isForAutofill: boolean },
+): Promise<PasskeyStep> {
+  const lifeMs = isForAutofill ? AUTOFILL_CHALLENGE_LIFE_MS : CHALLENGE_LIFE_MS;
   const challenge = await newChallenge(sql, { userId: null, purpose: "login", network: null, lifeMs });
   return { step: "passkey", ...challenge, passkeys: [], lifeMs };
 }

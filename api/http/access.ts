@@ -32,8 +32,8 @@ import { userAgentOf } from "./user-agent.ts";
 
 export type AuthRule = {
   allow: readonly [CredentialKind, ...CredentialKind[]];
-  /** What an API key must be allowed to do; required when keys are allowed. "any": the route calls others, which check their own. */
-  scope?: ApiKeyScope | "any";
+  /** What an API key must be allowed to do, of a list one suffices; required when keys are allowed. "any": the route calls others, which check their own. */
+  scope?: ApiKeyScope | readonly ApiKeyScope[] | "any";
   /** What the role of a member who acts for a merchant must include; see core/domain/member.ts. API keys have scopes instead. */
   needs: Need;
   /** Status for a key without the scope; default 403. With 401 a request without any key reads the scope, too. */
@@ -100,7 +100,7 @@ async function admit(deps: ApiDeps, incoming: Incoming, rule: AuthRule): Promise
   if (caller.kind === "apiKey" && !hasScope(caller, rule))
     throw rule.missingScope && isScope(rule.scope)
       ? scopeNeeded(rule.scope, "This API key lacks a scope")
-      : forbidden(`This API key lacks the scope ${rule.scope ?? "for this route"}`, "scope");
+      : forbidden(`This API key lacks the scope ${scopesOf(rule).join(" or ") || "for this route"}`, "scope");
   refuseRecovery(caller, rule);
   if (rule.requireActive !== false && caller.user.status !== "ACTIVE")
     throw forbidden("Finish your wallet setup first", "status");
@@ -134,12 +134,17 @@ export async function isStillAdmitted(deps: ApiDeps, request: Request, admitted:
   }
 }
 
-function hasScope({ apiKey }: KeyCaller, { scope }: AuthRule): boolean {
-  return isScope(scope) ? apiKey.scopes.includes(scope) : scope === "any";
+function hasScope({ apiKey }: KeyCaller, rule: AuthRule): boolean {
+  return rule.scope === "any" || scopesOf(rule).some((scope) => apiKey.scopes.includes(scope));
+}
+
+function scopesOf({ scope = [] }: AuthRule): readonly ApiKeyScope[] {
+  if (scope === "any") return [];
+  return isScope(scope) ? [scope] : scope;
 }
 
 function isScope(scope: AuthRule["scope"]): scope is ApiKeyScope {
-  return scope !== undefined && scope !== "any";
+  return typeof scope === "string" && scope !== "any";
 }
 
 /** The session of a recovery may register a passkey, and nothing else. */

@@ -23,6 +23,12 @@ export function pageOf<Row>(found: readonly Row[], limit: number, cursorOf: (las
   return { rows, hasNextPage, nextCursor: hasNextPage && last ? cursorOf(last) : null };
 }
 
+/** The general form's `data` and `pagination` of a list so short that its first page is the whole. */
+export function wholeList<Row>(data: Row[]) {
+  const limit = Math.max(PAGE_ROWS_MAX, data.length);
+  return { data, pagination: { hasNextPage: false, nextCursor: null, limit } };
+}
+
 export function writeCursor(owner: Owner, { micros, id }: Position): string {
   const text = `${micros}.${id}`;
   return Buffer.concat([checkOf(owner, text), Buffer.from(text)]).toString("base64url");

@@ -24,7 +24,7 @@ export type FullDocument = {
 } & Json;
 
 /** How a user signs up and gets a wallet: for persons, too, but everything else requires it. */
-const WAY_IN = /^\/v1\/(auth\/(me|status|logout)|wallets\/(setup\/\w+|balance|recovery))$/;
+const WAY_IN = /^\/v1\/(auth\/(me|status|logout)|wallets\/(setup\/\w+|recovery))$/;
 /** Public, but only a browser holds what it takes: a new passkey. */
 const RECOVERY = /^\/v1\/auth\/recover/;
 /** Other spellings of /v1/x402, protocols whose own libraries read them, and what no production has. */

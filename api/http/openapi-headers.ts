@@ -1,11 +1,12 @@
 /** The request and response headers of the OpenAPI document. A route names the ones it reads: `detail: { parameters: takesHeaders("Idempotency-Key") }`. */
 
+import { IDEMPOTENCY_KEYS_KEPT_DAYS } from "../../core/domain/retention.ts";
+
 const text = (maxLength: number) => ({ type: "string", maxLength });
 
 const REQUEST_HEADERS = {
   "Idempotency-Key": {
-    description:
-      "Makes a retry safe: within 24 hours the same key with the same body gets the first answer, with `Idempotent-Replayed: true`; with another body it is refused with 409",
+    description: `Makes a retry safe: within ${IDEMPOTENCY_KEYS_KEPT_DAYS} days the same key with the same body gets the first answer, with \`Idempotent-Replayed: true\`; with another body it is refused with 409`,
     schema: text(255),
     example: "order-1042",
   },

@@ -53,7 +53,7 @@ export const orderFields = {
   uniqueReference: z
     .boolean()
     .optional()
-    .describe("Refuse with 409 when another link of yours has this reference"),
+    .describe("Refuse with 409 when another link of yours has this reference, now and of later links"),
   metadata: metadata
     .optional()
     .describe(

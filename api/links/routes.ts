@@ -52,6 +52,7 @@ import {
 
 const tags = ["Payment links"];
 const mayRead = { allow: ["session", "apiKey"], scope: "links:read", needs: "links:read" } as const;
+const mayReadPayments = { ...mayRead, scope: ["links:read", "payments:read"] } as const;
 const mayWrite = { allow: ["session", "apiKey"], scope: "links:write", needs: "links:write" } as const;
 const linkParams = z.object({ id: z.string().max(100) });
 
@@ -135,7 +136,7 @@ export const linkRoutes = (deps: ApiDeps) =>
       "/v1/payment-links/:id/payments",
       ({ params, query, user }) => answerPayments(deps, { id: params.id, userId: user.id }, query),
       {
-        auth: mayRead,
+        auth: mayReadPayments,
         params: linkParams,
         query: paymentsQuery,
         response: { 200: linkPaymentsSchema, ...errorResponses(400, 401, 403, 404, 429) },

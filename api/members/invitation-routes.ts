@@ -6,8 +6,9 @@ import { findMembership } from "../../db/members/members.ts";
 import { listWallets } from "../../db/wallets/wallets.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
+import { errorResponses, metaOf, pageSchema, withMeta } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { wholeList } from "../http/list-pages.ts";
 import { acceptInvitation, declineInvitation } from "./invite.ts";
 import { merchantSchema, presentMerchant, presentReceived, receivedInvitationSchema } from "./wire.ts";
 
@@ -22,13 +23,13 @@ export const invitationRoutes = (deps: ApiDeps) =>
     .get(
       "/v1/auth/invitations",
       async ({ user, requestId }) => ({
-        data: (await listInvitationsTo(deps.sql, user.email)).map(presentReceived),
+        ...wholeList((await listInvitationsTo(deps.sql, user.email)).map(presentReceived)),
         meta: metaOf(requestId),
       }),
       {
         auth,
         response: {
-          200: withMeta(z.array(receivedInvitationSchema)),
+          200: pageSchema(receivedInvitationSchema),
           ...errorResponses(401, 403, 429),
         },
         detail: {

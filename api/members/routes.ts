@@ -7,8 +7,9 @@ import { listMembers } from "../../db/members/members.ts";
 import { emailSchema } from "../accounts/email-address.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
+import { errorResponses, metaOf, pageSchema, withMeta } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
+import { wholeList } from "../http/list-pages.ts";
 import { changeRole, endMembership } from "./change-member.ts";
 import { endInvitation, inviteMember } from "./invite.ts";
 import {
@@ -36,13 +37,13 @@ export const memberRoutes = (deps: ApiDeps) =>
     .get(
       "/v1/members",
       async ({ user, requestId }) => ({
-        data: [presentAccount(user), ...(await listMembers(deps.sql, user.id)).map(presentMember)],
+        ...wholeList([presentAccount(user), ...(await listMembers(deps.sql, user.id)).map(presentMember)]),
         meta: metaOf(requestId),
       }),
       {
         auth: { allow: ["session"], needs: "members:read" },
         response: {
-          200: withMeta(z.array(memberSchema)),
+          200: pageSchema(memberSchema),
           ...errorResponses(400, 401, 403, 429),
         },
         detail: { operationId: "listMembers", summary: "The account and its members, oldest first", tags },
@@ -51,13 +52,13 @@ export const memberRoutes = (deps: ApiDeps) =>
     .get(
       "/v1/members/invitations",
       async ({ user, requestId }) => ({
-        data: (await listOpenInvitations(deps.sql, user.id)).map(presentInvitation),
+        ...wholeList((await listOpenInvitations(deps.sql, user.id)).map(presentInvitation)),
         meta: metaOf(requestId),
       }),
       {
         auth: managing,
         response: {
-          200: withMeta(z.array(invitationSchema)),
+          200: pageSchema(invitationSchema),
           ...errorResponses(400, 401, 403, 429),
         },
         detail: { operationId: "listSentInvitations", summary: "Open invitations, newest first", tags },

@@ -43,6 +43,7 @@ import {
 } from "./wire.ts";
 
 const tags = ["Owners"];
+/** No API key reads who may move the money, whatever its scopes. */
 const reading = { allow: ["session"], needs: "wallet:read" } as const;
 const changing = { allow: ["session"], needs: "owners:manage" } as const;
 /** An owner added here can sign in as the account; members are added as members instead. */

@@ -60,7 +60,11 @@ export const receiptRoutes = (deps: ApiDeps) =>
         return answer(deps, { receipt, request, query, isMerchant: true });
       },
       {
-        auth: { allow: ["session", "apiKey"], scope: "links:read", needs: "links:read" },
+        auth: {
+          allow: ["session", "apiKey"],
+          scope: ["links:read", "payments:read"],
+          needs: "links:read",
+        },
         params,
         query,
         detail: {

@@ -8,7 +8,8 @@ import { deleteOtherSessions, deleteSessionOf, listLiveSessions } from "../../db
 import { access } from "../http/access.ts";
 import type { Caller } from "../http/caller.ts";
 import type { ApiDeps } from "../http/deps.ts";
-import { errorResponses, isoTime, metaOf, withMeta } from "../http/envelope.ts";
+import { errorResponses, isoTime, metaOf, pageSchema, withMeta } from "../http/envelope.ts";
+import { wholeList } from "../http/list-pages.ts";
 import { clearSessionCookie } from "../http/session-cookie.ts";
 import { describeUserAgent } from "../http/user-agent.ts";
 
@@ -40,12 +41,13 @@ export const sessionRoutes = (deps: ApiDeps) =>
       async ({ caller, user, requestId }) => {
         const currentId = sessionIdOf(caller);
         const sessions = await listLiveSessions(deps.sql, user.id, { currentId, limit: LISTED_MAX });
-        return { data: sessions.map((row) => presentSession(row, currentId)), meta: metaOf(requestId) };
+        const shown = sessions.map((row) => presentSession(row, currentId));
+        return { ...wholeList(shown), meta: metaOf(requestId) };
       },
       {
         auth,
         response: {
-          200: withMeta(z.array(sessionSchema)),
+          200: pageSchema(sessionSchema),
           ...errorResponses(401, 403, 429),
         },
         detail: {

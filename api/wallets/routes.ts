@@ -149,7 +149,12 @@ export const walletRoutes = (deps: ApiDeps) =>
         };
       },
       {
-        auth: { allow: ["session"], needs: "wallet:read", limit: "balance" },
+        auth: {
+          allow: ["session", "apiKey"],
+          scope: "wallet:read",
+          needs: "wallet:read",
+          limit: "balance",
+        },
         query: z.object({ network: networkSchema.optional() }),
         response: { 200: balance, ...errorResponses(400, 401, 403, 404, 429) },
         detail: { operationId: "getBalance", summary: "A wallet's USDC, read from the chain", tags },

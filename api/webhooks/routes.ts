@@ -19,7 +19,7 @@ import {
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
-import { pageLimit, pageOf } from "../http/list-pages.ts";
+import { pageLimit, pageOf, wholeList } from "../http/list-pages.ts";
 import { changeEndpoint, createEndpoint, rotateEndpointSecret, sendTestEvent } from "./endpoints.ts";
 import {
   createBody,
@@ -71,7 +71,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
     .get(
       ENDPOINTS,
       async ({ user, requestId }) => ({
-        data: (await listEndpoints(deps.sql, user.id)).map(presentEndpoint),
+        ...wholeList((await listEndpoints(deps.sql, user.id)).map(presentEndpoint)),
         meta: metaOf(requestId),
       }),
       {

@@ -77,7 +77,7 @@ export const endpointSchema = withMeta(endpoint);
 export const endpointWithSecretSchema = withMeta(
   z.object({ ...endpointFields, secret: z.string().describe("whsec_…, shown only once") }),
 );
-export const endpointListSchema = withMeta(z.array(endpoint));
+export const endpointListSchema = pageSchema(endpoint);
 export const deliveryDetailSchema = withMeta(deliverySchema.extend({ attemptLog: z.array(attemptSchema) }));
 export const deliveryAnswerSchema = withMeta(deliverySchema);
 export const deliveryListSchema = pageSchema(deliverySchema);

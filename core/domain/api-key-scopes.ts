@@ -11,8 +11,12 @@ export const API_KEY_SCOPES = [
   "links:read",
   /** Creates, changes and cancels payment links. */
   "links:write",
+  /** Reads the payments of links and their receipts, without the links. */
+  "payments:read",
   /** Reads the history, its sums, receipts and credit notes. */
   "transactions:read",
+  /** Reads the wallet's balance; its owners and sends take a session. */
+  "wallet:read",
   /** Makes and downloads exports, statements and archives of documents; saved exports and exchange rates. */
   "exports",
   /** Manages webhook endpoints, reads their deliveries and the event log. */
@@ -37,7 +41,6 @@ export const SESSION_ONLY: readonly Need[] = [
   "settings:read",
   "settings:write",
   "transfers:assign",
-  "wallet:read",
   "trail:read",
   "account",
 ];

@@ -38,6 +38,7 @@ describe("POST /v1/api-keys", () => {
     expect(body.data.key).toStartWith(body.data.prefix);
     const listed = await merchant.client.get("/v1/api-keys");
     expect(listed.text).not.toContain(body.data.key);
+    expect(listed.body.pagination).toEqual({ hasNextPage: false, nextCursor: null, limit: 100 });
     const [row] = await world.sql<{ keyHash: Uint8Array; text: string }[]>`
       select key_hash, k::text as text from api_keys k where id = ${body.data.id}`;
     expect(Buffer.from(row?.keyHash ?? [])).toEqual(createHash("sha256").update(body.data.key).digest());
@@ -66,7 +67,7 @@ describe("POST /v1/api-keys", () => {
     const ask = async () => [
       await byKey.post("/v1/api-keys", { name: "y", scopes: ["exports"] }, bearer(body.data.key)),
       await byKey.get("/v1/auth/me", bearer(body.data.key)),
-      await byKey.get("/v1/wallets/balance", bearer(body.data.key)),
+      await byKey.get("/v1/wallets/owners", bearer(body.data.key)),
     ];
     for (const answer of await ask()) {
       expect(answer.status).toBe(403);
@@ -83,6 +84,43 @@ describe("POST /v1/api-keys", () => {
     );
     expect(answers.filter(({ status }) => status === 201)).toHaveLength(50);
     expect(answers.filter(({ status }) => status === 409)).toHaveLength(5);
+  });
+});
+
+describe("a key's scope", () => {
+  const link = async () => {
+    const { body } = await merchant.client.post("/v1/payment-links", { amount: 1, description: "Tea" });
+    return `/v1/payment-links/${body.id}`;
+  };
+  const ask = async (scope: string, path: string) => {
+    const { body } = await make(merchant.client, { name: scope, scopes: [scope] });
+    return openClient(world.baseUrl).get(path, bearer(body.data.key));
+  };
+
+  test("wallet:read reads the balance, and no owners", async () => {
+    const { status, body } = await ask("wallet:read", "/v1/wallets/balance");
+    expect(status).toBe(200);
+    expect(body.wallet.address).toBe(merchant.walletAddress);
+    for (const path of ["/v1/wallets/owners", "/v1/wallets/recovery", "/v1/wallets/sends"]) {
+      const refused = await ask("wallet:read", path);
+      expect([refused.status, refused.body.error.details.issue]).toEqual([403, "session_required"]);
+    }
+    const other = await ask("links:read", "/v1/wallets/balance");
+    expect(other.status).toBe(403);
+    expect(other.body.error.message).toContain("wallet:read");
+  });
+
+  test("payments:read reads a link's payments and receipts, and not the link", async () => {
+    const path = await link();
+    for (const scope of ["payments:read", "links:read"]) {
+      expect((await ask(scope, `${path}/payments`)).status).toBe(200);
+      // there is no receipt of an unpaid link
+      expect((await ask(scope, `${path}/receipt`)).status).toBe(409);
+    }
+    expect((await ask("payments:read", path)).status).toBe(403);
+    const other = await ask("exports", `${path}/payments`);
+    expect(other.status).toBe(403);
+    expect(other.body.error.message).toContain("links:read or payments:read");
   });
 });
 

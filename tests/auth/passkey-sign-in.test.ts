@@ -91,15 +91,13 @@ describe("POST /v1/auth/options", () => {
     });
   });
 
-  test("error: 404 for an unknown address, 400 for none", async () => {
+  test("error: 404 for an unknown address, 400 for an address beside discoverable", async () => {
     const unknown = await client.post("/v1/auth/options", { email: newEmail() });
     expect(unknown.status).toBe(404);
     expect(unknown.body.error.code).toBe("NOT_FOUND");
-    const nobody = await client.post("/v1/auth/options", {});
-    expect(nobody.status).toBe(400);
-    expect(nobody.body.error.details.field).toBe("email");
     const both = await client.post("/v1/auth/options", { email: merchant.email, discoverable: true });
     expect(both.status).toBe(400);
+    expect(both.body.error.details.field).toBe("email");
   });
 });
 
@@ -290,15 +288,29 @@ describe("a discoverable sign-in, without an address", () => {
     }
   });
 
-  test("its challenge lives for ten minutes and not longer", async () => {
-    const { challengeId, ...options } = await begin();
-    const age = (seconds: number) => world.sql`
-      update challenges set expires_at = expires_at - make_interval(secs => ${seconds}) where id = ${challengeId}`;
+  test.each([
+    ["a prompt's challenge lives for a minute", {}, 60],
+    ["autofill's lives for ten minutes", { discoverable: true }, 600],
+  ])("%s, and not longer", async (_, named, lifeS) => {
+    const { body } = await client.post("/v1/auth/options", named);
+    expect(body.timeout).toBe(lifeS * 1_000);
     const [row] = await world.sql`
-      select extract(epoch from expires_at - created_at)::int as life_s from challenges where id = ${challengeId}`;
-    expect(row?.lifeS).toBe(600);
-    await age(601);
-    expectRefused(await finish(challengeId, await merchant.passkey.authenticate(options)));
+      select extract(epoch from expires_at - created_at)::int as life_s from challenges where id = ${body.challengeId}`;
+    expect(row?.lifeS).toBe(lifeS);
+    await world.sql`
+      update challenges
+      set expires_at = expires_at - make_interval(secs => ${lifeS + 1})
+      where id = ${body.challengeId}`;
+    expectRefused(await finish(body.challengeId, await merchant.passkey.authenticate(body), named));
+  });
+
+  test("needs no more than a request without an address", async () => {
+    const { status, body } = await client.post("/v1/auth/options", {});
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ success: true, requiresCompletion: false, allowCredentials: [] });
+    const answer = await finish(body.challengeId, await merchant.passkey.authenticate(body), {});
+    expect(answer.status).toBe(200);
+    expect(answer.body.user.id).toBe(merchant.userId);
   });
 
   test("error: its challenge is good for no address, and an address's challenge not for it", async () => {
@@ -322,10 +334,10 @@ describe("a discoverable sign-in, without an address", () => {
     expectRefused(await finish(third.challengeId, await removed.passkey.authenticate(third)));
   });
 
-  test("error: 400 without an address, and with both", async () => {
+  test("error: 400 with an address beside discoverable, and for discoverable: false", async () => {
     const { challengeId, ...options } = await begin();
     const response = await merchant.passkey.authenticate(options);
-    for (const named of [{}, { discoverable: false }, { discoverable: true, email: merchant.email }]) {
+    for (const named of [{ discoverable: false }, { discoverable: true, email: merchant.email }]) {
       const answer = await finish(challengeId, response, named);
       expect(answer.status).toBe(400);
     }

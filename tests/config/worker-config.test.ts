@@ -43,6 +43,27 @@ test("error: a MAIL_FROM that is no address in one line is a fault at the start"
     expect(readWorkerConfig({ ...ENV, MAIL_FROM })).toMatchObject({ mailFrom: MAIL_FROM });
 });
 
+test("RATE_SOURCE names files of exchange rates, a URL alone the default source's", () => {
+  const url = "https://rates.example.com/daily.xml?of=eur";
+  const sourcesOf = (env: object) => readWorkerConfig({ ...ENV, ...env }).rateSources;
+  expect(sourcesOf({})).toEqual([]);
+  expect(sourcesOf({ RATE_SOURCE: url })).toEqual([{ name: "ecb", url }]);
+  expect(sourcesOf({ RATE_SOURCE: `ecb=${url}, snb=${url}` })).toEqual([
+    { name: "ecb", url },
+    { name: "snb", url },
+  ]);
+  expect(sourcesOf({ EXCHANGE_RATE_SOURCES: `ecb=${url}` })).toEqual([{ name: "ecb", url }]);
+});
+
+test("error: a RATE_SOURCE that is no URL, twice the default source, or given under both of its names", () => {
+  const url = "https://rates.example.com/daily.xml";
+  for (const RATE_SOURCE of ["ecb", "ecb=", "ftp://rates.example.com", `${url}, ecb=${url}`, `own=${url}`])
+    expect(() => readWorkerConfig({ ...ENV, RATE_SOURCE })).toThrow("RATE_SOURCE");
+  expect(() => readWorkerConfig({ ...ENV, RATE_SOURCE: url, EXCHANGE_RATE_SOURCES: url })).toThrow(
+    "RATE_SOURCE and EXCHANGE_RATE_SOURCES",
+  );
+});
+
 describe("limits of relaying", () => {
   test("locally: a cap on the gas price, no budgets for fees and merchants", () => {
     expect(readWorkerConfig(ENV)).toMatchObject({

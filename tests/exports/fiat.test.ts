@@ -29,7 +29,7 @@ beforeAll(async () => {
   world = await startMerchantWorld({
     processes: ["api", "worker"],
     bothNetworks: true,
-    env: { EXCHANGE_RATE_SOURCES: `ecb=${source.url}`, WEBHOOK_PRIVATE_TARGETS: "1" },
+    env: { RATE_SOURCE: `ecb=${source.url}`, WEBHOOK_PRIVATE_TARGETS: "1" },
   });
   ann = await signUp(world.baseUrl);
   rows = yearOfMovements();

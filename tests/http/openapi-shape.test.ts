@@ -59,6 +59,26 @@ test.each([
   expect(unused).toEqual([]);
 });
 
+test("each list in the general form, with data and meta, tells about its pages", () => {
+  const lists = operations().flatMap(({ path, method, operation }) => {
+    const fields = operation.responses?.["200"]?.content?.["application/json"]?.schema?.properties ?? {};
+    const isList = method === "get" && fields.data?.type === "array" && fields.meta;
+    return isList
+      ? [
+          [
+            path,
+            Object.keys(fields.pagination?.properties ?? {})
+              .sort()
+              .join(),
+          ],
+        ]
+      : [];
+  });
+  expect(lists.length).toBeGreaterThan(8);
+  const told = "hasNextPage,limit,nextCursor";
+  expect(lists.filter(([, fields]) => fields !== told)).toEqual([]);
+});
+
 describe("the document for clients", () => {
   const all = Object.values(clients.paths).flatMap((item) => Object.values(item));
 
@@ -78,14 +98,7 @@ describe("the document for clients", () => {
       ({ security = [] }) => security.length > 0 && !security.some((one) => "apiKey" in one),
     );
     expect(sessions.map(({ operationId }) => operationId).sort()).toEqual([
-      ...[
-        "beginWalletSetup",
-        "finishWalletSetup",
-        "getBalance",
-        "getCurrentUser",
-        "getSetupStatus",
-        "getWalletFile",
-      ],
+      ...["beginWalletSetup", "finishWalletSetup", "getCurrentUser", "getSetupStatus", "getWalletFile"],
       ...["signOut", "updateCurrentUser"],
     ]);
   });

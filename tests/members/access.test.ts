@@ -172,7 +172,10 @@ beforeAll(async () => {
     people.set(letter, await newMember(merchant, LETTERS[letter]));
   const owner = { merchant, person: personOf("O") };
   await bookOwnerChange(world.sql, owner, { type: "OWNER_ADDED", isDeep: true });
-  const scopes = ["links:read", "links:write", "transactions:read", "exports", "webhooks", "refunds:request"];
+  const scopes = [
+    ...["links:read", "links:write", "transactions:read", "wallet:read"],
+    ...["exports", "webhooks", "refunds:request"],
+  ];
   foreignKey = (await outsider.client.post("/v1/api-keys", { name: "other", scopes })).body.data.key;
   linkId = (await merchant.client.post("/v1/payment-links", { amount: 3, description: "canary-text" })).body
     .id;

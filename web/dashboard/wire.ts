@@ -1,6 +1,6 @@
 /** Written by `bun run wire-types` from the OpenAPI document; a test compares both. */
 export type ApiKey = { id: string; name: string; prefix: string; scopes: (ApiKeyScope)[]; createdAt: string; lastUsedAt: string | null; revokedAt: string | null };
-export type ApiKeyScope = "links:read" | "links:write" | "transactions:read" | "exports" | "webhooks" | "refunds:request" | "facilitator";
+export type ApiKeyScope = "links:read" | "links:write" | "payments:read" | "transactions:read" | "wallet:read" | "exports" | "webhooks" | "refunds:request" | "facilitator";
 export type Balance = { wallet: Wallet; balance: { token: "USDC"; amount: string; decimals: 6; symbol: "$" } };
 export type ConfirmedRefund = { success: true; refundId: string; status: RefundStatus; userOpHash: string; statusUrl: string; transaction?: Transaction };
 export type ConfirmedSend = { success: true; sendId: string; status: OperationStatus; userOpHash: string; statusUrl: string; transaction?: Transaction; transactions?: (Transaction)[] };
@@ -89,13 +89,13 @@ export type Wire = {
   "GET /v1/auth/me": { query: undefined; body: undefined; answer: CurrentUser };
   "PATCH /v1/auth/me": { query: undefined; body: { displayName: string | null }; answer: CurrentUser };
   "POST /v1/auth/logout": { query: undefined; body: undefined; answer: { success: boolean; message: string } };
-  "GET /v1/auth/sessions": { query: undefined; body: undefined; answer: { data: (Session)[]; meta: ResponseMeta } };
+  "GET /v1/auth/sessions": { query: undefined; body: undefined; answer: { data: (Session)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "DELETE /v1/auth/sessions/{id}": { query: undefined; body: undefined; answer: { data: { id: string; ended: true }; meta: ResponseMeta } };
   "POST /v1/auth/sessions/revoke-others": { query: undefined; body: undefined; answer: { data: { ended: number }; meta: ResponseMeta } };
-  "GET /v1/auth/google/accounts": { query: undefined; body: undefined; answer: { data: (GoogleAccount)[]; meta: ResponseMeta } };
+  "GET /v1/auth/google/accounts": { query: undefined; body: undefined; answer: { data: (GoogleAccount)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "POST /v1/auth/google/link": { query: undefined; body: undefined; answer: { data: { url: string }; meta: ResponseMeta } };
   "DELETE /v1/auth/google/accounts/{id}": { query: undefined; body: undefined; answer: { data: { id: string; unlinked: true }; meta: ResponseMeta } };
-  "GET /v1/auth/passkeys": { query: undefined; body: undefined; answer: { data: (Passkey)[]; meta: ResponseMeta } };
+  "GET /v1/auth/passkeys": { query: undefined; body: undefined; answer: { data: (Passkey)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "PATCH /v1/auth/passkeys/{id}": { query: undefined; body: { name: string | null }; answer: { data: Passkey; meta: ResponseMeta } };
   "POST /v1/wallets/setup/start": { query: undefined; body: { network?: Network }; answer: WalletSetupChallenge };
   "POST /v1/wallets/setup/complete": { query: undefined; body: { challengeId: string; network?: Network; passkeyResponse: PasskeyAttestation | PasskeyAssertion }; answer: { user: { id: string; email: string; status: UserStatus; permissions: ("CREATE_PAYMENT_LINK" | "VIEW_TRANSACTIONS" | "MANAGE_WALLET")[] }; wallet: { address: string; isNewWallet: boolean; network: Network; deployed: boolean }; status: "wallet-setup-complete"; message: string; autoSignedIn: boolean } };
@@ -148,10 +148,10 @@ export type Wire = {
   "POST /v1/export-schedules": { query: undefined; body: { profileId: string; frequency: "weekly" | "monthly"; delivery: "mail" | "webhook" }; answer: { success: true; data: ExportSchedule; message: string } };
   "PATCH /v1/export-schedules/{id}": { query: undefined; body: { paused: boolean }; answer: { success: true; data: ExportSchedule; message: string } };
   "DELETE /v1/export-schedules/{id}": { query: undefined; body: undefined; answer: { success: true; data: { id: string; deleted: true }; message: string } };
-  "GET /v1/api-keys": { query: undefined; body: undefined; answer: { data: (ApiKey)[]; meta: ResponseMeta } };
+  "GET /v1/api-keys": { query: undefined; body: undefined; answer: { data: (ApiKey)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "POST /v1/api-keys": { query: undefined; body: { name: string; scopes: (ApiKeyScope)[] }; answer: { data: { id: string; name: string; prefix: string; scopes: (ApiKeyScope)[]; createdAt: string; lastUsedAt: string | null; revokedAt: string | null; key: string }; meta: ResponseMeta } };
   "DELETE /v1/api-keys/{id}": { query: undefined; body: undefined; answer: { data: ApiKey; meta: ResponseMeta } };
-  "GET /v1/webhook-endpoints": { query: undefined; body: undefined; answer: { data: (WebhookEndpoint)[]; meta: ResponseMeta } };
+  "GET /v1/webhook-endpoints": { query: undefined; body: undefined; answer: { data: (WebhookEndpoint)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "POST /v1/webhook-endpoints": { query: undefined; body: { url: string; description?: string; eventTypes?: (EventType)[] }; answer: { data: { id: string; url: string; description: string; eventTypes: (EventType)[]; enabled: boolean; disabledReason: string | null; failingSince: string | null; createdAt: string; updatedAt: string; secret: string }; meta: ResponseMeta } };
   "PATCH /v1/webhook-endpoints/{id}": { query: undefined; body: { url?: string; description?: string; eventTypes?: (EventType)[]; enabled?: boolean }; answer: { data: WebhookEndpoint; meta: ResponseMeta } };
   "DELETE /v1/webhook-endpoints/{id}": { query: undefined; body: undefined; answer: { data: { id: string; deleted: true }; meta: ResponseMeta } };
@@ -160,14 +160,14 @@ export type Wire = {
   "GET /v1/webhook-endpoints/{id}/deliveries": { query: { "cursor"?: string; "limit"?: number }; body: undefined; answer: { data: (WebhookDelivery)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "GET /v1/webhook-deliveries/{id}": { query: undefined; body: undefined; answer: { data: { id: string; endpointId: string; eventId: string; eventType: EventType; state: "PENDING" | "DELIVERED" | "FAILED"; attempts: number; nextTryAt: string | null; lastStatus: number | null; lastError: string | null; deliveredAt: string | null; createdAt: string; attemptLog: (WebhookAttempt)[] }; meta: ResponseMeta } };
   "POST /v1/webhook-deliveries/{id}/redeliver": { query: undefined; body: undefined; answer: { data: WebhookDelivery; meta: ResponseMeta } };
-  "GET /v1/members": { query: undefined; body: undefined; answer: { data: (Member)[]; meta: ResponseMeta } };
+  "GET /v1/members": { query: undefined; body: undefined; answer: { data: (Member)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "PATCH /v1/members/{userId}": { query: undefined; body: { role: MemberRole }; answer: { data: (Member)[]; meta: ResponseMeta } };
   "DELETE /v1/members/{userId}": { query: undefined; body: undefined; answer: { data: { userId: string; removed: true }; meta: ResponseMeta } };
   "POST /v1/members/leave": { query: undefined; body: undefined; answer: { data: { userId: string; removed: true }; meta: ResponseMeta } };
-  "GET /v1/members/invitations": { query: undefined; body: undefined; answer: { data: (MemberInvitation)[]; meta: ResponseMeta } };
+  "GET /v1/members/invitations": { query: undefined; body: undefined; answer: { data: (MemberInvitation)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "POST /v1/members/invitations": { query: undefined; body: { email: string; role: MemberRole }; answer: { data: MemberInvitation; meta: ResponseMeta } };
   "DELETE /v1/members/invitations/{id}": { query: undefined; body: undefined; answer: { data: MemberInvitation; meta: ResponseMeta } };
-  "GET /v1/auth/invitations": { query: undefined; body: undefined; answer: { data: (ReceivedInvitation)[]; meta: ResponseMeta } };
+  "GET /v1/auth/invitations": { query: undefined; body: undefined; answer: { data: (ReceivedInvitation)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "POST /v1/auth/invitations/{id}/accept": { query: undefined; body: undefined; answer: { data: Merchant | null; meta: ResponseMeta } };
   "POST /v1/auth/invitations/{id}/decline": { query: undefined; body: undefined; answer: { data: { id: string; declined: true }; meta: ResponseMeta } };
   "GET /v1/security-events": { query: { "limit"?: number; "cursor"?: string }; body: undefined; answer: { data: (SecurityEvent)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };

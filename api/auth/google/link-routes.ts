@@ -14,7 +14,8 @@ import { lockUser } from "../../../db/accounts/users.ts";
 import { deleteSessionsOf } from "../../../db/sessions/sessions.ts";
 import { access } from "../../http/access.ts";
 import type { ApiDeps } from "../../http/deps.ts";
-import { errorResponses, isoTime, metaOf, withMeta } from "../../http/envelope.ts";
+import { errorResponses, isoTime, metaOf, pageSchema, withMeta } from "../../http/envelope.ts";
+import { wholeList } from "../../http/list-pages.ts";
 import { tokenOf } from "../../http/session-cookie.ts";
 import { beginFlow, FLOW_LIFE_S, LINK_STATE, writeLinkCookie } from "./oauth-state.ts";
 import type { Provider } from "./provider.ts";
@@ -43,12 +44,12 @@ export const googleLinkRoutes = (deps: ApiDeps, provider: () => Provider) =>
       "/v1/auth/google/accounts",
       async ({ user, requestId }) => {
         const identities = await listIdentities(deps.sql, user.id);
-        return { data: identities.map(presentAccount), meta: metaOf(requestId) };
+        return { ...wholeList(identities.map(presentAccount)), meta: metaOf(requestId) };
       },
       {
         auth,
         response: {
-          200: withMeta(z.array(accountSchema)),
+          200: pageSchema(accountSchema),
           ...errorResponses(401, 403, 429),
         },
         detail: {

@@ -15,7 +15,9 @@ type Scope = NonNullable<Given<"POST /v1/api-keys">["body"]>["scopes"][number];
 const SCOPES: Readonly<Record<Scope, string>> = {
   "links:read": "Read links",
   "links:write": "Create and cancel links",
+  "payments:read": "Read payments and receipts of links",
   "transactions:read": "Read transactions",
+  "wallet:read": "Read the balance",
   exports: "Make exports",
   webhooks: "Webhooks and events",
   "refunds:request": "Request refunds",
