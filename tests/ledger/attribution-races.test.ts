@@ -15,7 +15,6 @@ import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
 setDefaultTimeout(120_000);
-
 const [NETWORK, UNITS, WAIT_MS] = ["base-sepolia", 3_000_000n, 45_000] as const;
 
 let db: TestDatabase;
