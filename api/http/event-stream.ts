@@ -57,7 +57,7 @@ type EventStream = {
 /** Ends when its client, its maximum duration or its messages end, or when the process stops listening, whichever is first. */
 export function openEventStream({ drain, signal, messages, onEnd }: EventStream): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
-  const untilMs = Date.now() + LIFE_MS;
+  const untilMs = performance.now() + LIFE_MS;
   let isOver = false;
   let controllerOf: ReadableStreamDefaultController<Uint8Array> | undefined;
   const end = () => {
@@ -72,7 +72,7 @@ export function openEventStream({ drain, signal, messages, onEnd }: EventStream)
   };
   signal.addEventListener("abort", end);
   drain.closing.addEventListener("abort", close);
-  const source = messages(() => !isOver && Date.now() < untilMs);
+  const source = messages(() => !isOver && performance.now() < untilMs);
   return new ReadableStream({
     start(controller) {
       controllerOf = controller;

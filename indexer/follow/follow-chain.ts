@@ -92,8 +92,8 @@ export async function followChain(term: Term): Promise<void> {
     transfers,
     pollInterval,
     watch: watchOf(term.watched),
-    notedMs: 0,
-    finalityMs: 0,
+    notedMs: Number.NEGATIVE_INFINITY,
+    finalityMs: Number.NEGATIVE_INFINITY,
     lateMs: 0,
     behindSinceMs: undefined,
     undecided: undefined,
@@ -259,8 +259,8 @@ async function catchUpFar(term: Term, head: BlockHeader, memory: Memory): Promis
 async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
   if (await undoReorg(term)) return true;
   const { number, hash } = term.cursor;
-  if (memory.undecided?.at !== hash) memory.undecided = { at: hash, sinceMs: Date.now() };
-  if (Date.now() - memory.undecided.sinceMs < UNDECIDED_MAX_MS) return false;
+  if (memory.undecided?.at !== hash) memory.undecided = { at: hash, sinceMs: performance.now() };
+  if (performance.now() - memory.undecided.sinceMs < UNDECIDED_MAX_MS) return false;
   throw new RpcTransportError(
     "malformed",
     `block ${number + 1} does not follow block ${number} ${hash}, and too few nodes say that this one was replaced`,
@@ -270,8 +270,8 @@ async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
 /** The head is at or below the cursor: a lagging node, another branch, or a chain that lost blocks. */
 async function lookBack(term: Term, memory: Memory): Promise<boolean> {
   if (await undoReorg(term)) return true;
-  memory.behindSinceMs ??= Date.now();
-  if (Date.now() - memory.behindSinceMs < LOST_BLOCKS_AFTER_MS) return false;
+  memory.behindSinceMs ??= performance.now();
+  if (performance.now() - memory.behindSinceMs < LOST_BLOCKS_AFTER_MS) return false;
   memory.behindSinceMs = undefined;
   return undoLostBlocks(term);
 }
@@ -291,16 +291,16 @@ async function joinNewWallets({ sql, network, epoch, watched, signal }: Term): P
 
 /** Says that this leader lives and what it saw, while no block commits it. */
 async function heartbeat(term: Term, head: BlockHeader, memory: Memory): Promise<void> {
-  if (Date.now() - memory.notedMs < HEARTBEAT_MS) return;
+  if (performance.now() - memory.notedMs < HEARTBEAT_MS) return;
   await noteHead(term.sql, { network: term.network, epoch: term.epoch, head });
-  memory.notedMs = Date.now();
+  memory.notedMs = performance.now();
   noteProgress(term, head, head.timeS);
 }
 
 async function pollFinality(term: Term, memory: Memory): Promise<void> {
   const everyMs = memory.pollInterval.isEconomical() ? FINALITY_ECONOMICAL_MS : FINALITY_EVERY_MS;
-  if (Date.now() - memory.finalityMs < everyMs) return;
-  memory.finalityMs = Date.now();
+  if (performance.now() - memory.finalityMs < everyMs) return;
+  memory.finalityMs = performance.now();
   const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
   if (finalized) await noteFinalized(term.sql, { ...term, number: finalized.number });
   await pruneBlocks(term.sql, term.network);

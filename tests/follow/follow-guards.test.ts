@@ -19,7 +19,9 @@ import {
   pay,
   settled,
   startIndexer,
+  until,
 } from "../support/indexer-lab.ts";
+import { setBackClock } from "../support/set-back-clock.ts";
 
 setDefaultTimeout(120_000);
 let lab: Lab;
@@ -104,4 +106,27 @@ test("a leader ends its term when another one's has begun, though no block comes
   term.close();
   await followed;
   expect(outcome).toBeInstanceOf(FencedError);
+});
+
+test("a leader says that it lives after its clock was set back", async () => {
+  term.close();
+  const indexer = startIndexer(lab);
+  await settled(lab);
+  const notedAt = async () => {
+    const [row] = await lab.sql<{ updatedAt: Date }[]>`
+      select updated_at from cursors where network = ${NETWORK}`;
+    return row?.updatedAt.getTime() ?? 0;
+  };
+  const nextNote = async () => {
+    const before = await notedAt();
+    await until("the next note of the leader", async () => (await notedAt()) > before);
+  };
+  await nextNote();
+  const undo = setBackClock();
+  try {
+    await nextNote();
+  } finally {
+    undo();
+    await indexer.stop();
+  }
 });

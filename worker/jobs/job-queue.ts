@@ -47,12 +47,12 @@ export async function runQueue(settings: QueueSettings): Promise<() => Promise<v
   async function keep(first: Runner): Promise<void> {
     let pauseMs = PAUSE_MIN_MS;
     for (let runner: Runner | undefined = first; ; runner = await tryOpenRunner(settings)) {
-      const startedMs = Date.now();
+      const startedMs = performance.now();
       const why = runner && (await Promise.race([runner.ended, over.promise]));
       if (runner) close(runner);
       if (isOver) break;
       if (runner) settings.log.error({ err: why }, "job queue lost its database; restarting");
-      if (Date.now() - startedMs >= STEADY_AFTER_MS) pauseMs = PAUSE_MIN_MS;
+      if (performance.now() - startedMs >= STEADY_AFTER_MS) pauseMs = PAUSE_MIN_MS;
       await Promise.race([Bun.sleep(pauseMs), over.promise]);
       if (isOver) break;
       pauseMs = Math.min(2 * pauseMs, PAUSE_MAX_MS);

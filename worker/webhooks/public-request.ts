@@ -58,7 +58,7 @@ async function send(
   const port = Number(url.port || (isTls ? 443 : 80));
   if (!allowPrivate && !isWebhookPort(port)) throw new WebhookError(`port ${port} is not allowed`);
   const host = url.hostname.replace(/^\[|\]$/g, "");
-  const deadline = Date.now() + limits.timeoutMs;
+  const deadline = performance.now() + limits.timeoutMs;
   const address = await inTime(
     resolvePublic(host, allowPrivate),
     deadline,
@@ -83,7 +83,7 @@ async function send(
 async function inTime<T>(work: Promise<T>, deadline: number, otherwise: string): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new WebhookError(otherwise)), Math.max(0, deadline - Date.now()));
+    timer = setTimeout(() => reject(new WebhookError(otherwise)), Math.max(0, deadline - performance.now()));
   });
   try {
     return await Promise.race([work, late]);
@@ -125,7 +125,7 @@ function exchange(
     let bodyTimer: ReturnType<typeof setTimeout> | undefined;
     const timer = setTimeout(
       () => reject(new WebhookError(`no answer within ${limits.timeoutMs / 1000} seconds`)),
-      Math.max(0, deadline - Date.now()),
+      Math.max(0, deadline - performance.now()),
     );
     const end = () => {
       clearTimeout(timer);
