@@ -126,13 +126,15 @@ function byAuthorization(transfer: AttributableTransfer, index: Index): Attribut
 /**
  * Signature and nonce are public once executed: an authorization shown later proves nothing about the intended link. Block times are
  * whole seconds, and others may read the block within that second, so an acceptance within that second counts as later. What has settled
- * was shown in time: only a reorganisation puts it into a block of the time before its acceptance.
+ * was shown in time: only a reorganisation puts it into a block of the time before its acceptance. What was public when it was shown stays late,
+ * whatever block a reorganisation puts it into.
  */
 export function isTimely(
   payment: PaymentFacts,
   transfer: Pick<AttributableTransfer, "txHash" | "blockNumber" | "blockTimeMs">,
 ): boolean {
   if (payment.wasSettled || payment.relayHashes.includes(transfer.txHash)) return true;
+  if (payment.wasPublic) return false;
   const wasAcceptedBefore =
     payment.acceptedBlock === undefined || payment.acceptedBlock < transfer.blockNumber;
   return wasAcceptedBefore && payment.acceptedAtMs < transfer.blockTimeMs;

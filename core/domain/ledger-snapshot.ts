@@ -58,6 +58,8 @@ export type PaymentFacts = {
   relayHashes: readonly Hex[];
   /** By a transfer that a reorganisation may have taken away since. */
   wasSettled: boolean;
+  /** A block that a reorganisation has taken away since had executed the authorization when it was accepted. */
+  wasPublic: boolean;
 };
 
 export type ClaimFacts = {

@@ -59,7 +59,13 @@ async function readPayments(
         select from transfers before
         where before.authorization_nonce = payments.nonce and before.payment_id = payments.id
         offset 0
-      ) as was_settled
+      ) as was_settled,
+      exists (
+        select from transfers gone
+        where gone.authorization_nonce = payments.nonce and gone.from_address = payments.payer
+          and gone.network = payments.network and gone.status = 'ORPHANED' and gone.detected_at < payments.created_at
+        offset 0
+      ) as was_public
     from payments
     where id = any(array(
         ${idsByAuthorization(tx, { network }, authorizations)}

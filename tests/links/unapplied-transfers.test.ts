@@ -1,5 +1,5 @@
 /** A link that was once paid in full never asks for the money again, whatever else held and released it. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { endClaim } from "../../db/links/end-claims.ts";
 import { findPayableLink } from "../../db/links/payable-links.ts";
@@ -221,6 +221,8 @@ describe("a paying transfer that is reorganised away leaves its link to the tran
 });
 
 describe("a payment whose transfer was recorded before it was accepted", () => {
+  afterEach(() => readUpTo(lab, 80));
+
   test("is not failed by the worker: the indexer ends it at its next poll, because it came too late to pay", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
     const [payer, nonce] = [randomAddress(), randomHash()];
@@ -229,7 +231,6 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     expect(await historyOf(lab, linkId)).toHaveLength(0);
     await readUpTo(lab, 99);
     const payment = await accept(lab, linkId, { payer, nonce });
-    await readUpTo(lab, 80);
     if (!payment) throw new Error("the link took no payment");
     await fail(lab, payment, "PAYMENT_NOT_ALLOWED");
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
@@ -251,7 +252,6 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     await setMatching(true);
     await readUpTo(lab, 99);
     const payment = await accept(lab, linkId, { payer, nonce });
-    await readUpTo(lab, 80);
     if (!payment) throw new Error("the link took no payment");
     await lookBack(lab);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });

@@ -5,6 +5,7 @@ import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
 import type { Term } from "../../indexer/leader-term.ts";
 import { applySpan } from "../../indexer/settle/apply-span.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accepted,
   type BooksLab,
@@ -16,6 +17,7 @@ import {
   openBooks,
   paymentOf,
   randomHash,
+  read,
 } from "../support/ledger-lab.ts";
 import { seedLink, seedMerchant } from "../support/seed.ts";
 
@@ -91,4 +93,23 @@ test("what was accepted on this branch keeps its block", async () => {
   await execute(payment);
   const [row] = await lab.sql`select accepted_block from payments where id = ${payment.id}`;
   expect(row).toEqual({ acceptedBlock: 83n });
+});
+
+test("also when a block that is gone had executed it since", async () => {
+  const payment = await accepted(lab, linkId);
+  const { payer: from, nonce } = payment;
+  await bookTransfer(lab, { from, nonce, status: "ORPHANED" });
+  await execute(payment);
+  await expectPaid(payment);
+});
+
+test("and pays nothing when a block had executed it before it was accepted, whatever block executes it then", async () => {
+  const { payer, nonce } = makePayment(lab, linkId);
+  await read(lab, [makeTransfer(lab, 84, { from: payer, authorizationNonce: nonce })]);
+  await setCursor(84);
+  const payment = await accepted(lab, linkId, { payer, nonce });
+  await reorganise(77);
+  await read(lab, [makeTransfer(lab, 78, { payment })]);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+  expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
 });

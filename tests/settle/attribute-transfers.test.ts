@@ -38,6 +38,7 @@ const PAYMENT: PaymentFacts = {
     acceptedBlock: 49,
     relayHashes: [],
     wasSettled: false,
+    wasPublic: false,
   },
 };
 const CLAIM: ClaimFacts = {
@@ -217,6 +218,8 @@ describe("an authorization", () => {
       "link_1 by authorization",
     );
     expect(isTimely({ ...PAYMENT, relayHashes: [word("d")], acceptedBlock: 50 }, TRANSFER)).toBe(false);
+    expect(byPayment({ wasPublic: true })).toBe("link_1|link_2");
+    expect(byPayment({ wasPublic: true, wasSettled: true })).toBe("link_1 by authorization");
   });
 
   test("an authorization of another payer, nonce, recipient, amount or an unknown link decides nothing", () => {

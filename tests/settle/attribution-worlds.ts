@@ -181,7 +181,7 @@ function toPayments(
           ...{ recipient: link.recipient, amountUnits: link.amountUnits },
           acceptedAtMs: blockTimeMs + acceptedAfterS * 1_000 + 600,
           acceptedBlock: hasBlock ? blockNumber + acceptedAfterS : undefined,
-          ...{ relayHashes: isRelayed ? [txHash] : [], wasSettled: false },
+          ...{ relayHashes: isRelayed ? [txHash] : [], wasSettled: false, wasPublic: false },
         },
       ];
     },

@@ -373,6 +373,7 @@ describe("an authorization executed by a third party counts as accepted before i
           acceptedBlock,
           relayHashes: [],
           wasSettled: false,
+          wasPublic: false,
         },
       },
       transfer,
