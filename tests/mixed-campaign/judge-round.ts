@@ -36,8 +36,10 @@ async function claimAgain(stage: Stage): Promise<void> {
   if (stage.links.every(({ claimed }) => claimed === undefined || claimed.isProven)) return;
   await waitUntilQuiet(stage);
   for (const link of stage.links) {
-    const { id, claimed } = link;
+    const { id, network, claimed } = link;
     if (!claimed || claimed.isProven) continue;
+    const chain = stage.chains.find((one) => one.network === network);
+    if (!(await chain?.rpc("eth_getTransactionReceipt", [claimed.hash]))) continue;
     const { body } = await stage.payers.get(`/api/v1/public/payment-links/${id}/data`);
     if (body.status === "PAID") continue;
     count(stage, "claims made again");

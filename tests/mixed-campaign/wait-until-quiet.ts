@@ -5,8 +5,9 @@ import { saveEvidence } from "./save-evidence.ts";
 import { count, type Stage } from "./stage.ts";
 import { addOwner, sendMoney } from "./use-wallets.ts";
 
+/** A claim of a transaction that is lost waits for 90 seconds. */
 const QUIET_TIMEOUT_MS = 120_000;
-/** What waits for longer may wait for a nonce that only its merchant can use. */
+/** An operation that waits for longer may wait for a nonce that only its merchant can use. */
 const FILL_AFTER_MS = 45_000;
 const FILL_EVERY_MS = 20_000;
 const POLL_MS = 500;
@@ -21,7 +22,7 @@ export async function waitUntilQuiet(stage: Stage): Promise<string[]> {
   for (;;) {
     const open = [...(await readUnread(stage.sql, heads)), ...(await readOpenRows(stage.sql))];
     if (open.length === 0 || Date.now() > deadline) return open;
-    if (Date.now() > fillAtMs) {
+    if (Date.now() > fillAtMs && open.some((row) => row.startsWith("operation"))) {
       fillAtMs = Date.now() + FILL_EVERY_MS;
       const folder = isSaved ? "the same folder" : await saveEvidence(stage, open);
       isSaved = true;
