@@ -49,7 +49,9 @@ async function readPayments(
       payments.id, link_id, payer, nonce, recipient, amount_units, state = 'FAILED' as is_failed,
       created_at as accepted_at,
       -- above the cursor: on a branch that a reorganisation has taken away (lock-payments.ts)
-      least(accepted_block, (select number from cursors where network = ${network})) as accepted_block,
+      case
+        when accepted_block is not null then least(accepted_block, (select number from cursors where network = ${network}))
+      end as accepted_block,
       array(
         select tx_hash
         from relay_attempts
