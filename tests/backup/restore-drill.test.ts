@@ -198,6 +198,8 @@ describe("a backup's file", () => {
         // granted when the rows are committed; held until the restore is over
         const holding = Promise.withResolvers<void>();
         const held = other.begin(async (tx) => {
+          await tx`set local statement_timeout = 0`;
+          await tx`set local idle_in_transaction_session_timeout = 0`;
           await tx`lock table payment_links in share update exclusive mode`;
           await holding.promise;
         });
