@@ -1,6 +1,6 @@
 /**
- * What a payer sees between two attempts: a first one given up, a second click or tab, a transfer that comes to nothing, and a payment
- * of somebody else while the wallet asks. Each must lead on, and none to a second payment.
+ * What a payer sees between two attempts: a first one given up, a second click or tab, a transfer that fails, and another payer's
+ * payment while the wallet prompts. Each must lead on, and none to a second payment.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
@@ -65,6 +65,29 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
+  test("started over while it checks that the link is still open, sends nothing", async () => {
+    const { id } = await world.makeLink();
+    const gate = Promise.withResolvers<void>();
+    const wallet = await world.wallet(DECLINES_SIGNING);
+    const { page, expectClean, close } = await world.open(id, [wallet]);
+    await payWith(page).click();
+    await page.getByText("You declined in Test Wallet.").waitFor();
+    const isRead = page.waitForRequest("**/data");
+    await page.route("**/data", async (route) => {
+      await gate.promise;
+      await route.continue();
+    });
+    await page.getByRole("button", { name: "Send a transfer instead" }).click();
+    await isRead;
+    await page.getByRole("button", { name: "Start over" }).click();
+    gate.resolve();
+    await page.waitForTimeout(NOTHING_HAPPENS_MS);
+    expect(wallet.calls).not.toContain("eth_sendTransaction");
+    expect(await payWith(page).isVisible()).toBe(true);
+    expectClean();
+    await close();
+  });
+
   test("clicked twice, asks for one signature and pays", async () => {
     const { id } = await world.makeLink();
     const wallet = await world.wallet();
@@ -97,7 +120,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("says to a payer whose wallet still asks for a transfer that somebody else is paying", async () => {
+  test("tells a payer whose wallet still prompts for a transfer that another payer is paying", async () => {
     const { id } = await world.makeLink();
     const wallet = await world.wallet({ ...DECLINES_SIGNING, holdUntil: never() });
     const { page, expectClean, close } = await world.open(id, [wallet]);

@@ -61,9 +61,10 @@ export function startFlow(show: (step: Step) => void): Flow {
       }
       try {
         const payer = await connect(wallet, { link, ...pageNetwork }, onStep);
+        if (isTransfer) await assertPayable();
         onStep("confirm");
         if (isTransfer) {
-          await payByTransfer(wallet, payer, showIfCurrent);
+          await payByTransfer(wallet, { link, payer }, showIfCurrent);
           return;
         }
         const signed = await signPayment(wallet, link, payer);
@@ -145,11 +146,18 @@ async function submit(attempt: Extract<Attempt, { kind: "signature" }>, show: (s
   show({ kind: "settled" });
 }
 
-async function payByTransfer(wallet: Wallet, payer: Hex, show: (step: Step) => void): Promise<void> {
-  const link = await readLink(linkId).catch(() => {
+async function assertPayable(): Promise<void> {
+  const { payable } = await readLink(linkId).catch(() => {
     throw new Stop("unavailableText");
   });
-  if (!link.payable) throw new Stop("otherCameFirst");
+  if (!payable) throw new Stop("otherCameFirst");
+}
+
+async function payByTransfer(
+  wallet: Wallet,
+  { link, payer }: { link: Link; payer: Hex },
+  show: (step: Step) => void,
+): Promise<void> {
   storeAttempt(linkId, { kind: "transfer", payer });
   const txHash = await sendTransfer(wallet, link, payer);
   if (txHash) storeAttempt(linkId, { kind: "transfer", payer, txHash });
