@@ -53,7 +53,7 @@ async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise
   const { email, code, address, browser, trace } = request;
   const user = await lockUserByEmail(tx, email);
   if (user?.status !== "ACTIVE") return { refusal: "invalid" };
-  // without the proof that a code was mailed for nobody uses up its attempts
+  // only a request with the proof that the code was mailed for counts as an attempt
   const meant = { userId: user.id, purpose: "recover_proven" as const };
   if (!(await hasChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
   const otp = await takeOtpAttempt(tx, user.id);

@@ -72,7 +72,7 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     await waitFor("it is cancelled", async () => (await newestState()) === "CANCELLED");
   });
 
-  test("by the browser's Back takes the passkey's prompt with it, and frees what was reserved", async () => {
+  test("by the browser's Back aborts the passkey prompt and releases what was reserved", async () => {
     await page.goto(dashboard.world.baseUrl);
     await page.getByRole("link", { name: "Send", exact: true }).first().click();
     await review("0.75");
@@ -84,7 +84,7 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     expect(await newestState()).toBe("CANCELLED");
   });
 
-  test("with a new owner on it takes the prompt with it: the passkey adds nobody afterwards", async () => {
+  test("for a new owner aborts the passkey prompt: a passkey used afterwards adds no owner", async () => {
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
     await makeSecondPasskey();
     await openPrompt();

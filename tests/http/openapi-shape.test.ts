@@ -75,8 +75,8 @@ test("each list in the general form, with data and meta, tells about its pages",
       : [];
   });
   expect(lists.length).toBeGreaterThan(8);
-  const told = "hasNextPage,limit,nextCursor";
-  expect(lists.filter(([, fields]) => fields !== told)).toEqual([]);
+  const expected = "hasNextPage,limit,nextCursor";
+  expect(lists.filter(([, fields]) => fields !== expected)).toEqual([]);
 });
 
 describe("the document for clients", () => {

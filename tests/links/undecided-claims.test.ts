@@ -1,11 +1,9 @@
 /** A claim of the only link of its amount, whose transfer is received when another link asks for the same: a hint from then on, and nothing else is. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
-import { newClaimId, newTransactionId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { type NewClaim, openClaim } from "../../db/links/claims.ts";
 import { demoteUndecided } from "../../db/links/end-claims.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
-import { type BooksLab, eventsOf, linkOf, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
+import { type BooksLab, claim, eventsOf, linkOf, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
@@ -23,18 +21,8 @@ beforeEach(async () => {
 });
 
 /** Of a transaction that a block may hold, unless said otherwise. */
-async function open(given: Partial<NewClaim> = {}): Promise<string> {
-  const stored = await lab.sql.begin((tx) =>
-    openClaim(tx, {
-      ...{ id: newClaimId(), linkId, network: NETWORK, txHash, clientAddress: sender, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: 90, proof: null, mayHaveBlock: true },
-      ...given,
-    }),
-  );
-  if (stored?.claim.state !== "OPEN") throw new Error(`the claim is ${stored?.claim.state}`);
-  return stored.claim.id;
-}
-
+const open = ({ proof = null, mayHaveBlock = true }: { proof?: "EOA" | null; mayHaveBlock?: boolean } = {}) =>
+  claim(lab, linkId, { txHash, from: sender }, proof, { mayHaveBlock });
 const book = (given: BookedTransfer = {}) => bookTransfer(lab, { from: sender, txHash, ...given });
 const demote = (id: string) => lab.sql.begin((tx) => demoteUndecided(tx, { id, linkId }));
 async function claimOf(id: string) {

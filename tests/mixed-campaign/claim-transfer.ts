@@ -25,7 +25,7 @@ export async function claimTransfer(
 
 /** Until the service needs nothing more, or refuses. */
 export async function claimUntilAccepted(stage: Stage, { id, claimed }: Link): Promise<void> {
-  if (!claimed) throw new Error(`nobody claims ${id}`);
+  if (!claimed) throw new Error(`link ${id} has no claimed transfer`);
   const { hash, payer } = claimed;
   const claim = (signature?: Hex): Promise<Answer | undefined> =>
     stage.payers

@@ -31,7 +31,7 @@ export async function judgeRound(stage: Stage): Promise<string[]> {
   return [...broken, ...(await Promise.all(stuck)).flat()];
 }
 
-/** A payer whose claim decided nothing, or came while its transaction was away for longer than a claim waits, looks at the page once more. */
+/** Retries claims that were only hints, or expired while a reorganisation had removed their transaction: as a payer who opens the page again. */
 async function claimAgain(stage: Stage): Promise<void> {
   if (stage.links.every(({ claimed }) => claimed === undefined || claimed.isProven)) return;
   await waitUntilQuiet(stage);

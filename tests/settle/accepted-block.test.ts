@@ -1,4 +1,4 @@
-/** A payment that was accepted before a reorganisation may be executed by anybody in every block of the new branch. */
+/** A payment that was accepted before a reorganisation may be executed by a third party in every block of the new branch. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
@@ -49,7 +49,7 @@ async function reorganise(ancestor: number): Promise<void> {
   await setCursor(ancestor);
 }
 
-/** The next block, in which somebody else executes the payment's authorization. */
+/** The next block, in which a third party executes the payment's authorization. */
 async function execute(payment: NewPayment): Promise<void> {
   const block = makeBlock(term.cursor.number + 1);
   const transfer = makeTransfer(lab, block.number, { payment, block });

@@ -129,18 +129,19 @@ export function lookBack({ term }: BooksLab): Promise<void> {
   return settleRetroactively(term);
 }
 
-/** `proof`: how the sender proved that it made the transfer. */
+/** `proof`: how the sender proved that it made the transfer. `mayHaveBlock`: a node showed the transaction in a block, or none was asked. */
 export async function claim(
   { sql }: BooksLab,
   linkId: string,
-  { txHash, from }: SeenTransfer,
+  { txHash, from }: Pick<SeenTransfer, "txHash" | "from">,
   proof: "EOA" | null = null,
+  { mayHaveBlock = false } = {},
 ) {
   const id = newClaimId();
   await sql.begin((tx) =>
     openClaim(tx, {
       ...{ id, linkId, network: NETWORK, txHash, clientAddress: from, requestId: null },
-      ...{ transactionId: newTransactionId(), leaseS: 90, proof, mayHaveBlock: false },
+      ...{ transactionId: newTransactionId(), leaseS: 90, proof, mayHaveBlock },
     }),
   );
   return id;

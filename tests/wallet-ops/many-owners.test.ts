@@ -10,7 +10,7 @@ import { confirmSend, expectRefusal, prepareSend, waitForSend } from "../support
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 
-/** More than one transaction has room for. */
+/** More than fit in one transaction. */
 const WAITING = 26;
 
 let world: World;
