@@ -176,6 +176,9 @@ async function takeForms(): Promise<void> {
   await page.getByRole("button", { name: "Send a test event" }).click();
   await page.getByText("webhook.test").waitFor();
   await take(page, "webhooks-test");
+  await page.getByRole("button", { name: /^Delete / }).click();
+  await page.getByRole("dialog").getByText("Delete this endpoint?").waitFor();
+  await take(page, "endpoint-delete");
   await page.goto(`${baseUrl}/security?lang=de`);
   await page.getByText("Passkey hinzugefügt").waitFor();
   await take(page, "security-german");

@@ -69,8 +69,10 @@ test("error: a transaction that fails in another way is not retried", async () =
 test("a sign-out that is the victim of a deadlock succeeds", async () => {
   const { client, userId } = await verifiedUser(world.baseUrl);
   const signedOut = await world.sql.begin(async (tx) => {
+    // this transaction does not look for deadlocks, so the sign-out is the one that finds it and is aborted
+    await tx`set local deadlock_timeout = '60s'`;
     await lockUser(tx, userId);
-    // it has ended the session, and waits for the user: the first to wait is the one that Postgres aborts
+    // it has ended the session, and waits for the user
     const answer = client.post("/v1/auth/logout", {});
     await untilWaiting(world.sql);
     await lockSessions(tx, userId);

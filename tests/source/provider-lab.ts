@@ -54,7 +54,8 @@ export async function openProviderLab(blocks: number): Promise<ProviderLab> {
     const indexer = startIndexer(lab, { urls: [proxy.url] });
     try {
       await untilRead(lab, (await headOf(home)).number);
-      const hash = await pay(home, payer, wallets[0], 4_000n);
+      // a payer of its own: rows run side by side, and two transactions of one account would race for its next nonce
+      const hash = await pay(home, await makePayer(home), wallets[0], 4_000n);
       await waitForReceipt(home.chain.rpcUrl, hash);
       await untilRead(lab, await blockOf(home, hash));
       const { number, places, rows } = await readLedger(lab);
