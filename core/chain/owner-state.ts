@@ -4,9 +4,9 @@ import type { Chain } from "../rpc/chain-client.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
 import type { RpcOutcome } from "../rpc/node.ts";
 import { parseData, parseQuantity } from "../rpc/parse-answers.ts";
-import { readOwners } from "./account-state.ts";
 import { ANY_CHAIN_NONCE_KEY } from "./owner-operation.ts";
 import { NEXT_OWNER_INDEX_CALL, nonceCall } from "./passkey-account.ts";
+import { readOwners } from "./read-owners.ts";
 
 export type OwnerState = {
   isDeployed: boolean;
