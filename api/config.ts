@@ -61,8 +61,8 @@ const shape = {
   DATABASE_READ_URL: standbyUrl.optional(),
   DATABASE_MAX_CONNECTIONS: wholeNumber(2, 200).default(10),
   JWT_SECRET: secretList("it signs session tokens"),
-  OTP_PEPPER: secretList("it hashes and seals e-mail codes, shared with the worker"),
-  WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
+  OTP_PEPPER: secretList("it hashes and encrypts e-mail codes; the worker needs the same value"),
+  WEBHOOK_SEAL_KEYS: secretList("it encrypts webhook secrets").optional(),
   OFFER_SIGNING_KEYS: secretList("it signs offers and receipts").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   RP_ID: z.string().optional(),
@@ -205,7 +205,7 @@ function shareConnections(max: number) {
 function findFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[] {
   const faults = [...chainFaults(env, broken), ...proxyFaults(env.TRUSTED_PROXIES ?? [])];
   if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
-    faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: give both or none");
+    faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: set both or neither");
   faults.push(...testWalletFaults(env), ...relatedOriginFaults(env), ...sendFeeFaults(env));
   return env.NODE_ENV === "production" ? [...faults, ...productionFaults(env, broken)] : faults;
 }
@@ -265,7 +265,7 @@ function relatedOriginFaults({ RP_RELATED_ORIGINS: origins = [] }: Partial<ApiEn
   const labels = new Set(origins.map(registrableLabel));
   if (labels.size > RELATED_LABELS_MAX)
     return [
-      `RP_RELATED_ORIGINS: ${labels.size} different names, browsers read ${RELATED_LABELS_MAX}: ${[...labels].join(", ")}`,
+      `RP_RELATED_ORIGINS: ${labels.size} different registrable names; browsers accept at most ${RELATED_LABELS_MAX}: ${[...labels].join(", ")}`,
     ];
   return [];
 }
@@ -280,7 +280,7 @@ function rpIdFaults({ BASE_URL, RP_ID, RP_RELATED_ORIGINS = [] }: Partial<ApiEnv
   if (isRegistrableParent(RP_ID, host)) return [];
   if (isRegistrable(RP_ID) && RP_RELATED_ORIGINS.some((url) => new URL(url).origin === origin)) return [];
   return [
-    `RP_ID: "${RP_ID}" is neither ${host}, the host of BASE_URL, nor a domain above it that can be registered; passkeys would not work, or belong to another party`,
+    `RP_ID: "${RP_ID}" is neither ${host}, the host of BASE_URL, nor a registrable parent domain of it; passkeys would not work, or would belong to someone else`,
   ];
 }
 

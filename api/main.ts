@@ -117,7 +117,7 @@ log.info({ host, port: app.server?.port, baseUrl: config.baseUrl }, "listening")
 function refuseForeignRpIds(rpId: string, foreign: readonly { rpId: string; count: number }[]): never {
   const found = foreign.map((one) => `${one.count} of "${one.rpId}"`).join(", ");
   exitMisconfigured(
-    `RP_ID is "${rpId}", but the database holds passkeys of other relying parties: ${found}. Set RP_ID to theirs; a passkey never moves.`,
+    `RP_ID is "${rpId}", but the database holds passkeys of other relying parties: ${found}. Set RP_ID to theirs; a passkey cannot be moved to another relying party.`,
   );
 }
 

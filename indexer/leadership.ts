@@ -41,10 +41,10 @@ export async function waitForLeadership(
       if (performance.now() - checkedMs >= CHECK_LEADER_MS) {
         checkedMs = performance.now();
         if (await lock.endFrozenLeader())
-          log.warn({ network }, "the leader is frozen: its lock was ended, the next one takes over");
+          log.warn({ network }, "the leader is frozen: its lock was terminated, the next indexer takes over");
       }
     } catch (error) {
-      log.warn({ network, err: error }, "could not ask who leads");
+      log.warn({ network, err: error }, "could not determine the leader");
     }
     await sleep(TRY_EVERY_MS, stop);
   }
@@ -62,7 +62,7 @@ function keepLeading(
     const isHeld = await Promise.race([lock.keepAlive().catch(() => false), timeout]);
     if (!isHeld) lost.abort();
   }, HEARTBEAT_MS);
-  const warn = () => log.warn({ network }, "the leader's lock is lost");
+  const warn = () => log.warn({ network }, "the leader's lock was lost");
   lost.signal.addEventListener("abort", warn);
   const release = async () => {
     clearInterval(timer);

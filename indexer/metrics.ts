@@ -18,36 +18,40 @@ export function openIndexerMetrics(registry: Registry) {
   const lagBlocks = gauge("indexer_lag_blocks", "Head block minus cursor block");
   const lagSeconds = gauge(
     "indexer_lag_seconds",
-    "Head block time minus cursor block time; after a start minus the first head's, until a block is committed",
+    "Head block time minus cursor block time; after a start, minus the first head's time until a block is committed",
   );
   const polled = gauge(
     "indexer_last_poll_timestamp_seconds",
-    "Unix time of the last poll of the chain that succeeded, at first of the start: while no node answers the lag stays what it was, and this too",
+    "Unix time of the last successful poll of the chain, or of the start before the first: while no node responds, neither this nor the lag changes",
   );
   const leader = gauge("indexer_leader", "1 while this process leads the network");
   const wallets = gauge("indexer_watched_wallets", "Wallets followed");
   const differences = gauge(
     "indexer_reconciliation_differences",
-    "Differences the last reconciliation found; must be 0",
+    "Differences found by the last reconciliation; must be 0",
   );
   const blocks = counter("indexer_blocks_total", "Blocks committed");
-  const transfers = counter("indexer_transfers_total", "Transfers of our wallets committed");
+  const transfers = counter("indexer_transfers_total", "Committed transfers of followed wallets");
   const logs = counter("indexer_logs_total", "USDC logs read");
   const reorgs = counter("indexer_reorgs_total", "Reorganisations undone");
-  const reorgBlocks = counter("indexer_reorg_blocks_total", "Blocks taken back by reorganisations");
+  const reorgBlocks = counter("indexer_reorg_blocks_total", "Blocks undone by reorganisations");
   const failed = counter(
     "indexer_poll_failures_total",
-    "Polls of the chain that failed; the error is in the log and in /health",
+    "Failed polls of the chain; the error is in the log and in /health",
   );
-  const rejected = counter("indexer_rejected_answers_total", "Node answers that were not trusted", ["kind"]);
+  const rejected = counter(
+    "indexer_rejected_answers_total",
+    "Node responses that were rejected as untrustworthy",
+    ["kind"],
+  );
   const refused = counter(
     "indexer_refused_records_total",
-    "Records of the chain that blocks were committed without, because the database refuses them",
+    "Chain records that were left out when their blocks were committed, because the database refuses them",
     ["kind"],
   );
   const applySeconds = new Histogram({
     name: "indexer_apply_seconds",
-    help: "From a block being heard of to its effects being committed",
+    help: "Time from first hearing of a block to committing its effects",
     labelNames: ["network"],
     buckets: [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers,

@@ -59,7 +59,9 @@ async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<n
     const report = await rebuildNetwork(term);
     console.log(
       `${id}: ${report.transfers} transfers of blocks ${report.fromBlock} to ${report.toBlock}; ${
-        report.differences.length === 0 ? "identical to what was there" : "different from what was there:"
+        report.differences.length === 0
+          ? "identical to the previous state"
+          : "different from the previous state:"
       }`,
     );
     for (const { table, rows, examples } of report.differences)

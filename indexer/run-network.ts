@@ -42,7 +42,7 @@ export async function runNetwork(parts: NetworkParts): Promise<void> {
       await leadOnce(parts, leadership);
     } catch (error) {
       if (error instanceof FencedError) log.warn({ network }, error.message);
-      else if (!stop.aborted) log.error({ network, err: error }, "the leader's term ended in an error");
+      else if (!stop.aborted) log.error({ network, err: error }, "the leader's term ended with an error");
     } finally {
       metrics.leading(network, false);
       await leadership.release();

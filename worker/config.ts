@@ -50,7 +50,7 @@ const rateSources = commaList
   )
   .refine(
     (sources) => sources.every(({ name }) => name !== OWN_RATES && name !== "par"),
-    "must not name a source own or par",
+    "must not use the source names own or par",
   )
   .refine(
     (sources) => new Set(sources.map(({ name }) => name)).size === sources.length,
@@ -87,8 +87,8 @@ const shape = {
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
   WORKER_DATABASE_MAX_CONNECTIONS: wholeNumber(17, 400).optional(),
   EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(EVENTS_KEPT_DAYS_DEFAULT),
-  OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
-  WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
+  OTP_PEPPER: secretList("it hashes and encrypts e-mail codes; use the same value as for the API"),
+  WEBHOOK_SEAL_KEYS: secretList("it encrypts webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   RATE_SOURCE: rateSources.optional(),
   /** The earlier name of RATE_SOURCE. */
@@ -192,7 +192,7 @@ type WorkerEnv = z.infer<z.ZodObject<typeof shape>>;
 function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): string[] {
   const faults = [...chainFaults(env, broken), ...connectionFaults(env), ...relayerKeysFaults(env, broken)];
   if (env.RATE_SOURCE !== undefined && env.EXCHANGE_RATE_SOURCES !== undefined)
-    faults.push("RATE_SOURCE and EXCHANGE_RATE_SOURCES: are one setting; give RATE_SOURCE alone");
+    faults.push("RATE_SOURCE and EXCHANGE_RATE_SOURCES: are the same setting; set only RATE_SOURCE");
   if (env.NODE_ENV !== "production") return faults;
   const { OTP_PEPPER, WEBHOOK_SEAL_KEYS } = env;
   return [

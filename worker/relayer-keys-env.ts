@@ -12,7 +12,7 @@ import { isEncryptedOrLocal } from "../core/runtime/public-url.ts";
 const privateKey = z
   .string()
   .regex(/^0x[0-9a-fA-F]{64}$/, { error: "must be 0x and 64 hex digits", abort: true })
-  .refine(isOnCurve, "must be a private key of secp256k1: neither 0 nor above the order of the curve");
+  .refine(isOnCurve, "must be a secp256k1 private key: not 0, and below the order of the curve");
 const privateKeys = commaList.pipe(z.array(privateKey).min(1)).optional();
 
 const signerAddresses = commaList

@@ -19,13 +19,15 @@ await sql.end({ timeout: 5 });
 const resealed = webhooks.resealed + returns.resealed;
 const kept = webhooks.kept + returns.kept;
 const unreadable = [...webhooks.unreadable, ...returns.unreadable];
-console.log(`${resealed} secret(s) sealed with the newest key, ${kept} were already`);
+console.log(`${resealed} secret(s) re-encrypted with the newest key, ${kept} already were`);
 if (unreadable.length > 0) {
   const examples = unreadable.slice(0, 5).join(", ");
-  console.log(`${unreadable.length} open with none of the keys given, for example of ${examples}`);
+  console.log(
+    `${unreadable.length} cannot be decrypted with any of the given keys, for example those of ${examples}`,
+  );
   process.exit(1);
 }
-console.log("the older keys are not needed any more for webhook and return secrets");
+console.log("the older keys are no longer needed for webhook and return secrets");
 
 async function reseal() {
   const webhooks = await resealWebhookSecrets(sql, config.webhookSealKeys);

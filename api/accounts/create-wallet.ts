@@ -32,7 +32,7 @@ export async function createWallet(
   if (!wallet) return undefined;
   if (first && (await hasRemovedOwner(tx, first, ANY_CHAIN_NONCE_KEY)))
     throw conflict(
-      "An owner of your wallet who was removed would own it on this network, too, or could still take it over there",
+      "An owner that was removed from your wallet would also own it on this network, or could still take it over there",
       { field: "network", issue: "removed_owner" },
     );
   if (first) await copyOwnerChanges(tx, first, wallet);

@@ -50,9 +50,9 @@ export async function verifyNewPasskey(
     if (!verified) return { ok: false, reason: "the attestation does not verify" };
     const { credential, credentialDeviceType, credentialBackedUp, aaguid } = registrationInfo;
     if (credential.id !== response.id)
-      return { ok: false, reason: "the id is not the one the authenticator attests" };
+      return { ok: false, reason: "the id is not the one attested by the authenticator" };
     const point = readCoseKey(credential.publicKey);
-    if (!point) return { ok: false, reason: "the key is not an ES256 key the chain could verify" };
+    if (!point) return { ok: false, reason: "the key is not an ES256 key that can be verified on chain" };
     return {
       ok: true,
       credential: {

@@ -19,7 +19,7 @@ export const listingQuery = z.object({
   limit: pageLimit(20),
   offset: queryNumber({ min: 0, max: LISTING_OFFSET_MAX, fallback: 0 }),
   type: text.describe("Only `http` has entries"),
-  payTo: text.describe("Entries that pay this address"),
+  payTo: text.describe("Only entries that pay this address"),
   scheme: text.describe("Only `exact` has entries"),
   network: text.describe("`eip155:8453` or `base`"),
   extensions: text.describe("Only `bazaar` has entries"),
@@ -38,10 +38,10 @@ export const resourcesSchema = z
     x402Version: z.literal(2),
     items: z.array(
       z.object({
-        resource: z.string().describe("Where it is paid"),
+        resource: z.string().describe("The URL at which it is paid"),
         type: z.literal("http"),
         x402Version: z.literal(2),
-        accepts: z.array(terms).describe("As of now; the resource's own 402 decides"),
+        accepts: z.array(terms).describe("A snapshot; the resource's own 402 response is authoritative"),
         lastUpdated: isoTime,
         description: z.string(),
         mimeType: z.string(),

@@ -32,7 +32,7 @@ const exportSchema = z
     id: z.string(),
     status: z.enum(["QUEUED", "RUNNING", "READY", "FAILED"]),
     format: z.enum(EXPORT_FORMATS),
-    contents: contentsSchema.nullable().describe("What the file holds; null where it is not known"),
+    contents: contentsSchema.nullable().describe("What the file holds; null if not known"),
     createdAt: isoTime,
     downloadUrl: z.string(),
     readyAt: isoTime.nullable(),
@@ -44,7 +44,7 @@ const exportSchema = z
       .describe("Transactions that match the filter; more than rowsTotal when truncated"),
     truncated: z.boolean(),
     byteSize: z.int().nullable(),
-    refusal: z.string().nullable().describe("Why no file can be made of what was asked for; it is FAILED"),
+    refusal: z.string().nullable().describe("Why the requested file cannot be made; the export is FAILED"),
   })
   .meta({ id: "Export" });
 export const one = successSchema(z.object({ export: exportSchema })).meta({ id: "ExportAnswer" });
@@ -53,7 +53,7 @@ export const exportedFile = {
   200: {
     mediaTypes: EXPORT_FORMATS.map((format) => contentTypeOf(format).replace(/;.*/, "")),
     description:
-      "The file, in its own type. `X-Export-Total` is the number of transactions that match the filter",
+      "The file, with its own content type. `X-Export-Total` is the number of transactions that match the filter",
   },
 };
 /** Answers of a route that makes a file. */

@@ -78,7 +78,10 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
       },
       {
         limit: "facilitatorVerify",
-        detail: { operationId: "verifyPayment", summary: "Would this payment settle now? Nothing is stored" },
+        detail: {
+          operationId: "verifyPayment",
+          summary: "Check whether a payment would settle now; nothing is stored",
+        },
       },
     )
     .post(
@@ -132,7 +135,7 @@ async function findSeller(deps: ApiDeps, request: Request): Promise<Caller | und
 }
 
 function askerOf(caller: Caller, headers: Headers, body: unknown, { attempt }: FacilitatorRequest): Asker {
-  if (caller.kind !== "apiKey") throw new Error("only API keys settle");
+  if (caller.kind !== "apiKey") throw new Error("only API keys can settle");
   return {
     userId: caller.user.id,
     keyId: caller.apiKey.id,

@@ -67,7 +67,7 @@ export async function settlePayment(
 }
 
 export const IDENTIFIER_REUSED =
-  "this payment-identifier came with another authorization of this payer; nothing was done with this one";
+  "this payment-identifier was used with another authorization of this payer; this one was ignored";
 
 type Outcome = PaymentEnd | { refusal: string; message?: string };
 
@@ -206,7 +206,7 @@ async function answerSuccess(
 }
 
 const ANSWERED_MESSAGE =
-  "a settlement is reported once per payment: this one was reported already, or belongs to another API key; it is reported again to the same API key with the same Idempotency-Key or payment-identifier";
+  "a settlement is reported once per payment: this one was already reported, or belongs to another API key; repeat the request with the same API key and the same Idempotency-Key or payment-identifier to get it again";
 
 /** Used before it was shown here: a failure, whoever sent the transaction, with its hash where a node knows it. */
 async function explainUsed(
@@ -219,7 +219,7 @@ async function explainUsed(
 }
 
 function used(transaction: string): Settlement {
-  const message = "the authorization was used before it was shown here";
+  const message = "the authorization was executed before it was submitted here";
   return { ...refuse(standardReason("NONCE_USED")), transaction, message };
 }
 

@@ -34,7 +34,7 @@ const INDEXER_SILENT_MAX_S = 60;
 
 export async function checkDatabase(sql: Sql): Promise<Finding> {
   if (await takesWrites(sql)) return { status: "healthy" };
-  return { status: "unhealthy", error: "the database takes no writes" };
+  return { status: "unhealthy", error: "the database does not accept writes" };
 }
 
 /** Of this process; a full one is reported before it stops the logs, and Postgres where it is on the same machine. */

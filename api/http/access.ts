@@ -80,7 +80,7 @@ export const access = oncePer((deps: ApiDeps) =>
 /** A route that lets API keys in where only a session may be is a fault of the program, found when the app is built. */
 function checked(rule: AuthRule): AuthRule {
   if (rule.allow.includes("apiKey") && SESSION_ONLY.includes(rule.needs))
-    throw new Error(`a route that needs ${rule.needs} lets API keys in`);
+    throw new Error(`a route that needs ${rule.needs} admits API keys`);
   return rule;
 }
 
@@ -156,7 +156,7 @@ function refuseRecovery(caller: Caller, { session }: AuthRule): void {
     "FORBIDDEN",
     isRecovery
       ? "This session may only register a passkey; sign in with it once it is an owner of your wallet"
-      : "Only the session of a recovery may do this; a signed-in user adds an owner instead",
+      : "Only a recovery session may do this; signed in, add an owner instead",
     { details: { field: "session", issue: isRecovery ? "recovery_session" : "not_recovering" } },
   );
 }

@@ -37,7 +37,7 @@ export async function actForMerchant(
  * sessions. Throws FORBIDDEN or UNAUTHORIZED when they have ended since the request was admitted.
  */
 export async function holdAccess(tx: Tx, caller: Caller, need: Need): Promise<void> {
-  if (caller.kind === "apiKey") throw new Error("an API key makes nothing that outlasts a session");
+  if (caller.kind === "apiKey") throw new Error("an API key cannot create anything that outlasts a session");
   const { person, user, session } = caller;
   if (person.id !== user.id) {
     const key = { merchantId: user.id, userId: person.id };

@@ -62,7 +62,7 @@ async function sessionOf(deps: ApiDeps, token: string) {
 /** On a route that takes a session: a valid key gets 403 with the reason, an unknown one is no credential at all. */
 async function refusalOfKey(deps: ApiDeps, key: string): Promise<ServiceError> {
   await callerOfKey(deps, key);
-  return new ServiceError("FORBIDDEN", "This route takes a session; an API key may not use it", {
+  return new ServiceError("FORBIDDEN", "This route requires a session; API keys are not accepted", {
     details: { field: "authorization", issue: "session_required" },
   });
 }

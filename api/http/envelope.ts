@@ -189,7 +189,7 @@ function describeIssue(issue: Issue): string | undefined {
     case "invalid_union":
       return "is not well formed";
     case "unrecognized_keys":
-      return `has fields that are not known here: ${issue.keys.join(", ")}`;
+      return `has unknown fields: ${issue.keys.join(", ")}`;
     default:
       return undefined;
   }

@@ -24,11 +24,7 @@ export const jsonBody = new Elysia({ name: "json-body" })
     const body = parseJson(text);
     const illFormed = SURROGATE_ESCAPE.test(text) ? findIllFormed(body) : undefined;
     if (illFormed)
-      throw invalid(
-        illFormed.join(".") || "body",
-        "invalid_text",
-        "The body has half of a surrogate pair, which is no text",
-      );
+      throw invalid(illFormed.join(".") || "body", "invalid_text", "The body contains an unpaired surrogate");
     return body;
   });
 

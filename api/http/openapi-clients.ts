@@ -209,7 +209,7 @@ function findPlainErrors(responses: Json): Set<string> {
 function describeEvent(webhooks: Json) {
   const [any] = Object.values(webhooks) as { post: Json }[];
   const summary =
-    "An event of your account; `type` says which, and `data` holds the link or transaction it is about";
+    "An event of your account; `type` names it, and `data` holds the link or transaction it concerns";
   return { post: { ...any?.post, operationId: "onEvent", summary } };
 }
 

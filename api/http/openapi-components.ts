@@ -111,14 +111,14 @@ const ERROR_NAMES: Record<string, { name: string; description: string }> = {
   400: { name: "BadRequest", description: "The request is not valid; `error.details` names the field" },
   401: { name: "Unauthorized", description: "No valid session or API key" },
   403: { name: "Forbidden", description: "Signed in, but not allowed to do this" },
-  404: { name: "NotFound", description: "There is no such thing, or it is not yours" },
-  405: { name: "MethodNotAllowed", description: "Another method is needed; see the Allow header" },
-  409: { name: "Conflict", description: "The present state does not allow this" },
+  404: { name: "NotFound", description: "It does not exist, or is not yours" },
+  405: { name: "MethodNotAllowed", description: "Method not allowed; see the Allow header" },
+  409: { name: "Conflict", description: "The current state does not allow this" },
   413: { name: "TooLarge", description: "The body is too large" },
-  422: { name: "Unprocessable", description: "Understood, but against a rule" },
+  422: { name: "Unprocessable", description: "Well-formed, but not allowed by a rule" },
   429: { name: "TooManyRequests", description: "A rate limit was exceeded" },
   431: { name: "HeadersTooLarge", description: "The request's headers are too large" },
-  500: { name: "ServerError", description: "A failure on the side of the service" },
+  500: { name: "ServerError", description: "An error of the service" },
 };
 const IS_API_ERROR = "#/components/schemas/ApiError";
 

@@ -14,9 +14,9 @@ import { describeWebhooks, webhookMessage, webhookParameters } from "./openapi-w
 const VERSION = "3.1.0";
 const DESCRIPTION = `Passkey wallets, payment links and gasless x402 payments in USDC on Base.
 
-Amounts of links are numbers, amounts of transactions decimal text, both in USDC with at most 6 decimals. Times are ISO 8601 in UTC.
-Lists take \`limit\` and \`cursor\`; \`nextCursor\` is null on the last page. Errors are \`ApiError\`: branch on \`error.code\`.
-Every answer carries \`X-Request-Id\`; send your own to find it again in the logs.`;
+Amounts of links are numbers, amounts of transactions decimal text, both in USDC with at most 6 decimals. Times are ISO
+8601 in UTC. Lists take \`limit\` and \`cursor\`; \`nextCursor\` is null on the last page. Errors are \`ApiError\`: branch on \`error.code\`.
+Every response carries \`X-Request-Id\`; send your own to find it in the logs.`;
 
 /** `document` is made when it is first wanted: by then every feature is mounted. */
 export const openApi = (document: () => object) => {
@@ -78,7 +78,9 @@ export function buildDocument(app: AnyElysia, baseUrl: string): object {
       schemas: sortByName({ ...schemas, WebhookMessage: webhookMessage }),
       responses: {
         ...sortByName(responses),
-        WebhookReceived: { description: "Received; anything else is retried, ten times in three days" },
+        WebhookReceived: {
+          description: "Received; anything else is retried, up to ten attempts within three days",
+        },
       },
       requestBodies: {
         WebhookMessage: {
@@ -94,13 +96,13 @@ export function buildDocument(app: AnyElysia, baseUrl: string): object {
           in: "cookie",
           name: "authToken",
           description:
-            "The session cookie set by signing in. A member of another merchant acts for it with the header `X-Merchant: user_…`.",
+            "The session cookie that signing in sets. A member of another merchant acts for it with the header `X-Merchant: user_…`.",
         },
         apiKey: {
           type: "http",
           scheme: "bearer",
           description:
-            "An API key, `sk_…`, made on /v1/api-keys. In test mode a session token of /v1/test/token is taken too, together with the header `X-Test-Mode: true`.",
+            "An API key, `sk_…`, created with /v1/api-keys. In test mode a session token from /v1/test/token is also accepted, together with the header `X-Test-Mode: true`.",
         },
       },
     },

@@ -60,7 +60,7 @@ export function knownQuery<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
 
 function formOf(names: readonly string[], name: string): string {
   const isList = names.includes(`${name}[]`);
-  return `is not a form of ${name}: ${isList ? `repeat ${name}, or separate values by commas` : "write it without more"}`;
+  return `is not a form of ${name}: ${isList ? `repeat ${name}, or separate values by commas` : "use it without a suffix"}`;
 }
 
 function shown(names: readonly string[]): string {

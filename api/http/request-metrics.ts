@@ -8,7 +8,7 @@ export type ObserveRequest = (method: string, route: string, status: number, ms:
 export function openRequestMetrics(registry: Registry): ObserveRequest {
   const histogram = new Histogram({
     name: "http_request_duration_seconds",
-    help: "Time from the first byte of a request to its answer, by route pattern",
+    help: "Time from the first byte of a request to its response, by route pattern",
     labelNames: ["method", "route", "status"] as const,
     buckets: BUCKETS_S,
     registers: [registry],

@@ -59,7 +59,7 @@ export async function claimLink(
   const link = await findPublicLink(deps.sql, claimed.linkId);
   if (!link) throw notFound("Payment link");
   if (link.isReusable)
-    throw conflict("This payment link is paid by uses of it; claim the use", {
+    throw conflict("This is a reusable payment link; claim one of its uses", {
       field: "linkId",
       issue: "reusable_link",
     });
@@ -130,7 +130,7 @@ async function readProof(
 }
 
 function unverifiable(cause?: unknown): ServiceError {
-  return new ServiceError("INTERNAL_ERROR", "The signature could not be checked now; retry", {
+  return new ServiceError("INTERNAL_ERROR", "The signature could not be checked; retry", {
     details: { field: "signature", retryable: true },
     cause,
   });

@@ -33,12 +33,11 @@ export async function encodeLogo(base64: string): Promise<Uint8Array> {
       .catch(refuse);
     if (encoded.length <= LOGO_MAX_BYTES) return encoded;
   }
-  throw invalid("image", "does not compress to 64 kB");
+  throw invalid("image", "cannot be compressed to 64 kB");
 }
 
 function refuse(cause: unknown): never {
   const code = (cause as { code?: unknown } | null)?.code;
-  if (code === "ERR_IMAGE_TOO_MANY_PIXELS")
-    throw invalid("image", `must have at most ${PIXELS_MAX} pixels in all`);
+  if (code === "ERR_IMAGE_TOO_MANY_PIXELS") throw invalid("image", `must have at most ${PIXELS_MAX} pixels`);
   throw invalid("image", "must be a PNG, JPEG or WebP picture as base64");
 }

@@ -27,7 +27,7 @@ export async function openUseFor(
       throw notFound("Reusable payment link");
     case "LINK_NOT_PAYABLE":
     case "LINK_ALREADY_PAID":
-      throw new ServiceError("CONFLICT", "This payment link takes no further payment", {
+      throw new ServiceError("CONFLICT", "This payment link accepts no more payments", {
         details: { field: "linkId", issue: opened.reason },
       });
     case "AMOUNT_REQUIRED":

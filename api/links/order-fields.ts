@@ -23,7 +23,7 @@ const text = (max: number) =>
 export const referenceSchema = text(REFERENCE_MAX)
   .refine(
     (given) => given.trim() !== "" && given.trim() === given,
-    "must not be blank nor begin or end with spaces",
+    "must not be blank, or begin or end with spaces",
   )
   .refine((given) => !/[\p{Cc}\u2028\u2029]/u.test(given), "must be one line without control characters");
 
@@ -49,21 +49,23 @@ const returnUrl = z
   .pipe(z.string().max(RETURN_URL_MAX));
 
 export const orderFields = {
-  reference: referenceSchema.optional().describe("Your own number of the order; payers see it"),
+  reference: referenceSchema.optional().describe("Your own order number; payers see it"),
   uniqueReference: z
     .boolean()
     .optional()
-    .describe("Refuse with 409 when another link of yours has this reference, now and of later links"),
+    .describe("Refuse with 409 if another link of yours has this reference; also applies to later links"),
   metadata: metadata
     .optional()
     .describe(
       `At most ${METADATA_PAIRS_MAX} pairs of text, ${METADATA_KEY_MAX} and ${METADATA_VALUE_MAX} characters; never public`,
     ),
-  customerEmail: emailSchema.optional().describe("Who gets the receipt by mail; never public"),
+  customerEmail: emailSchema.optional().describe("Receives the receipt by e-mail; never public"),
   successUrl: returnUrl
     .optional()
-    .describe("Where the payer returns to once it is PAID: https, or http on localhost; with a signed query"),
-  cancelUrl: returnUrl.optional().describe("Where a payer who does not pay returns to"),
+    .describe(
+      "Where the payer returns to once the link is PAID: https, or http on localhost; a signed query is added",
+    ),
+  cancelUrl: returnUrl.optional().describe("Where a payer returns to without paying"),
 };
 
 export const orderSchema = {

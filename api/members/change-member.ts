@@ -83,7 +83,7 @@ async function getLocked(tx: Tx, key: Omit<Named, "trace">): Promise<Member> {
 async function refuseOwnerOnChain(tx: Tx, key: Omit<Named, "trace">): Promise<void> {
   if (!(await mayOwnOnChain(tx, key))) return;
   throw conflict(
-    "A passkey of this member is an owner of the wallet, is being added, or was signed for in an addition that failed and could still be executed: remove it on every network first, or make another owner change, which uses the addition's nonce up (/v1/wallets/owners)",
+    "A passkey of this member is an owner of the wallet, is being added, or is in a failed addition that could still be executed: remove it on every network first, or make another owner change, which uses up the addition's nonce (/v1/wallets/owners)",
     { field: "userId", issue: "owner_on_chain" },
   );
 }

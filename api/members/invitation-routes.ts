@@ -59,7 +59,7 @@ export const invitationRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "acceptInvitation",
-          summary: "Accept an invitation, once; your own account stays as it is",
+          summary: "Accept an invitation; it can be accepted once and does not change your own account",
           tags,
         },
       },

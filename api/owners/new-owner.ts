@@ -74,7 +74,7 @@ export async function verifyPasskeyOwner(
     throw invalid(
       "add.passkeyResponse",
       "not_verified",
-      "The passkey's answer could not be verified; start again",
+      "The passkey's response could not be verified; start again",
     );
   }
   return { owner: ownerOf(verified.credential), passkey: { ...verified.credential, userId: user.id } };
@@ -95,7 +95,7 @@ export async function verifyAddressOwner(
   const isProven = await isSignedByAddress(chains, { address, digest, signature: proof }).catch(
     (cause: unknown) => {
       if (!(cause instanceof RpcTransportError)) throw cause;
-      throw new ServiceError("INTERNAL_ERROR", "The proof could not be checked now; start again", {
+      throw new ServiceError("INTERNAL_ERROR", "The proof could not be checked; start again", {
         details: { field: "add.proof", retryable: true, issue: "network_unreachable" },
         cause,
       });

@@ -100,7 +100,7 @@ async function plan(
     const members = new Set(passkeys.filter(({ userId }) => userId !== user.id).map(ownerOf));
     if (!canRemoveOwner(only.coming, { removed: owner, own, members }))
       throw conflict(
-        "This is the last owner that the account itself could use the wallet with: add another one first",
+        "This is the last owner with which the account itself can use the wallet: add another one first",
         {
           field: "remove.ownerId",
           issue: "last_owner",
@@ -111,7 +111,7 @@ async function plan(
   const undeployed = wallets.find(({ state }) => network && !state.isDeployed);
   if (undeployed)
     throw conflict(
-      "The wallet is not deployed there yet: leave out network, and the owner is added by its first send",
+      "The wallet is not deployed there yet: leave out network, and the first send there adds the owner",
       {
         field: "network",
         issue: "not_deployed",
@@ -120,7 +120,7 @@ async function plan(
   const full = wallets.find(({ coming }) => coming.length >= OWNER_INDEX_MAX);
   if (full)
     throw conflict(
-      `Your wallet on ${full.wallet.network} has had ${OWNER_INDEX_MAX} owners, counting those that were removed: no more can be added`,
+      `Your wallet on ${full.wallet.network} has had ${OWNER_INDEX_MAX} owners, including removed ones: no more can be added`,
       { field: "add", issue: "too_many_owners" },
     );
   const added = await change.verify(wallets);
@@ -128,8 +128,8 @@ async function plan(
   if (holders.length > 0)
     throw conflict(
       holders.length === wallets.length
-        ? "This is an owner already"
-        : "This is an owner on one network already: name the other one as network",
+        ? "This is already an owner"
+        : "This is already an owner on one network: pass the other one as network",
       { field: "add", issue: "already_owner", networks: holders.map(({ wallet }) => wallet.network) },
     );
   return { action: "ADD", ...added, name: change.name };
@@ -138,7 +138,7 @@ async function plan(
 async function refuseWhileLive({ sql }: ApiDeps, walletId: string): Promise<void> {
   const id = await findLiveOperation(sql, walletId);
   if (id === undefined) return;
-  throw conflict("Another operation of this wallet is on its way; wait until it is confirmed", {
+  throw conflict("Another operation of this wallet is in progress; wait until it is confirmed", {
     issue: "operation_in_flight",
     id,
   });
@@ -153,7 +153,7 @@ function signersOf(
     wallets.every(({ coming }) => coming.includes(ownerOf(passkey))),
   );
   if (common.length === 0)
-    throw conflict("No passkey of yours is an owner on all of these networks: name one network", {
+    throw conflict("None of your passkeys is an owner on all of these networks: pass one network", {
       field: "network",
       issue: "no_common_owner",
     });
@@ -199,10 +199,13 @@ function commonNonce(wallets: readonly WalletOwners[]): bigint {
   );
   const [first = ANY_CHAIN_NONCE_KEY << 64n] = nonces;
   if (nonces.every((nonce) => nonce === first)) return first;
-  throw conflict("The networks have had different owner changes: change one at a time, naming network", {
-    field: "network",
-    issue: "networks_out_of_step",
-  });
+  throw conflict(
+    "The networks have had different owner changes: change one network at a time, using network",
+    {
+      field: "network",
+      issue: "networks_out_of_step",
+    },
+  );
 }
 
 type Storing = {
@@ -293,6 +296,9 @@ function warningsOf({ action, owner }: Planned, built: readonly Built[]): Operat
   });
   if (!isLeft) return [];
   return [
-    { code: "single_owner", message: "One owner is left after this: a lost device would be lost money" },
+    {
+      code: "single_owner",
+      message: "Only one owner is left after this: losing that device would mean losing the money",
+    },
   ];
 }

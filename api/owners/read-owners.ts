@@ -72,14 +72,14 @@ function warningsOf(own: WalletOwners, others: readonly WalletOwners[]): Operati
           {
             code: "single_owner",
             message:
-              "This wallet has one owner: add another passkey or an address, or a lost device is lost money",
+              "This wallet has only one owner: add another passkey or an address, because losing that device would mean losing the money",
           },
         ];
   const elsewhere = others
     .filter(({ coming }) => coming.some((owner) => owner !== undefined && !owners.includes(owner)))
     .map(({ wallet }) => ({
       code: "owner_on_other_network" as const,
-      message: `On ${wallet.network} the wallet has an owner that it does not have here: remove it there, too, if it is lost`,
+      message: `On ${wallet.network} the wallet has an owner that it does not have here: remove it there too if it is lost`,
     }));
   return [...single, ...elsewhere];
 }

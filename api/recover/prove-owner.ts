@@ -53,7 +53,7 @@ export async function proveOwner(deps: ApiDeps, proof: Proof, trace: Trace): Pro
     throw invalid(
       "signature",
       "not_verified",
-      "This does not prove an owner of a wallet of this account; start again",
+      "This does not prove ownership of a wallet of this account; start again",
     );
   }
   const sent = await deps.sql.begin(async (tx) => {
@@ -104,7 +104,7 @@ async function isProven(deps: ApiDeps, user: User, proof: Proof): Promise<boolea
     return await isSignedByAddress(chains, { address, digest, signature });
   } catch (cause) {
     if (!(cause instanceof RpcTransportError)) throw cause;
-    throw new ServiceError("INTERNAL_ERROR", "The signature could not be checked now; start again", {
+    throw new ServiceError("INTERNAL_ERROR", "The signature could not be checked; start again", {
       details: { field: "signature", retryable: true, issue: "network_unreachable" },
       cause,
     });

@@ -61,7 +61,7 @@ export function assignTransaction(
     if (link.hasLivePayment)
       throw refused(
         "payment_in_progress",
-        "A payment for this link is in progress; assign when it has ended",
+        "A payment for this link is in progress; assign the transfer when it has ended",
       );
     const pays = paysLink(link, transfer, accept);
     await saveAssignment(tx, { ...transfer, userId, linkId, accept });

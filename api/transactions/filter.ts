@@ -23,7 +23,7 @@ const oneOrMore = <const Values extends readonly [string, ...string[]]>(values: 
   type Value = Values[number];
   const isKnown = (value: string): value is Value => values.includes(value);
   const schema = z
-    .union([z.string(), z.array(z.string()).max(VALUES_MAX)], "must be text, or a list of texts")
+    .union([z.string(), z.array(z.string()).max(VALUES_MAX)], "must be a string or a list of strings")
     .transform((given) => [given].flat().flatMap((text) => text.split(",")))
     .transform((texts) => [...new Set(texts.map((text) => text.trim()).filter((text) => text !== ""))])
     .refine((texts) => texts.every(isKnown), `must be ${oneOf(values)}`)
@@ -59,8 +59,8 @@ const filters = {
   "statuses[]": arrays.statuses,
   "networks[]": arrays.networks,
   "currencies[]": arrays.currencies,
-  dateFrom: time.optional().describe("ISO 8601; a bare date is the whole UTC day"),
-  dateTo: time.optional().describe("ISO 8601, included; a bare date is the whole UTC day"),
+  dateFrom: time.optional().describe("ISO 8601; a bare date means the whole UTC day"),
+  dateTo: time.optional().describe("ISO 8601, inclusive; a bare date means the whole UTC day"),
   search: search.optional().describe("Part of the description, or the beginning of the hash"),
   amountMin: queryAmount,
   amountMax: queryAmount,
@@ -76,7 +76,9 @@ export const listQuery = knownQuery({
     .string()
     .max(CURSOR_MAX_CHARS)
     .optional()
-    .describe("`nextCursor` of the page before: costs the same at any depth. Not together with offset"),
+    .describe(
+      "`nextCursor` of the previous page; costs the same at any depth. Cannot be combined with offset",
+    ),
   ...filters,
 });
 

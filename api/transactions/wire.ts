@@ -23,7 +23,7 @@ export const transactionSchema = z
     settledBy,
     candidates: z
       .array(z.string())
-      .describe("Links that fitted a received transfer with no evidence to decide between them: assign one"),
+      .describe("Links that a received transfer fits, with no evidence to decide between them: assign one"),
     metadata: z.looseObject({
       txHash: z.string().nullable(),
       logIndex: z.int().nullable(),

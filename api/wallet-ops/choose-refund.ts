@@ -99,14 +99,14 @@ function need(choice: RefundChoice): Chosen {
   if (choice.ok) return choice;
   switch (choice.issue) {
     case "nothing_to_refund":
-      throw conflict("Nothing of this link's money is left to refund", { issue: choice.issue });
+      throw conflict("Nothing is left to refund on this link", { issue: choice.issue });
     case "exceeds_refundable":
       throw exceeds(choice.refundableUnits);
     case "payer_ambiguous":
       throw invalid(
         "transactionId",
         choice.issue,
-        "Several transfers came for this link: name one by transactionId",
+        "Several transfers were received for this link: choose one with transactionId",
       );
     case "unknown_transaction":
       throw notFound("A CONFIRMED transaction of this link with this id");
@@ -143,8 +143,8 @@ function exceeds(refundableUnits: bigint) {
 
 /** The sender of a plain transfer need not be the customer. */
 export function senderWarnings(to: Hex, isContract: boolean): OperationTerms["warnings"] {
-  const exchange = `${to} may belong to an exchange: money sent back there can be lost. Ask the customer for an address`;
-  const contract = `${to} is a contract (a router or a bridge, perhaps): ask the customer for an address`;
+  const exchange = `${to} may belong to an exchange, where refunds can be lost. Ask the customer for an address`;
+  const contract = `${to} is a contract, possibly a router or bridge: ask the customer for an address`;
   return [
     { code: "payer_may_be_an_exchange", message: exchange },
     ...(isContract ? [{ code: "payer_is_a_contract" as const, message: contract }] : []),

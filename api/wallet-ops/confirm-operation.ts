@@ -102,7 +102,7 @@ async function awaitLedger({ sql }: ApiDeps, { id, network, terms }: OperationVi
     if (cursor && cursor.number >= headNumber && !(await isBehindNonce(sql, id))) return;
     if (Date.now() >= deadlineMs)
       throw conflict(
-        "The chain has not been read as far as when this was prepared; confirm it again in a moment",
+        "The chain has not yet been read up to the block at which this was prepared; confirm it again in a moment",
         {
           issue: "ledger_behind",
           retryable: true,
@@ -229,9 +229,9 @@ export function isLiveKeyViolation(error: unknown): boolean {
 }
 
 const CONFLICTS = {
-  already_confirmed: "This was confirmed already, with another signature",
+  already_confirmed: "This was already confirmed with another signature",
   cancelled: "This was cancelled",
-  nonce_taken: "Another operation of the wallet was faster; prepare again",
+  nonce_taken: "Another operation of the wallet came first; prepare again",
 } as const;
 
 export function conflictOf(issue: keyof typeof CONFLICTS) {
@@ -242,7 +242,7 @@ export function challengeInvalid() {
   return invalid(
     "challengeId",
     "invalid_or_expired",
-    "The challenge is unknown, used or over; prepare again",
+    "The challenge is unknown, used or expired; prepare again",
   );
 }
 
@@ -250,6 +250,6 @@ export function notVerified() {
   return invalid(
     "passkeyResponse",
     "not_verified",
-    "The passkey's answer could not be verified; prepare again",
+    "The passkey's response could not be verified; prepare again",
   );
 }

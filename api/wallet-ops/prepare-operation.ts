@@ -155,7 +155,7 @@ export async function prepareOperation(
   });
   if (stored) return { operation: stored, isReplay: false };
   if (preparation.renews)
-    throw conflict("This was signed or cancelled just now", { issue: "already_confirmed" });
+    throw conflict("This has just been signed or cancelled", { issue: "already_confirmed" });
   // another request with the same key was faster
   const faster = await findReplay(deps, preparation);
   if (faster) return { operation: faster, isReplay: true };
@@ -201,7 +201,7 @@ async function refuseWhileLive(
 }
 
 function inFlight(id: string): ServiceError {
-  return conflict("Another operation of this wallet is on its way; wait until it is confirmed", {
+  return conflict("Another operation of this wallet is in progress; wait until it is confirmed", {
     issue: "operation_in_flight",
     id,
   });
@@ -249,7 +249,7 @@ function refuseSmallDeployment(
   throw invalid(
     "amount",
     "below_minimum",
-    `The first send on ${network} deploys the wallet: it must hold ${formatUnits(minUnits)} USDC at least`,
+    `The first send on ${network} deploys the wallet, which must hold at least ${formatUnits(minUnits)} USDC`,
   );
 }
 

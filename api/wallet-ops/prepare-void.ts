@@ -24,10 +24,13 @@ export async function prepareVoid(deps: ApiDeps, asked: Asked): Promise<Operatio
   const ended = await getOperation(deps, asked);
   const state = statusOf(ended);
   if (!isStillPossible({ state, isNonceSpent: ended.isNonceSpent }))
-    throw conflict(`Only what has ended and is still possible needs a void; this one is ${state}`, {
-      field: "status",
-      issue: state,
-    });
+    throw conflict(
+      `Only an ended operation that could still be executed needs a void; this one is ${state}`,
+      {
+        field: "status",
+        issue: state,
+      },
+    );
   const wallet = await findWallet(deps.sql, asked.user.id, ended.network);
   if (!wallet) throw notFound(`A wallet of yours on ${ended.network}`);
   const { operation } = await prepareOperation(deps, getEnabledChain(deps, ended.network), {

@@ -81,7 +81,7 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
         response: { 201: preparedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
           operationId: "prepareRequestedRefund",
-          summary: "Prepare a requested refund for the passkey to sign; again while it is unsigned",
+          summary: "Prepare a requested refund for the passkey to sign; can be repeated while it is unsigned",
           tags,
         },
       },

@@ -34,7 +34,7 @@ export async function requestRefund(
     await lockForRefunds(tx, linkId);
     const chosen = await readRefundChoice(tx, { link, wallet }, asked);
     if ((await countOpenRequests(tx, linkId)) >= REFUND_REQUESTS_MAX)
-      throw conflict(`At most ${REFUND_REQUESTS_MAX} refund requests of a link can be open`, {
+      throw conflict(`At most ${REFUND_REQUESTS_MAX} refund requests can be open per link`, {
         issue: "too_many_requests",
       });
     const refund: NewRefundRequest = {

@@ -26,7 +26,7 @@ export async function refuseOverGasBudget(
       use.secondsOfPauseLeft,
     );
   if (use.gas >= config.sendGasPerDay)
-    throw overBudget("Your sends have used up the gas that the service pays in a day", secondsOfDayLeft());
+    throw overBudget("Your sends have used up the gas that the service pays for per day", secondsOfDayLeft());
 }
 
 /** The share of all sends of a network. `gas`: what the operation may cost. Throws RATE_LIMITED. */
@@ -39,7 +39,7 @@ export async function refuseOverNetworkBudget(
   const verdict = judgeBudget({ ...budget, maximum: config.sendGasTotalPerDay ?? null }, gas);
   if (verdict === "fits") return;
   throw overBudget(
-    `The gas that the service pays for sends on ${network} is used up for now`,
+    `The gas budget of the service for sends on ${network} is used up for now`,
     verdict === "held" ? HELD_RETRY_S : secondsOfDayLeft(),
   );
 }

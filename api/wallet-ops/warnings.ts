@@ -30,7 +30,7 @@ export async function warningsOf(tx: Tx, given: Given): Promise<OperationTerms["
   const ownerCount = slots.filter((owner) => owner !== undefined).length;
   if (ownerCount > 1) return warnings;
   const message =
-    "This wallet has one owner: add another passkey or an address, or a lost device is lost money";
+    "This wallet has only one owner: add another passkey or an address, because losing that device would mean losing the money";
   return [...warnings, { code: "single_owner", message }];
 }
 
@@ -42,7 +42,7 @@ function recipientWarnings(to: Hex, isContract: boolean, known: readonly Hex[]):
     if (twin)
       warnings.push({
         code: "resembles_known_recipient",
-        message: `${to} looks like ${twin}, to which you have sent before, but is another address`,
+        message: `${to} looks like ${twin}, which you have sent to before, but is a different address`,
       });
   }
   if (isContract)

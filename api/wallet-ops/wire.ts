@@ -30,7 +30,7 @@ export const text = (maxChars: number) =>
     .refine((given) => given.isWellFormed() && !given.includes("\0"), "must be text");
 
 export const amount = z
-  .union([z.number(), z.string().max(40)], { error: "must be a decimal text or a number" })
+  .union([z.number(), z.string().max(40)], { error: "must be decimal text or a number" })
   .describe("USDC, greater than 0, at most 6 decimals");
 
 const payment = z.object({
@@ -46,7 +46,7 @@ export const prepareBody = payment.extend({
     .min(1)
     .max(PAYOUT_RECIPIENTS_MAX)
     .optional()
-    .describe("Several recipients with one signature, instead of to and amount"),
+    .describe("Several recipients for one signature, instead of to and amount"),
 });
 
 export const signedBody = z.object({ challengeId: challengeIdSchema, passkeyResponse: assertionSchema });
@@ -60,7 +60,7 @@ export const waitQuery = z.object({
   known: z
     .enum(OPERATION_STATES)
     .optional()
-    .describe("The status you know: with wait, the answer comes as soon as it is another one"),
+    .describe("The status you know: with wait, the response is sent as soon as the status differs"),
   wait: queryNumber({ min: 0, max: WAIT_MAX_S, fallback: 0 }).describe("Seconds to wait for a change"),
 });
 
@@ -145,8 +145,8 @@ export const confirmedSchema = z
     status,
     userOpHash: z.string(),
     statusUrl: z.string(),
-    transaction: transactionSchema.optional().describe("Its history row, of a send to one recipient"),
-    transactions: z.array(transactionSchema).optional().describe("Its history rows, of a payout"),
+    transaction: transactionSchema.optional().describe("The history row of a send to one recipient"),
+    transactions: z.array(transactionSchema).optional().describe("The history rows of a payout"),
   })
   .meta({ id: "ConfirmedSend" });
 

@@ -123,7 +123,7 @@ async function settlePasskey(tx: Tx, user: User, proof: Proof, trace: Trace): Pr
   }
   const { credential } = proof;
   if (user.status === "ACTIVE")
-    throw conflict("Use your existing passkey: answer passkeyRequest with it", {
+    throw conflict("Use your existing passkey to answer passkeyRequest", {
       field: "passkeyResponse",
       issue: "existing_passkey_required",
     });

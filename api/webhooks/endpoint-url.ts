@@ -10,7 +10,7 @@ export function whyNotAnEndpoint(text: string, allowPrivate: boolean): string | 
   if (parsed.username || parsed.password) return "must not contain a user or password";
   if (parsed.hash) return "must not have a fragment";
   if (allowPrivate) return undefined;
-  if (!isWebhookPort(Number(parsed.port || 443))) return "must use port 443, or one from 1024 on";
+  if (!isWebhookPort(Number(parsed.port || 443))) return "must use port 443, or a port from 1024";
   const host = parsed.hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
   const isAddress = /^[\d.]+$/.test(host) || host.includes(":");
   if (isAddress && !isPublicAddress(host)) return "must be on the public internet";

@@ -81,7 +81,7 @@ async function tryToPay(tools: LinkAnswerTools, order: PayOrder): Promise<PayRes
   } catch (error) {
     if (error instanceof ServiceError) throw error;
     tools.log.error({ err: error, requestId: order.requestId }, "payment failed before acceptance");
-    const message = "the payment can't be taken now; nothing was stored";
+    const message = "the payment can't be accepted now; nothing was stored";
     return { kind: "refused", ...refusalOf("INTERNAL_ERROR", message), retryable: true };
   }
 }

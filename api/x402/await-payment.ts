@@ -84,5 +84,4 @@ export function failureOf({ reason, reasonText }: PaymentView): Refusal & { retr
   return { reason: "INTERNAL_ERROR", message, retryable: true };
 }
 
-const UNAVAILABLE_MESSAGE =
-  "the payment could not be sent now; nothing of it is under way, and it may be tried again";
+const UNAVAILABLE_MESSAGE = "the payment could not be sent; nothing is in progress, and it may be retried";

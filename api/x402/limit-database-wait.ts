@@ -16,7 +16,7 @@ export async function limitDatabaseWait<T>(work: (onAccepting: () => void) => Pr
     silence.reject(new SilentDatabaseError(`no answer after ${SILENCE_MS} ms`));
   }, SILENCE_MS);
   const onAccepting = () => {
-    if (isAnswered) throw new SilentDatabaseError("the caller was answered that nothing was stored");
+    if (isAnswered) throw new SilentDatabaseError("the caller was told that nothing was stored");
     clearTimeout(timer);
   };
   const working = work(onAccepting).finally(() => clearTimeout(timer));

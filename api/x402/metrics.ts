@@ -11,7 +11,7 @@ export function openPayMetrics(registry: Registry) {
   const registers = [registry];
   const seconds = new Histogram({
     name: "x402_pay_seconds",
-    help: "From reading a payment to answering it; outcome settled, submitted, unsettled, replayed, paid-elsewhere or refused",
+    help: "Time from reading a payment to responding; outcome settled, submitted, unsettled, replayed, paid-elsewhere or refused",
     labelNames: ["way", "outcome"] as const,
     buckets: SECONDS,
     registers,
@@ -24,7 +24,7 @@ export function openPayMetrics(registry: Registry) {
   });
   const unrelayed = new Counter({
     name: "x402_terms_refused_total",
-    help: "Questions for a link's terms that were answered without any because its payment is not relayed, by reason",
+    help: "Requests for a link's payment terms that got none because the payment is not relayed, by reason",
     labelNames: ["reason"] as const,
     registers,
   });
@@ -49,14 +49,14 @@ export function openRelayLimitMetrics(registry: Registry, limits: RelayLimits): 
   new Gauge({
     ...{
       name: "x402_relay_min_amount_units",
-      help: "Least amount that is relayed, in micro-USDC",
+      help: "Minimum amount that is relayed, in micro-USDC",
       registers,
     },
   }).set(Number(limits.relayMinUnits));
   if (limits.relayGasPerMerchantPerDay === undefined) return;
   new Gauge({
     name: "x402_relay_gas_per_merchant_per_day",
-    help: "Gas that relaying for one merchant may use on a network in a UTC day",
+    help: "Gas that relaying for one merchant may use per network and UTC day",
     registers,
   }).set(Number(limits.relayGasPerMerchantPerDay));
 }

@@ -207,7 +207,8 @@ async function resolveConflict(
   if (known) return resultOf({ kind: "failed", payment: known });
   if (!(await hasTooManyUnknownOutcomes(tools.sql, link.id)))
     return refuse(link, "PAYMENT_IN_PROGRESS", "another payment came first");
-  const message = "earlier payments of this link may still turn out executed; nothing was stored";
+  const message =
+    "earlier payments of this link may still turn out to have been executed; nothing was stored";
   return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
 }
 
@@ -248,7 +249,7 @@ function newPayment(
 function refuseMatch(link: PayableLink, match: "other" | "unknown"): PayResult {
   if (match === "other")
     return refuse(link, "NONCE_USED", "this nonce belongs to another authorization of its payer");
-  const message = "the payer's contract can't be asked now whether it signed this";
+  const message = "the payer's contract could not be asked whether it signed this; retry";
   return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
 }
 

@@ -67,12 +67,14 @@ export function readShown(headers: Headers, bodyText: string | undefined): Shown
 /** Reads an `X-PAYMENT` or `PAYMENT-SIGNATURE` header: base64 of the JSON payload. */
 function parsePaymentHeader(header: string): Parsed {
   if (header.length > HEADER_MAX_CHARS) {
-    return refuse(`the payment header has ${header.length} characters, at most ${HEADER_MAX_CHARS} are read`);
+    return refuse(
+      `the payment header has ${header.length} characters; at most ${HEADER_MAX_CHARS} are accepted`,
+    );
   }
   if (!BASE64.test(header)) return refuse("the payment header is not base64");
   const payload = parseJson(Buffer.from(header, "base64").toString("utf8"));
   return payload === undefined
-    ? refuse("the payment header is not base64 of a JSON object")
+    ? refuse("the payment header is not a base64-encoded JSON object")
     : parsePayment(payload);
 }
 

@@ -32,7 +32,7 @@ type Origin = { baseUrl: string; resourceUrl: string; signer: OfferSigner | unde
 
 /** Nothing was stored: the database did not answer, or something unforeseen went wrong before a payment was accepted. */
 export function presentUnavailable(baseUrl: string): Answer {
-  const message = "this can't be answered now; nothing was stored";
+  const message = "the payment can't be processed now; nothing was stored";
   const result = { kind: "refused", reason: "INTERNAL_ERROR", message, retryable: true } as const;
   const origin = { baseUrl, resourceUrl: baseUrl, signer: undefined };
   return presentPaid({ way: "json", payer: undefined, result }, origin);
@@ -131,7 +131,7 @@ function outcomeOf(result: PayResult, way: Way, baseUrl: string): { status: numb
 const USED = {
   success: false,
   error: "NONCE_USED",
-  message: "this authorization has paid this link already",
+  message: "this authorization has already paid this link",
 } as const;
 
 /** A payment that a block holds. */

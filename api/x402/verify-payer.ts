@@ -66,14 +66,14 @@ async function verifyContract(
 }
 
 function refuseFactory(factory: Hex): PayerVerdict {
-  const message = `the signature brings a deployment by the factory ${factory} along (ERC-6492), which this service does not call; it can pay once its wallet is deployed and signs without it`;
+  const message = `the signature includes a deployment by the factory ${factory} (ERC-6492), which this service does not call; the wallet can pay once it is deployed and signs without it`;
   const rule = "eip6492_factory_not_allowed";
   return { ok: false, reason: "INVALID_SIGNATURE", message, retryable: false, rule };
 }
 
 function refuse(reason: "INVALID_SIGNATURE" | "INTERNAL_ERROR"): PayerVerdict {
   const isUnavailable = reason === "INTERNAL_ERROR";
-  const message = isUnavailable ? "the payer's contract can't be asked now" : undefined;
+  const message = isUnavailable ? "the payer's contract could not be asked; retry" : undefined;
   return { ok: false, ...refusalOf(reason, message), retryable: isUnavailable };
 }
 

@@ -57,7 +57,7 @@ export function datevHead(head: DatevHead): string[] {
   const year = fiscalYearOf(firstDay, settings.fiscalYearStart);
   if (lastDay >= year.next)
     throw new ExportRefusal(
-      `DATEV takes postings of one fiscal year, which ends before ${year.next}; these go on to ${lastDay}`,
+      `DATEV accepts entries of one fiscal year, which ends before ${year.next}; these continue to ${lastDay}`,
     );
   const record = [
     ...[quote("EXTF"), "700", "21", quote("Buchungsstapel"), "13"],

@@ -87,7 +87,7 @@ export function decideAcceptance(
   { now, limits }: { now: Date; limits: RelayLimits },
 ): AcceptanceDecision {
   if (link.taggedLinkId !== null && link.taggedLinkId !== link.id)
-    return refuse("NONCE_USED", "this nonce names another payment link");
+    return refuse("NONCE_USED", "this nonce belongs to another payment link");
   const known = findHolder(link, shown.authorization) ?? findPayingTransfer(link, shown.authorization);
   if (known && !isMeantFor(link, shown))
     return refuse("NONCE_USED", "this nonce belongs to another authorization of its payer");
@@ -97,7 +97,7 @@ export function decideAcceptance(
   const obstacle = findObstacle(link, limits, now);
   if (obstacle) return { kind: "refuse", ...obstacle };
   if (shown.network !== link.network)
-    return refuse("NETWORK_MISMATCH", `this link is paid on ${link.network}`);
+    return refuse("NETWORK_MISMATCH", `this link is to be paid on ${link.network}`);
   const { recipient: payTo, amountUnits } = link;
   const terms = checkTerms(shown.authorization, { payTo, amountUnits }, windowTimeS(link.chainTime, now));
   return terms.ok ? { kind: "accept" } : refuse(terms.reason);

@@ -25,9 +25,9 @@ export function parseRateFile(text: string, today: string): PublishedRate[] {
   if (rates.length > RATES_MAX) throw new RateFileError(`the file holds more than ${RATES_MAX} rates`);
   const seen = new Set<string>();
   for (const { day, currency, base } of rates) {
-    if (day > addDays(today, 1)) throw new RateFileError(`${day} has not come yet`);
-    if (seen.has(`${day} ${currency}`)) throw new RateFileError(`${currency} stands twice on ${day}`);
-    if (currency === base) throw new RateFileError(`${currency} is the base of the file itself`);
+    if (day > addDays(today, 1)) throw new RateFileError(`${day} is in the future`);
+    if (seen.has(`${day} ${currency}`)) throw new RateFileError(`${currency} appears twice on ${day}`);
+    if (currency === base) throw new RateFileError(`${currency} is the file's own base currency`);
     seen.add(`${day} ${currency}`);
   }
   return rates;
@@ -84,10 +84,10 @@ function readJson(text: string): PublishedRate[] {
   try {
     given = JSON.parse(text);
   } catch {
-    throw new RateFileError("the file is no JSON");
+    throw new RateFileError("the file is not JSON");
   }
   const { base, date, rates } = given as Record<string, unknown>;
-  if (typeof base !== "string" || !/^[A-Z]{3}$/.test(base)) throw new RateFileError("base is no currency");
+  if (typeof base !== "string" || !/^[A-Z]{3}$/.test(base)) throw new RateFileError("base is not a currency");
   if (typeof date !== "string") throw new RateFileError("date is missing");
   if (typeof rates !== "object" || rates === null) throw new RateFileError("rates are missing");
   const day = readDay(date);
@@ -103,14 +103,14 @@ function readDay(text: string): string {
   const day = spelled
     ? `${spelled[3]}-${String(month).padStart(2, "0")}-${spelled[1]?.padStart(2, "0")}`
     : text;
-  if (!isDay(day)) throw new RateFileError(`${text.slice(0, 40)} is no day`);
+  if (!isDay(day)) throw new RateFileError(`${text.slice(0, 40)} is not a day`);
   return day;
 }
 
 function readRate(base: string, day: string, currency: string, text: string): PublishedRate {
   const rateE10 = parseRate(text);
-  if (!CURRENCY.test(currency)) throw new RateFileError(`${currency.slice(0, 20)} is no currency`);
+  if (!CURRENCY.test(currency)) throw new RateFileError(`${currency.slice(0, 20)} is not a currency`);
   if (rateE10 === undefined)
-    throw new RateFileError(`${text.slice(0, 40)} is no rate of ${currency} on ${day}`);
+    throw new RateFileError(`${text.slice(0, 40)} is not a rate of ${currency} on ${day}`);
   return { base, day, currency, rateE10 };
 }

@@ -79,7 +79,7 @@ export function whyNotRelayed(
 
 export function whyTooSmall(amountUnits: bigint, { relayMinUnits }: RelayLimits): Refusal | undefined {
   if (amountUnits >= relayMinUnits) return undefined;
-  const message = `${formatUnits(amountUnits)} USDC is below ${formatUnits(relayMinUnits)} USDC, the least that is relayed`;
+  const message = `${formatUnits(amountUnits)} USDC is below ${formatUnits(relayMinUnits)} USDC, the minimum that is relayed`;
   return { reason: "AMOUNT_TOO_SMALL_TO_RELAY", message };
 }
 

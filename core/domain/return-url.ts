@@ -23,7 +23,7 @@ export function whyNotAReturnUrl(text: string): string | undefined {
   if (url.username || url.password) return "must not contain a user or password";
   const taken = RETURN_PARAMETERS.filter((name) => url.searchParams.has(name));
   // a shop that reads the first of two values would read an unsigned one
-  if (taken.length > 0) return `must not have the query parameter ${taken[0]}, which is added`;
+  if (taken.length > 0) return `must not have the query parameter ${taken[0]}, which the service adds`;
   return undefined;
 }
 

@@ -78,7 +78,7 @@ export function describeCheck(check: ChainCheck, network: NetworkId): string {
   const { block, balanceUnits } = check;
   const place = `in block ${block.number} (${block.hash}) of ${NETWORKS[network].displayName}`;
   if (check.outcome === "equal") return `equal to the balance ${place}`;
-  return `different: the chain says ${formatUnits(balanceUnits)} USDC ${place}`;
+  return `different: the chain has ${formatUnits(balanceUnits)} USDC ${place}`;
 }
 
 /** "2026-10-01 to 2026-10-31": calendar days of the zone. */

@@ -59,7 +59,7 @@ export async function storeRates(
   const other = rates.find(({ base }) => base !== (known?.base ?? rates[0]?.base));
   if (other)
     throw new RangeError(
-      `the base of ${source} is ${known?.base ?? rates[0]?.base}, the file has ${other.base}`,
+      `the base of ${source} is ${known?.base ?? rates[0]?.base}, but the file has ${other.base}`,
     );
   const given = rates.map(({ base, currency, day, rateE10 }) => ({
     base,

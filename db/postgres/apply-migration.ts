@@ -23,7 +23,7 @@ export async function applyFile(
 ): Promise<void> {
   let told: string | undefined;
   while (!(await tryFile(sql, file))) {
-    const line = `${file.name} waits for ${await nameBlockers(sql)}`;
+    const line = `${file.name} is waiting for ${await nameBlockers(sql)}`;
     if (line !== told) onWait(line);
     told = line;
     await Bun.sleep(LOCK_PAUSE_MS);
@@ -65,7 +65,7 @@ export function readIndexSteps(text: string): IndexStep[] | undefined {
   return statements.map((statement) => {
     const [, verb, index] = INDEX_STEP.exec(statement) ?? [];
     if (!verb || !index)
-      throw new Error(`a migration of indexes built concurrently has another statement: ${statement}`);
+      throw new Error(`a migration that builds indexes concurrently has another statement: ${statement}`);
     return { statement, verb, index };
   });
 }

@@ -18,9 +18,9 @@ const VERSION_MIN = 140_000;
 const CLOCK_SKEW_MAX_MS = 2_000;
 
 const POOLER =
-  "DATABASE_URL leads through a transaction pooler, which breaks LISTEN, session locks and prepared statements: use the database's direct address.";
+  "DATABASE_URL goes through a transaction pooler, which breaks LISTEN, session locks and prepared statements: use the database's direct address.";
 const ASYNCHRONOUS =
-  "a standby exists and none is synchronous: after a failover payments that were answered as settled may be forgotten (synchronous_standby_names)";
+  "there are standbys but none is synchronous: a failover may lose payments that were reported as settled (synchronous_standby_names)";
 
 /** Throws when the database is unavailable. */
 export async function inspectDatabase(sql: Sql, databaseUrl: string): Promise<DatabaseInspection> {

@@ -51,7 +51,7 @@ export async function migrate(
     // older code runs on a newer schema for the length of an upgrade; it does not know how to change it
     if (newer.length > 0)
       throw new Error(
-        `the database was migrated by a newer version (it has ${newer.join(", ")}) and a schema does not go back: ` +
+        `the database was migrated by a newer version (it has ${newer.join(", ")}) and a schema cannot be downgraded: ` +
           "use that version, or restore a backup from before it into an empty database",
       );
     await prepareJobs(databaseUrl);

@@ -11,8 +11,8 @@ const MIGRATOR_LOCK = 7_041_002;
 const POLL_MS = 100;
 
 export async function lockMigrations(sql: postgres.Sql, onWait: (line: string) => void): Promise<void> {
-  await take(sql, MIGRATOR_LOCK, () => onWait("waits for another process that migrates this database"));
-  await take(sql, SCHEMA_LOCK, () => onWait("waits for another process that migrates this database"));
+  await take(sql, MIGRATOR_LOCK, () => onWait("waiting for another process that is migrating this database"));
+  await take(sql, SCHEMA_LOCK, () => onWait("waiting for another process that is migrating this database"));
 }
 
 /** An earlier version that waits for the lock then finds nothing to do: its migrations are applied. */
@@ -31,7 +31,7 @@ export async function assertStillLocked(tx: postgres.Sql | postgres.TransactionS
     select from pg_locks
     where locktype = 'advisory' and pid = pg_backend_pid() and granted
       and classid = 0 and objid = ${MIGRATOR_LOCK}::bigint::oid and objsubid = 1`;
-  if (rows.length === 0) throw new Error("the connection that migrates was lost: start the migration again");
+  if (rows.length === 0) throw new Error("the migration's connection was lost: start the migration again");
 }
 
 async function take(sql: postgres.Sql, key: number, onWait: () => void): Promise<void> {

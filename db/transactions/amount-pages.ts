@@ -78,7 +78,7 @@ function tooDeep() {
   return invalid(
     "offset",
     "too_deep",
-    "This page lies too far down a list by amount: use cursor, or choose narrower amounts, or dates",
+    "This page is too far down a list sorted by amount: use cursor, or narrow the amounts or dates",
   );
 }
 

@@ -290,7 +290,7 @@ function tooBroad() {
   return invalid(
     "search",
     "too_broad",
-    "This search would read the whole history: search for a longer text, or between dates",
+    "This search would scan the whole history: search for a longer text, or limit the dates",
   );
 }
 

@@ -76,7 +76,7 @@ function sumInTime(tx: Tx, userId: string, filter: TransactionFilter): Promise<S
       invalid(
         field,
         "too_broad",
-        "This summary would read the whole history: choose dates, or leave out amounts and search",
+        "This summary would scan the whole history: limit the dates, or leave out amounts and search",
       ),
   );
 }

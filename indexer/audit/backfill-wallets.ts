@@ -41,7 +41,7 @@ export async function backfillWallets(term: Term): Promise<number> {
   });
   term.log.info(
     { network: term.network, wallets: wallets.length, from, to, transfers: found },
-    "wallets back-filled",
+    "wallets backfilled",
   );
   return wallets.length;
 }

@@ -72,10 +72,7 @@ async function repeat(
     } catch (error) {
       if (error instanceof FencedError || term.signal.aborted) return;
       if (!(error instanceof OtherBranchError))
-        term.log.warn(
-          { network: term.network, work: name, err: error },
-          "upkeep failed and will be tried again",
-        );
+        term.log.warn({ network: term.network, work: name, err: error }, "maintenance task failed; retrying");
       await sleep(RETRY_MS, term.signal);
     }
   }

@@ -61,7 +61,10 @@ async function reconcileKey(term: Term, key: bigint): Promise<number> {
     })),
   });
   if (differences > 0)
-    term.log.error({ network, block: number, differences, repaired }, "spent nonces without an operation");
+    term.log.error(
+      { network, block: number, differences, repaired },
+      "nonces spent without a recorded operation",
+    );
   return differences;
 }
 

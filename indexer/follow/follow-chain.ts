@@ -263,7 +263,7 @@ async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
   if (performance.now() - memory.undecided.sinceMs < UNDECIDED_MAX_MS) return false;
   throw new RpcTransportError(
     "malformed",
-    `block ${number + 1} does not follow block ${number} ${hash}, and too few nodes say that this one was replaced`,
+    `block ${number + 1} does not follow block ${number} ${hash}, and too few nodes report that this one was replaced`,
   );
 }
 
@@ -314,8 +314,8 @@ async function reportFailure(term: Term, memory: Memory, error: unknown): Promis
   term.metrics.pollFailed(term.network);
   if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
   const isHopeless = error instanceof TooDeepError;
-  if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer can't go on");
-  else term.log.warn({ network: term.network, err: error, failures }, "a poll of the chain failed");
+  if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer cannot continue");
+  else term.log.warn({ network: term.network, err: error, failures }, "polling the chain failed");
   const { network, epoch } = term;
   await noteError(term.sql, { network, epoch, message: toShownMessage(error) }).catch(() => undefined);
   return isHopeless

@@ -29,7 +29,7 @@ export class TooDeepError extends Error {
   constructor(network: string, cursor: BlockPoint) {
     super(
       `${network}: none of the last ${KEPT_BLOCKS} blocks up to ${cursor.number} ${cursor.hash} is on the node's chain. ` +
-        "The RPC URL serves another chain, or history deeper than finality was replaced. Nothing was changed; run `bun run rebuild` when the node is right.",
+        "The RPC URL serves another chain, or blocks below the finalized one were replaced. Nothing was changed; run `bun run rebuild` once the node is correct.",
     );
     this.name = "TooDeepError";
   }
@@ -73,7 +73,10 @@ async function askNode(term: Term, node: ChainNode): Promise<Opinion | undefined
     const there = kept.number === head.number ? head : await readHeaderOn(term.chain, node, kept.number);
     return there && kept.hash !== there.hash ? { node, head, holdsCursor: false } : undefined;
   } catch (error) {
-    term.log.debug({ node: node.label, err: error }, "a node gave no opinion on the cursor's block");
+    term.log.debug(
+      { node: node.label, err: error },
+      "a node did not say whether the cursor's block is on its chain",
+    );
     return undefined;
   }
 }

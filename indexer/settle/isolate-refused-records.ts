@@ -79,7 +79,7 @@ function openIsolation(term: Term, tx: OpenTransaction): Isolate {
       return (await tx.savepoint((part) => write(part))) as Awaited<ReturnType<typeof write>>;
     } catch (error) {
       if (!isRefusal(error)) throw error;
-      log.error({ network, ...record, err: error }, "the database refuses this record: committed without it");
+      log.error({ network, ...record, err: error }, "the database refused this record; committed without it");
       metrics.refusedRecord(network, record.kind);
       if (record.kind === "conclusion" || record.kind === "report") areIsolating.add(term);
       return undefined;

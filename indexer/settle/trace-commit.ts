@@ -27,7 +27,7 @@ export async function traceCommit(
     }
     if (traces.size === 0) writeSpans(undefined, attributes, { heardMs, ...times });
   } catch (error) {
-    term.log.warn({ network: term.network, err: error }, "spans of a commit were not recorded");
+    term.log.warn({ network: term.network, err: error }, "spans of a commit could not be recorded");
   }
 }
 

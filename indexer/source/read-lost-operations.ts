@@ -33,7 +33,10 @@ export async function withLostOperations(
       const ran = known.has(userOpHash) ? undefined : carried.get(txHash);
       const executed = ran && findExecutedOperation(ran, { userOpHash, network: chain.network });
       if (!executed) return operation;
-      log.warn({ network, txHash, userOpHash }, "an operation without a row was read from its transaction");
+      log.warn(
+        { network, txHash, userOpHash },
+        "an operation without a row was recovered from its transaction",
+      );
       return { ...operation, executed };
     }),
   }));

@@ -33,7 +33,7 @@ export async function readTransactions(
       const transaction =
         verifyTransaction(answers[index], place.hash) ?? (await readFromOthers(chain, place));
       if (transaction) found.set(place.hash, transaction);
-      else log.warn({ network, txHash: place.hash }, "no node answered a transaction that makes its hash");
+      else log.warn({ network, txHash: place.hash }, "no node returned a transaction that matches its hash");
     }
   }
   return found;

@@ -65,7 +65,7 @@ describe("error:", () => {
   });
 
   test("another kind of file is no backup", async () => {
-    await expect(open(randomBytes(CHUNK))).rejects.toThrow("this is no backup of this service");
+    await expect(open(randomBytes(CHUNK))).rejects.toThrow("this is not a backup of this service");
     await expect(open(Buffer.from("short"))).rejects.toThrow("empty or incomplete");
   });
 });

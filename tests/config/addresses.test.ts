@@ -62,7 +62,7 @@ describe("error: refuses", () => {
 
 test("error: a BASE_URL with more than an origin, which every link and mail would repeat", () => {
   const { JWT_SECRET: _, ...worker } = { ...ENV, SMTP_URL: "smtp://127.0.0.1:25" };
-  const fault = "BASE_URL: must be an origin alone, for example https://pay.example.com";
+  const fault = "BASE_URL: must be only an origin, for example https://pay.example.com";
   for (const rest of [
     "pay.example.com/shop",
     "pay.example.com/?a=1",

@@ -157,7 +157,7 @@ describe("database", () => {
       DATABASE_MAX_CONNECTIONS: "200",
       WORKER_DATABASE_MAX_CONNECTIONS: "400",
     });
-    expect(fault).toMatch(/grants \d+ connections, one api, one worker and two indexers need 612/);
+    expect(fault).toMatch(/allows \d+ connections, but one api, one worker and two indexers need 612/);
   });
 
   test("passkeys of another RP id are a fault of the domain", async () => {
@@ -169,7 +169,7 @@ describe("database", () => {
         values ('doctor', ${userId}, ''::bytea, ${randomBytes(32)}, ${randomBytes(32)}, 'multiDevice', true, 'example.org')`;
     });
     expect(await faultsOf({})).toEqual([
-      'domain: RP_ID is "localhost", but the database holds passkeys of others: 1 of "example.org". Set RP_ID to theirs',
+      'domain: RP_ID is "localhost", but the database holds passkeys of other relying parties: 1 of "example.org". Set RP_ID to theirs',
     ]);
     await asAdmin(db.url, (sql) => sql`delete from users where id = ${userId}`);
   });

@@ -79,7 +79,7 @@ describe("an export with proofs", () => {
         rowOf(forged, "PAYMENT_LINK").amount = "3.500000";
         forged.totals.moneyIn = "10.500000";
       },
-      "its amount is 3500000, on the chain 2500000",
+      "its amount is 3500000, but on the chain 2500000",
     ],
     [
       "a row that is left out",
@@ -101,7 +101,7 @@ describe("an export with proofs", () => {
       (forged) => {
         rowOf(forged, "RECEIVE").proof = rowOf(forged, "PAYMENT_LINK").proof;
       },
-      "the transaction hash is not the one of the proven receipt",
+      "the transaction hash is not that of the proven receipt",
     ],
     [
       "another payer",
@@ -188,7 +188,7 @@ describe("an export with proofs", () => {
       (forged) => {
         rowOf(forged, "RECEIVE").network = "base";
       },
-      "no node of base was named (chain 8453)",
+      "no node was given for base (chain 8453)",
     ],
     [
       "a log of another place",

@@ -66,7 +66,7 @@ test("a plan says of each table whether reads wait too, and how many rows it has
       "  transfers (about 0 rows): reads and writes wait until it is applied",
       "  payments (about 0 rows): writes wait, reads do not until it is applied",
       "9002_beside_writes.sql",
-      "  nothing waits for it",
+      "  blocks nothing",
     ]);
   } finally {
     folder.remove();

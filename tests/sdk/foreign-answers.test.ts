@@ -43,7 +43,7 @@ test("error: a link answered by another program is not signed for, and the error
   await expect(paying).rejects.toThrow(
     expect.objectContaining({
       name: "ConnectionError",
-      message: "The link was answered with something else (502); nothing was signed",
+      message: "The response is not a payment link's (502); nothing was signed",
     }),
   );
 });

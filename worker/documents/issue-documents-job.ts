@@ -20,7 +20,7 @@ export async function issueDocuments(
   });
   log.debug({ issued: issued.length }, "documents numbered");
   if (voided.length > 0)
-    log.warn({ documents: voided }, "documents voided: their transfers left the chain or moved");
+    log.warn({ documents: voided }, "documents voided: their transfers were reorganised away or reassigned");
 }
 
 /** Undefined when the transfer does not pay the link any more. */

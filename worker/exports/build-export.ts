@@ -283,7 +283,7 @@ async function renderArchive(
   const rows = await numberMonth(sql, { userId, archive, timeZone });
   if (rows > ARCHIVE_DOCUMENTS_MAX)
     throw new ExportRefusal(
-      `the month has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the most an archive holds`,
+      `the month has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the maximum of an archive`,
     );
   await setExportSize(sql, file.id, { rows, matched: rows });
   const note = noteProgress(sql, file, COLLECT_PAGES_AFTER_BYTES);

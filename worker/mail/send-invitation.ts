@@ -29,7 +29,7 @@ export async function sendInvitation(
     });
     if (delivery.outcome === "accepted") log.info(label, "invitation mailed");
     else if (delivery.outcome === "refused" && delivery.isPermanent)
-      log.warn(label, `the mail server refuses the invitation permanently: ${delivery.reply}`);
+      log.warn(label, `the mail server permanently refused the invitation: ${delivery.reply}`);
     else throw new Error(`the invitation may not have been mailed: ${delivery.reply}`);
     await markInvitationSent(sql, invitationId);
   } finally {

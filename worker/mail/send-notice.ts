@@ -26,7 +26,7 @@ export async function sendNotice(
     });
     if (delivery.outcome === "accepted") log.info(label, "notice mailed");
     else if (delivery.outcome === "refused" && delivery.isPermanent)
-      log.warn(label, `the mail server refuses the notice permanently: ${delivery.reply}`);
+      log.warn(label, `the mail server permanently refused the notice: ${delivery.reply}`);
     else throw new Error(`the notice may not have been mailed: ${delivery.reply}`);
     await markNoticeSent(sql, notice.id);
   } finally {

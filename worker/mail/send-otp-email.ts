@@ -49,8 +49,8 @@ async function handleFailure(
   { sql, otpId, warn }: { sql: Sql; otpId: string; warn: (message: string) => void },
 ): Promise<void> {
   if (delivery.outcome === "unknown")
-    return warn(`the mail server may or may not have taken the mail: ${delivery.reply}`);
+    return warn(`the mail server may or may not have accepted the mail: ${delivery.reply}`);
   await markOtpUnsent(sql, otpId);
-  if (delivery.isPermanent) return warn(`the mail server refuses this mail permanently: ${delivery.reply}`);
+  if (delivery.isPermanent) return warn(`the mail server permanently refused the mail: ${delivery.reply}`);
   throw new Error(`the mail server refused the mail temporarily: ${delivery.reply}`);
 }

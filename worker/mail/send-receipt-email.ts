@@ -58,9 +58,9 @@ export async function sendReceiptEmail(
     const label = { receiptId: id, linkId: row.linkId };
     if (delivery.outcome === "accepted") return log.info(label, "receipt mailed");
     if (delivery.outcome === "unknown")
-      return log.warn(label, `the mail server may or may not have taken the receipt: ${delivery.reply}`);
+      return log.warn(label, `the mail server may or may not have accepted the receipt: ${delivery.reply}`);
     if (delivery.isPermanent)
-      return log.warn(label, `the mail server refuses this receipt permanently: ${delivery.reply}`);
+      return log.warn(label, `the mail server permanently refused the receipt: ${delivery.reply}`);
     await markReceiptUnsent(sql, id);
     throw new Error(`the mail server refused the receipt temporarily: ${delivery.reply}`);
   } finally {
@@ -80,7 +80,7 @@ async function attach(
     const content = Buffer.from(await renderDocumentPdf(toPrinted(document), looks));
     return [{ filename: `${documentNumber(document)}.pdf`, content, contentType: "application/pdf" }];
   } catch (error) {
-    log.error({ err: error, documentId: document.id }, "typesetting a receipt failed");
+    log.error({ err: error, documentId: document.id }, "rendering a receipt failed");
     return [];
   }
 }

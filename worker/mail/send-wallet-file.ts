@@ -51,7 +51,7 @@ async function sendFile(
     const delivery = await connection.deliver(mail);
     if (delivery.outcome === "accepted") return log.info(label, "wallet file mailed");
     if (delivery.outcome === "refused" && delivery.isPermanent)
-      return log.warn(label, `the mail server refuses the wallet file permanently: ${delivery.reply}`);
+      return log.warn(label, `the mail server permanently refused the wallet file: ${delivery.reply}`);
     throw new Error(`the wallet file may not have been mailed: ${delivery.reply}`);
   } finally {
     connection.close();

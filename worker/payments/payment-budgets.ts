@@ -90,7 +90,7 @@ export function splitByBudget(payments: readonly LeasedPayment[], limits: Paymen
 export type Explanation = { why: string; message?: string | undefined };
 
 /** Limits are described to the payer too. */
-export function limitReached(text = "a limit of relaying is reached"): Explanation {
+export function limitReached(text = "a relay limit is reached"): Explanation {
   return { why: text, message: text };
 }
 
@@ -105,7 +105,9 @@ export async function explainNoLane(
   }
   const { baseFeePerGas } = await lanes.readMarket();
   const cap = deps.config.relayMaxFeeWei;
-  return limitReached(`gas costs ${baseFeePerGas} wei, more than the cap of ${cap} wei (RELAY_MAX_FEE_GWEI)`);
+  return limitReached(
+    `the gas price of ${baseFeePerGas} wei is above the cap of ${cap} wei (RELAY_MAX_FEE_GWEI)`,
+  );
 }
 
 /**

@@ -111,7 +111,7 @@ async function relayLeased(
   if (held.length > 0) await handleUnavailable(network, held, { ...limitReached(heldText), triedMs: 0 });
   if (sound.length === 0) return true;
   if (isStalled) {
-    const why = `the node's newest block is ${Math.round(headAgeS)} s old: it may not follow the chain (RELAY_HEAD_MAX_AGE_S)`;
+    const why = `the node's newest block is ${Math.round(headAgeS)} s old: the node may not be following the chain (RELAY_HEAD_MAX_AGE_S)`;
     await handleUnavailable(network, sound, { why, triedMs: 0 });
     return true;
   }
@@ -216,7 +216,7 @@ async function handleUnsigned(network: PaymentNetwork, simulated: readonly Simul
   );
   const undecided = simulated.flatMap((one) => one.undecided.map(({ payment }) => payment));
   if (undecided.length === 0) return;
-  const why = "an earlier payment of the link was executed, and the ledger has not decided about it";
+  const why = "an earlier payment of the link was executed and is not settled in the ledger yet";
   await handleUnavailable(network, undecided, { why, triedMs: 0 });
 }
 

@@ -245,7 +245,7 @@ function hold(network: PaymentNetwork, batch: Batch): void {
       const networkId = network.chain.network.id;
       network.deps.log.error(
         { network: networkId, err: error },
-        "signing held payments failed; their leases run out",
+        "signing leased payments failed; their leases will expire",
       );
     })
     .finally(() => network.held.delete(held));

@@ -45,7 +45,7 @@ export async function simulateLeasedPayments(
   );
   const { headNumber, headHash, askedAtMs } = answers;
   if (headNumber + BEHIND_BLOCKS_MAX < knownHead) {
-    const message = `a node simulated payments at block ${headNumber}; another one was at ${knownHead} before`;
+    const message = `a node simulated payments at block ${headNumber}, but block ${knownHead} was already known`;
     throw new RpcTransportError("not-ready", message);
   }
   ledger.noteHead(headNumber);

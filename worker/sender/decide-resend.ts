@@ -44,7 +44,7 @@ export async function abandonDropped(network: RelayNetwork, relay: InFlightRelay
   await deps.sql.begin((tx) => giveUp(tx, network, relay));
   deps.log.warn(
     { network: chain.network.id, relayer: relay.relayer, nonce: relay.nonce.toString() },
-    "a final transaction was reorganised away and its bytes are dropped; the relay is LOST",
+    "a final transaction was reorganised away after its bytes were deleted; the relay is LOST",
   );
 }
 

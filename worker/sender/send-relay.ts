@@ -131,7 +131,7 @@ export async function sendAttempt(
   } catch (error) {
     deps.log.warn(
       { relayId: attempt.relayId.toString(), err: error },
-      "the node's answer to an attempt was not recorded",
+      "the node's response to an attempt could not be recorded",
     );
   }
 }
@@ -154,7 +154,7 @@ async function sendRaw(
   const isKnown = (error: unknown) => error instanceof RpcResponseError && ALREADY_KNOWN.test(error.message);
   try {
     await chain.withNode(async (node) => {
-      if (isOutdated()) throw new RpcTransportError("closed", "the head it was judged by is too old");
+      if (isOutdated()) throw new RpcTransportError("closed", "the head it was checked against is too old");
       asked.add(node);
       const sent = chain.requestOn(node, "eth_sendRawTransaction", [raw]);
       await (chain.nodes.length > 1 ? answeredInTime(sent) : sent).catch((error: unknown) => {

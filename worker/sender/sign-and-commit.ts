@@ -71,7 +71,7 @@ async function dryRunAndCommit<T>(
       if (signatures.size >= CONTENTS_MAX)
         throw new SignerError(
           "not-ready",
-          `what was to be signed changed ${CONTENTS_MAX} times while it was signed`,
+          `the content to sign changed ${CONTENTS_MAX} times while it was being signed`,
         );
       signatures.set(error.digest, await askSigner(network, key, error.transaction));
       await afterSigning?.();

@@ -84,6 +84,6 @@ async function ignoreFailure({ deps }: RelayNetwork, work: (sql: Sql) => Promise
   try {
     await work(deps.sql);
   } catch (error) {
-    deps.log.warn({ err: error }, "spans of a transaction were not recorded");
+    deps.log.warn({ err: error }, "spans of a transaction could not be recorded");
   }
 }

@@ -122,14 +122,14 @@ async function handleRefusal(
   const { action, text } = verdict;
   const label = { network: chain.network.id, operationId: id, requestId, text };
   if (action === "wait" || (action === "retry" && refusals + 1 < REFUSALS_MAX)) {
-    deps.log.info(label, "operation refused by simulation; trying again");
+    deps.log.info(label, "operation refused by simulation; retrying");
     return returnOperations(deps.sql, [id], { delayMs: RETRY_MS, areRefused: action === "retry" });
   }
   const reason: OperationFailure = verdict.reason;
   if (action === "unsigned") {
     const blocks = Math.max(RETURN_BLOCKS, confirmations);
     if (!(await noteRefusedSignature(deps.sql, id, blocks)))
-      return deps.log.info(label, "signature refused by simulation; trying again");
+      return deps.log.info(label, "signature refused by simulation; retrying");
   }
   await deps.sql.begin(async (tx) => notify(tx, await failQueuedOperations(tx, [{ id, reason }])));
   deps.log.info({ ...label, reason }, "operation failed");
@@ -219,7 +219,7 @@ async function noteBroadcast({ deps }: RelayNetwork, relayId: bigint): Promise<v
     await deps.sql.begin(async (tx) => notify(tx, await markOperationsBroadcast(tx, relayId)));
   } catch (error) {
     // SIGNED and BROADCAST operations are treated alike: their bytes may be out
-    deps.log.warn({ relayId: relayId.toString(), err: error }, "operations were not marked as broadcast");
+    deps.log.warn({ relayId: relayId.toString(), err: error }, "operations could not be marked as broadcast");
   }
 }
 

@@ -93,11 +93,13 @@ async function deliverOne(deps: WebhookDeps, delivery: TakenDelivery): Promise<v
     );
   } catch (error) {
     // the lease runs out, and it is sent again
-    log.warn({ ...label, err: error }, "webhook result not recorded");
+    log.warn({ ...label, err: error }, "webhook result could not be recorded");
   } finally {
     inFlight -= 1;
   }
-  await deliverWebhooks(deps).catch((error: unknown) => log.warn({ err: error }, "webhooks not leased"));
+  await deliverWebhooks(deps).catch((error: unknown) =>
+    log.warn({ err: error }, "webhooks could not be leased"),
+  );
 }
 
 function failed(error: string, durationMs = 0): AttemptResult {

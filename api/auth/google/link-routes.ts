@@ -27,7 +27,7 @@ const accountSchema = z
       .string()
       .nullable()
       .describe(
-        "What Google named at the latest sign-in or link; null: linked before it was kept, and unused since",
+        "The address Google reported at the latest sign-in or link; null: linked before this was recorded and not used since",
       ),
     linkedAt: isoTime,
   })
@@ -79,7 +79,7 @@ export const googleLinkRoutes = (deps: ApiDeps, provider: () => Provider) =>
         },
         detail: {
           operationId: "beginGoogleLink",
-          summary: "Begin linking a Google account: where the browser goes on",
+          summary: "Begin linking a Google account: returns the URL to send the browser to",
           tags,
         },
       },

@@ -81,7 +81,7 @@ export const googleRoutes = (deps: ApiDeps) => {
         detail: {
           operationId: "finishGoogleSignIn",
           summary:
-            "Callback of the sign-in with Google; signs in, or links what a signed-in user began to link",
+            "Callback for sign-in with Google; signs the user in, or completes a link that a signed-in user began",
           tags,
         },
       },
@@ -90,7 +90,7 @@ export const googleRoutes = (deps: ApiDeps) => {
 
 function configured(provider: Provider | undefined): Provider {
   if (provider) return provider;
-  throw new ServiceError("NOT_FOUND", "Sign-in with Google is not configured here");
+  throw new ServiceError("NOT_FOUND", "Sign-in with Google is not configured on this service");
 }
 
 function redirectTo(set: ResponseSet, location: string): string {

@@ -7,6 +7,6 @@ import { ExportRefusal } from "../../../core/domain/export-refusal-error.ts";
 export function refuseTruncated({ rows, matched }: Pick<ExportSummary, "rows" | "matched">): void {
   if (matched > rows)
     throw new ExportRefusal(
-      `such a file holds at most ${EXPORT_ROWS_MAX} movements, and ${matched} were chosen: choose a shorter period`,
+      `this format holds at most ${EXPORT_ROWS_MAX} movements, but ${matched} match: choose a shorter period`,
     );
 }

@@ -220,7 +220,7 @@ export async function openPage(about: PageAbout) {
       if (missing > 0) {
         need(30);
         y += 8;
-        const remark = `[U+…] is the number of a character that no font of this report has (${missing} in all). The CSV and JSON exports hold every character.`;
+        const remark = `[U+…] is the code point of a character that this report has no font for (${missing} in total). CSV and JSON exports contain every character.`;
         tags.block("P", () => text.line(remark, STYLES.note, { x: MARGIN, y, width: pageWidth }));
       }
       tags.artifact(writeFoot);

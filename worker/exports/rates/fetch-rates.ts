@@ -40,6 +40,6 @@ async function fetchSource(
       error instanceof WebhookError || error instanceof RateFileError || error instanceof RangeError;
     if (!isForeign) throw error;
     await noteSourceError(sql, name, error.message);
-    log.warn({ source: name, reason: error.message }, "exchange rates not read");
+    log.warn({ source: name, reason: error.message }, "exchange rates could not be read");
   }
 }

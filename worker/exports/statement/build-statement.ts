@@ -44,7 +44,7 @@ export async function openStatement(
   const movements = totals.reduce((sum, { count }) => sum + count, 0);
   if (movements > STATEMENT_ROWS_MAX)
     throw new ExportRefusal(
-      `a statement holds at most ${STATEMENT_ROWS_MAX} movements, this period has ${movements}`,
+      `a statement holds at most ${STATEMENT_ROWS_MAX} movements, but this period has ${movements}`,
     );
   const closingUnits = totals.reduce(
     (sum, { kind, units }) => sum + (isMoneyIn(kind) ? units : -units),
@@ -107,5 +107,5 @@ export async function* withBalances(
       return { row, changeUnits, balanceUnits };
     });
   if (balanceUnits !== closingUnits)
-    throw new Error(`the movements lead to ${balanceUnits}, the closing balance is ${closingUnits}`);
+    throw new Error(`the movements add up to ${balanceUnits}, but the closing balance is ${closingUnits}`);
 }

@@ -111,7 +111,7 @@ async function closeMonth(
     await setStatementFiles(tx, { walletId, month }, { pdfExportId, csvExportId });
     return true;
   });
-  if (isNew) log.info({ userId, network, month }, "month closed, statement ordered");
+  if (isNew) log.info({ userId, network, month }, "month closed, statement requested");
   return true;
 }
 

@@ -75,7 +75,7 @@ async function readClosing(
   } catch (error) {
     if (error instanceof RpcTransportError) return kept ?? { reason: "no node answered" };
     if (error instanceof RpcResponseError)
-      return kept ?? { reason: "no node has the state of that block any more" };
+      return kept ?? { reason: "no node still has the state of that block" };
     throw error;
   }
 }
