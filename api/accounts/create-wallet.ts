@@ -1,4 +1,7 @@
-/** Creates the wallet row of a passkey: the counterfactual address, the event, the mail with the wallet file, and the deployment job where it is eager. */
+/**
+ * Creates the wallet row of a passkey: the counterfactual address, the event, the e-mail with the wallet file, and the deployment job if
+ * deployment is eager.
+ */
 import { ANY_CHAIN_NONCE_KEY } from "../../core/chain/owner-operation.ts";
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
 import { conflict, invalid } from "../../core/domain/errors.ts";
@@ -14,8 +17,8 @@ import type { ApiDeps } from "../http/deps.ts";
 import { copyOwnerChanges } from "./copy-owner-changes.ts";
 
 /**
- * Undefined when the user already has a wallet on this network. The address can receive before it is deployed. Throws CONFLICT where an
- * owner who was removed elsewhere could still take it over, and VALIDATION_ERROR for the key of another user's wallet.
+ * Undefined when the user already has a wallet on this network. The address can receive before it is deployed. Throws CONFLICT when an
+ * owner that was removed on another network could still take it over, and VALIDATION_ERROR for the key of another user's wallet.
  */
 export async function createWallet(
   tx: Tx,
@@ -25,7 +28,7 @@ export async function createWallet(
   const { userId } = passkey;
   const [first] = await listWallets(tx, userId);
   const origin = originOf(passkey, first);
-  // an attestation need not prove the key, and an account's owners are public once it is deployed on any network
+  // an attestation does not necessarily prove possession of the key, and owners are public once an account is deployed on any network
   if (!first && (await isAddressTaken(tx, origin.address)))
     throw invalid("passkeyResponse", "credential_in_use", "This passkey is already registered");
   const wallet = await insertWallet(tx, { id: newWalletId(), userId, network, ...origin });
@@ -45,7 +48,7 @@ export async function createWallet(
   return wallet;
 }
 
-/** The first owners make the address, on every network, whichever owner sets a further one up. */
+/** The initial owners determine the address on every network, whichever owner sets up another one. */
 function originOf(passkey: Passkey, first: Wallet | undefined) {
   if (first) {
     const { address, passkeyId, factory, owners } = first;

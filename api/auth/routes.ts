@@ -62,7 +62,7 @@ const me = userSchema
   })
   .meta({ id: "CurrentUser" });
 
-/** Who signs in: the user of an e-mail address, or the owner of the passkey that answers. */
+/** Who signs in: the user with an e-mail address, or whoever owns the passkey that responds. */
 const named = {
   email: emailSchema.optional().describe("If omitted, any passkey registered for this site may answer"),
   discoverable: z

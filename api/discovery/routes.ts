@@ -1,4 +1,4 @@
-/** Lists for agents the links that their merchants chose to list, and nothing of any other link. */
+/** Lists the links that merchants chose to list for agents; reveals nothing about other links. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";

@@ -1,4 +1,4 @@
-/** Events as they travel, in lists and streams. */
+/** The wire format of events, in lists and streams. */
 import { z } from "zod";
 import { presentEventData } from "../../core/domain/event-data.ts";
 import { EVENT_TYPES } from "../../core/domain/event-types.ts";

@@ -20,13 +20,13 @@ import { currencySchema, refuseUnknownSource } from "./fiat-choice.ts";
 export const timeZoneSchema = z
   .string()
   .max(64)
-  // an offset such as +02:00 has no summer time
+  // an offset such as +02:00 has no daylight saving time
   .refine(
     (zone) => /^[a-z]/i.test(zone) && isTimeZone(zone),
     "must be an IANA time zone, for example Europe/Berlin",
   );
 
-/** Text of a document: no control characters but, where `lines`, line breaks. */
+/** Text of a document: no control characters except, with `lines`, line breaks. */
 const printed = (max: number, { lines }: { lines: boolean }) =>
   z
     .string()
@@ -114,7 +114,7 @@ export const booksSettingsRoutes = (deps: ApiDeps) =>
           const shown = present(await updateMerchantBooks(tx, user.id, body));
           await recordSecurityEvent(tx, {
             ...{ userId: user.id, type: "settings_changed", ...trace },
-            // names alone: the trail is never rewritten, and an address may have to be forgotten
+            // only the names: the trail is never rewritten, and an address may have to be erased
             details: { changed: Object.keys(body).join(", ") },
           });
           return shown;

@@ -1,6 +1,6 @@
 /**
- * Which export requests are refused before they are queued. What only the rows can show is refused by the worker
- * (worker/exports/build-export.ts).
+ * Which export requests are refused before they are queued. The worker refuses what can only be
+ * seen from the rows (worker/exports/build-export.ts).
  */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
@@ -22,7 +22,7 @@ import { userId } from "../http/own-user-id.ts";
 import { bodyFilters, toFilter } from "../transactions/filter.ts";
 import { fiatFields } from "./fiat-choice.ts";
 
-/** Strict: of a misspelt filter everything would be exported. */
+/** Strict, because with a misspelt filter everything would be exported. */
 export const exportBody = z
   .strictObject({
     userId: userId.optional().describe("Your own user id, if given"),
@@ -99,7 +99,7 @@ export async function refuseUnproven(
     );
 }
 
-/** Books hold confirmed money alone. */
+/** Books contain only confirmed money. */
 export function filterOf(body: z.infer<typeof exportBody>, profile: ExportProfile): TransactionFilter {
   const filter = toFilter(body);
   if (profile !== "books") return filter;
@@ -108,7 +108,7 @@ export function filterOf(body: z.infer<typeof exportBody>, profile: ExportProfil
   return { ...filter, statuses: ["CONFIRMED"] };
 }
 
-/** Throws VALIDATION_ERROR where a format for another program lacks what it needs of the merchant's settings. */
+/** Throws VALIDATION_ERROR when a merchant's settings lack what the format needs. */
 export function refuseUnset(
   format: ExportFormat,
   { fiat, books }: { fiat: FiatChoice | undefined; books: MerchantBooks | undefined },

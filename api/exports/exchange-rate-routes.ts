@@ -1,4 +1,4 @@
-/** Exchange rates: the sources and their state, and the rate that values each day. */
+/** Exchange rates: the sources with their state, and the rate used for each day. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { isDay } from "../../core/domain/calendar.ts";

@@ -108,7 +108,7 @@ export const ownRateRoutes = (deps: ApiDeps) =>
       PATH,
       async ({ body, user, trace }) => {
         const { currency, dateFrom, dateTo, rate } = body;
-        // days of one rate are listed as one period, however many, and are removed as listed
+        // consecutive days with one rate are listed, and can be removed, as one period of any length
         if (rate === null) refuseOrder(body);
         else refusePeriod(body);
         await deps.sql.begin(async (tx) => {
@@ -190,7 +190,7 @@ export const ownRateRoutes = (deps: ApiDeps) =>
       },
     );
 
-/** Throws CONFLICT, which undoes what the transaction has stored. */
+/** Throws CONFLICT, which rolls the transaction back. */
 async function refuseTooMany(tx: Tx, userId: string): Promise<void> {
   const days = (await countOwnRates(tx, userId)).reduce((sum, one) => sum + one.days, 0);
   if (days > OWN_RATES_MAX)

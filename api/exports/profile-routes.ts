@@ -243,7 +243,7 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
       },
     );
 
-/** Throws VALIDATION_ERROR: other programs' formats have columns of their own. */
+/** Throws VALIDATION_ERROR: formats for accounting programs have fixed columns. */
 function refuseColumns({ format, columns }: Pick<ProfileDefinition, "format" | "columns">): void {
   if (columns && !TABLE_FORMATS.some((one) => one === format))
     throw invalid("columns", `can only be chosen for ${TABLE_FORMATS.join(", ")}`);

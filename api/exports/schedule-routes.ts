@@ -1,4 +1,4 @@
-/** Scheduled exports: saved exports that are made weekly or monthly. */
+/** Scheduled exports: saved exports that run weekly or monthly. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound } from "../../core/domain/errors.ts";

@@ -1,4 +1,4 @@
-/** Statements of a wallet: made on request for any period, and monthly by a schedule. */
+/** Statements of a wallet: on request for any period, and automatically every month. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { isDay, isMonth, type Period, periodOfDays, periodOfMonth } from "../../core/domain/calendar.ts";
@@ -138,7 +138,7 @@ function urlOf({ config }: Pick<ApiDeps, "config">, exportId: string | null): st
   return exportId && `${config.baseUrl}/v1/transactions/exports/${exportId}/download`;
 }
 
-/** Throws VALIDATION_ERROR for a period that has no beginning or no end, or has not begun. */
+/** Throws VALIDATION_ERROR for a period without a beginning or end, or one that has not begun. */
 function readPeriod({ month, dateFrom, dateTo }: z.infer<typeof statementBody>, timeZone: string): Period {
   if (month === undefined && (dateFrom === undefined || dateTo === undefined))
     throw invalid(dateFrom === undefined ? "dateFrom" : "dateTo", "is required unless month is given");

@@ -1,4 +1,7 @@
-/** Cause and remedy of each documented code, for the page of errors. The compiler asks for every code; a test, for every issue of the sources. */
+/**
+ * Cause and remedy of each documented code, for the errors page. The compiler enforces that every code is covered; a test, every issue in the
+ * sources.
+ */
 import type { ErrorCode } from "../../core/domain/errors.ts";
 import type { PaymentRefusal } from "../../core/domain/payment.ts";
 import type { OperationFailure } from "../../core/domain/wallet-operation.ts";

@@ -1,4 +1,4 @@
-/** The page of errors: every code with its cause and what to do, written from the lists that the service answers from. */
+/** The errors page: every code with its cause and remedy, generated from the lists that the service itself uses. */
 import { ERROR_STATUS } from "../../core/domain/errors.ts";
 import { PAYMENT_REFUSALS, standardReason } from "../../core/domain/payment.ts";
 import { ERRORS, ISSUES, OPERATIONS, PAYMENTS } from "./error-causes.ts";

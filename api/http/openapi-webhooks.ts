@@ -1,4 +1,4 @@
-/** The `webhooks` section of the OpenAPI document: the message of each event type, as the endpoint that a merchant added receives it. */
+/** The `webhooks` section of the OpenAPI document: the message of each event type as a merchant's endpoint receives it. */
 import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 
 const header = (name: string, description: string) => ({
@@ -9,7 +9,7 @@ const header = (name: string, description: string) => ({
   schema: { type: "string" },
 });
 
-/** Named as the parameters of a webhook refer to them. */
+/** Keyed by the names that webhook parameters refer to. */
 export const webhookParameters = {
   "webhook-id": header("webhook-id", "The event's id, the same in every attempt: process each id once"),
   "webhook-timestamp": header("webhook-timestamp", "Time of this attempt in Unix seconds; refuse old ones"),
@@ -19,7 +19,7 @@ export const webhookParameters = {
   ),
 };
 
-/** Shared by all types but for the value of `type`. */
+/** The same for all types except for the value of `type`. */
 export const webhookMessage = {
   type: "object",
   properties: {

@@ -18,7 +18,7 @@ Amounts of links are numbers, amounts of transactions decimal text, both in USDC
 8601 in UTC. Lists take \`limit\` and \`cursor\`; \`nextCursor\` is null on the last page. Errors are \`ApiError\`: branch on \`error.code\`.
 Every response carries \`X-Request-Id\`; send your own to find it in the logs.`;
 
-/** `document` is made when it is first wanted: by then every feature is mounted. */
+/** `document` is created on first use: by then every feature is mounted. */
 export const openApi = (document: () => object) => {
   let forClients: object | undefined;
   const hidden = { detail: { hide: true } } as const;
@@ -120,7 +120,7 @@ function sortByName<Value>(named: Record<string, Value>): Record<string, Value> 
   return Object.fromEntries(Object.entries(named).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** The plugin drops the header parameters of a route that has others. */
+/** The plugin drops the header parameters of a route that has other parameters. */
 function addRequestHeaders(app: AnyElysia, paths: Paths): void {
   for (const route of app.routes) {
     const operation = operationOf(paths, route);
@@ -133,7 +133,7 @@ function addRequestHeaders(app: AnyElysia, paths: Paths): void {
 
 type Detail = { parameters?: { $ref: string }[]; "x-needs"?: Need; security?: Record<string, unknown>[] };
 
-/** Those that the route names, and the merchant where a member may act. */
+/** The route's headers, plus the merchant header where members may act. */
 function headersOf({ parameters = [], "x-needs": need, security = [] }: Detail): { $ref: string }[] {
   const isForMembers = need !== undefined && need !== "self" && need !== "account";
   const takesSession = security.some((one) => "session" in one);
@@ -144,7 +144,7 @@ function operationOf(paths: Paths, { path, method }: { path: string; method: str
   return paths[path.replace(/:([^/]+)/g, "{$1}")]?.[method.toLowerCase()];
 }
 
-/** With a body parser of our own the plugin leaves the content of a request body empty; it is JSON, always. */
+/** Because of our own body parser the plugin leaves the content of request bodies empty; it is always JSON. */
 function nameJsonBodies(app: AnyElysia, paths: Paths): void {
   for (const route of app.routes) {
     const schema: unknown = route.hooks.body;

@@ -1,4 +1,4 @@
-/** The fields of a merchant's order on the wire: limits, and how they read back. */
+/** The order fields of a link: limits and wire format. */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import {
@@ -11,7 +11,7 @@ import {
 import { RETURN_URL_MAX, whyNotAReturnUrl } from "../../core/domain/return-url.ts";
 import { emailSchema } from "../accounts/email-address.ts";
 
-/** Text of at most so many characters as Postgres counts them. */
+/** Text with a maximum length in characters as Postgres counts them. */
 const text = (max: number) =>
   z
     .string()
@@ -19,7 +19,7 @@ const text = (max: number) =>
     .refine((given) => given.isWellFormed() && !given.includes("\0"), "must be text")
     .meta({ maxLength: max });
 
-/** One line: it is signed in lines, printed in tables and compared with what people type. */
+/** One line, because it is signed line by line, printed in tables and compared with what people type. */
 export const referenceSchema = text(REFERENCE_MAX)
   .refine(
     (given) => given.trim() !== "" && given.trim() === given,
@@ -44,7 +44,7 @@ const returnUrl = z
     const fault = whyNotAReturnUrl(context.value);
     if (fault) context.issues.push({ code: "custom", message: fault, input: context.value });
   })
-  // as browsers write it: without line breaks and spaces that a parser skips
+  // as normalised by the URL parser: without line breaks and surrounding spaces
   .transform((given) => new URL(given).href)
   .pipe(z.string().max(RETURN_URL_MAX));
 
@@ -78,7 +78,7 @@ export const orderSchema = {
 
 type OrderBody = { [Field in keyof typeof orderFields]?: z.infer<(typeof orderFields)[Field]> };
 
-/** Throws VALIDATION_ERROR for a unique reference that is not given, and for metadata that would not be kept. */
+/** Throws VALIDATION_ERROR when uniqueReference is set without a reference, and for metadata that would be lost. */
 export function readOrder(body: OrderBody, bodyText: string): OrderData {
   if (body.uniqueReference && body.reference === undefined)
     throw invalid("uniqueReference", "needs a reference");
@@ -93,7 +93,7 @@ export function readOrder(body: OrderBody, bodyText: string): OrderData {
   };
 }
 
-/** The parsed metadata lacks this key alone, since it would become the object's prototype. */
+/** Parsing drops only this key from metadata, since it would become the object's prototype. */
 function hasProtoKey(bodyText: string): boolean {
   const { metadata: sent } = JSON.parse(bodyText) as { metadata: object };
   return Object.hasOwn(sent, "__proto__");

@@ -19,7 +19,7 @@ const ORIGIN_MAX = 255;
 /** 128 bits of SHA-256. */
 const DIGEST_DIGITS = 32;
 
-/** An origin as browsers write it: scheme, host and port, nothing behind. */
+/** An origin as browsers serialise it: scheme, host and port, nothing else. */
 const origin = z
   .string()
   .max(ORIGIN_MAX)
@@ -28,7 +28,7 @@ const origin = z
     const isLocal = url?.protocol === "http:" && ["localhost", "127.0.0.1"].includes(url.hostname);
     return url !== null && url.origin === text && (url.protocol === "https:" || isLocal);
   }, "must be an origin such as https://shop.example: https, or http on localhost, without a path")
-  // it becomes a part of a header
+  // it becomes part of a header
   .refine((text) => !/[\s;,*]/.test(text), "must be one origin");
 
 const changesSchema = z.object({

@@ -1,4 +1,4 @@
-/** The public side of a link, for payers without an account: its id is sufficient. Open to pages of any origin. */
+/** The public routes of a link, for payers without an account: its id is sufficient. Accessible to pages of any origin. */
 
 import { Elysia } from "elysia";
 import { z } from "zod";

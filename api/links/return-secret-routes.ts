@@ -1,4 +1,4 @@
-/** The secret a shop verifies returning payers with. */
+/** The secret with which a shop verifies returning payers. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";

@@ -1,4 +1,4 @@
-/** Reusable links on the wire: how often a link is paid, and whether the payer chooses the amount. */
+/** The wire format of reusable links: how often a link can be paid, and whether the payer chooses the amount. */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/link.ts";
@@ -50,7 +50,7 @@ type ReuseBody = {
 
 const LEAST_CHOICE_UNITS = 10n;
 
-/** The amount, which is the least one when the payer chooses, and the terms of reuse. Throws VALIDATION_ERROR. */
+/** The amount (the minimum when the payer chooses) and the terms of reuse. Throws VALIDATION_ERROR. */
 export function readReuse(
   bodyText: string,
   body: ReuseBody & { customerEmail?: string | undefined },
@@ -65,7 +65,7 @@ export function readReuse(
     if (maxPayments === 1) return { amountUnits, reuse: PAID_ONCE };
     return { amountUnits, reuse: { isReusable: true, maxPayments, minUnits: null, maxUnits: null } };
   }
-  // a shop whose amount got lost must not get a link that takes any
+  // a shop that failed to send its amount must not get a link that accepts any amount
   if (minAmount === undefined && maxAmount === undefined)
     throw invalid("amount", "may be null only with minAmount or maxAmount");
   if (body.customerEmail !== undefined)

@@ -1,4 +1,4 @@
-/** A merchant's payment links, limited to the signed-in user's own. */
+/** A merchant's own payment links. */
 
 import { Elysia } from "elysia";
 import { z } from "zod";

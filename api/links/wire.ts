@@ -1,4 +1,4 @@
-/** Payment links on the wire: request and response schemas, and how rows map to them. */
+/** The wire format of payment links: request and response schemas, and how rows map to them. */
 import { getAddress } from "viem";
 import { z } from "zod";
 import {
@@ -86,7 +86,7 @@ export const statsQuery = knownQuery({
   timeZone: z
     .string()
     .max(64)
-    // Postgres reads the sign of an offset the other way round
+    // Postgres interprets the sign of an offset the other way round
     .refine((zone) => /^[a-z]/i.test(zone) && isTimeZone(zone), TIME_ZONE_RULE)
     .default("UTC"),
 });
@@ -244,7 +244,7 @@ export function presentLinkPayment(row: LinkPayment, { baseUrl }: Addresses) {
 
 export type PublicLinkData = z.infer<typeof publicLinkSchema>;
 
-/** Of a link that is paid once: its amount is known. */
+/** For a link that is paid once, whose amount is known. */
 export type FixedLinkData = Omit<PublicLinkData, "amount"> & { amount: number };
 
 type Addresses = { baseUrl: string };
@@ -295,7 +295,7 @@ export function presentPublicLink(link: PublicLink, settings: PublicSettings): P
   };
 }
 
-/** A payment in progress leads nowhere: a payer who leaves as "cancelled" might pay again elsewhere. */
+/** No return URL while a payment is in progress: a payer who returns as "cancelled" might pay again elsewhere. */
 function returnUrlOf(link: PublicLink, { webhookSealKeys }: PublicSettings): string | null {
   const { id: linkId, userId, status, reference, sealedReturnSecret } = link;
   const target =
@@ -307,13 +307,13 @@ function returnUrlOf(link: PublicLink, { webhookSealKeys }: PublicSettings): str
     : signReturnUrl(target, { linkId, reference, status, at: statusSince(link) }, secret);
 }
 
-/** The same at every read, so that a reader sees no change where there is none. */
+/** The same on every read, so that readers see a change only when there is one. */
 function statusSince({ status, paidAt, expiresAt, updatedAt }: PublicLink): Date {
   if (status === "PAID") return paidAt ?? updatedAt;
   return status === "EXPIRED" ? expiresAt : updatedAt;
 }
 
-/** PENDING that rests on claims alone does not prevent a payment. */
+/** PENDING only because of claims does not prevent a payment. */
 function isPayable({ status, isFree, uses, maxPayments }: PublicLink): boolean {
   if (uses !== null && maxPayments !== null && uses >= maxPayments) return false;
   return isFree && isOpenStatus(status);

@@ -1,6 +1,6 @@
 /**
- * MCP over streamable HTTP, without sessions: each request is served by a server of its own, so any API process answers it. Its tools
- * call the routes of this app with the caller's API key, so scopes, limits and checks are those of the routes.
+ * MCP over streamable HTTP, without sessions: each request gets its own server, so any API process can handle it. Its tools call
+ * the routes of this app with the caller's API key, so the routes' scopes, limits and checks apply.
  */
 import { type AnyElysia, Elysia } from "elysia";
 import { z } from "zod";
@@ -23,7 +23,7 @@ const body = z
   .union([message, z.array(message).min(1).max(MESSAGES_MAX)])
   .describe("One or more JSON-RPC messages of the Model Context Protocol");
 
-/** `app` is asked at each request: by then every feature is mounted. */
+/** `app` is resolved per request: by then every feature is mounted. */
 export const mcpRoutes = (deps: ApiDeps, app: () => AnyElysia) =>
   new Elysia({ name: "mcp-routes" }).use(access(deps)).post(
     "/mcp",

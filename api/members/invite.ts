@@ -1,4 +1,4 @@
-/** Invites a person by e-mail address, whether or not they have an account yet: the answer does not tell. */
+/** Invites a person by e-mail address, whether or not they have an account: the response does not reveal it. */
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newInvitationId } from "../../core/domain/ids.ts";
 import { type InvitationOutcome, OPEN_INVITATIONS_MAX } from "../../core/domain/invitation.ts";

@@ -1,4 +1,4 @@
-/** Members of a merchant: who they are, their roles, and the invitations that make them. */
+/** Members of a merchant: who they are, their roles, and invitations. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict } from "../../core/domain/errors.ts";

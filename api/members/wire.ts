@@ -1,4 +1,4 @@
-/** Members and invitations on the wire. */
+/** The wire format of members and invitations. */
 import { z } from "zod";
 import { CAPABILITIES, capabilitiesOf, effectiveRole, MEMBER_ROLES } from "../../core/domain/member.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";

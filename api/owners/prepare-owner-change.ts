@@ -1,6 +1,6 @@
 /**
- * Makes an owner change for an owner to sign: one operation a network. An addition for every network is one signature; a removal needs
- * the index on its own network, and is an ordinary operation there.
+ * Prepares an owner change for an owner to sign: one operation per network. An addition for every network needs one signature; a removal needs
+ * the owner's index on its network, and is an ordinary operation there.
  */
 import {
   ANY_CHAIN_NONCE_KEY,
@@ -48,14 +48,14 @@ export type ChangePreparation = {
   trace: Trace;
 };
 
-/** How many of the user's unsigned operations whose time is over are marked EXPIRED first, which frees their Idempotency-Keys. */
+/** How many of the user's overdue unsigned operations are marked EXPIRED first, which frees their Idempotency-Keys. */
 const EXPIRED_AT_ONCE = 100;
 
 type Planned = NewOwner & { action: OwnerAction; name: string | undefined };
 
 /**
- * Throws NOT_FOUND without a wallet or owner, CONFLICT for the last owner, an owner that is there already, or an operation on its way,
- * RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when a node does not answer.
+ * Throws NOT_FOUND without a wallet or owner, CONFLICT for the last owner, an existing owner, or an operation in progress,
+ * RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when a node does not respond.
  */
 export async function prepareOwnerChange(
   deps: ApiDeps,
@@ -80,8 +80,8 @@ export async function prepareOwnerChange(
 }
 
 /**
- * An addition on one network takes the nonce for every network that is missing there: the others have spent it, so an addition of all
- * networks cannot, and what waits behind it would never run.
+ * An addition on one network uses the every-network nonce that is missing there: the other networks have spent it, so an addition for all
+ * networks cannot use it, and whatever waits behind it would never be executed.
  */
 function fillsGap({ change }: ChangePreparation, wallets: readonly WalletOwners[]): boolean {
   return change.action === "ADD" && wallets.some(({ missingNonce }) => missingNonce !== undefined);
@@ -144,7 +144,7 @@ async function refuseWhileLive({ sql }: ApiDeps, walletId: string): Promise<void
   });
 }
 
-/** By wallet, who may sign: passkeys that are owners of all of them, each with its index there. */
+/** For each wallet, the passkeys that may sign: those that own all of the wallets, each with its index there. */
 function signersOf(
   wallets: readonly WalletOwners[],
   passkeys: readonly Passkey[],
@@ -192,7 +192,7 @@ function callOf({ action, owner }: Planned, { coming }: WalletOwners): Hex {
   return encodeAddOwner({ x: owner.slice(0, 66) as Hex, y: `0x${owner.slice(66)}` });
 }
 
-/** One signature is valid where the nonce is: it must be the same everywhere, waiting operations counted. */
+/** One signature is valid for one nonce, which must be the same on every network, counting waiting operations. */
 function commonNonce(wallets: readonly WalletOwners[]): bigint {
   const nonces = wallets.map(({ state, waiting }) =>
     waiting.reduce((next, { nonce }) => (nonce >= next ? nonce + 1n : next), state.anyChainNonce),
@@ -260,7 +260,7 @@ async function store(
           balanceAfter: "",
           deploysWallet: !state.isDeployed && !isAnyChain,
         },
-        // the first stands for the change
+        // the first one represents the change
         idempotencyKey: index === 0 ? idempotencyKey : undefined,
         request,
         requestId: trace.requestId,

@@ -1,4 +1,4 @@
-/** Owners of the signed-in user's wallets. Never by an API key, and never by a session alone: an owner's passkey signs each change. */
+/** Owners of the signed-in user's wallets. Not accessible to API keys; a session alone is not enough either: an owner's passkey signs each change. */
 
 import { Elysia } from "elysia";
 import type { z } from "zod";
@@ -43,10 +43,10 @@ import {
 } from "./wire.ts";
 
 const tags = ["Owners"];
-/** No API key reads who may move the money, whatever its scopes. */
+/** No API key can read who may move the money, whatever its scopes. */
 const reading = { allow: ["session"], needs: "wallet:read" } as const;
 const changing = { allow: ["session"], needs: "owners:manage" } as const;
-/** An owner added here can sign in as the account; members are added as members instead. */
+/** An owner added here can sign in as the account; other people are added as members instead. */
 const own = { allow: ["session"], needs: "account", freshPasskey: true } as const;
 
 export const ownerRoutes = (deps: ApiDeps) =>

@@ -1,4 +1,4 @@
-/** Owners and owner changes as they travel. */
+/** The wire format of owners and owner changes. */
 import { z } from "zod";
 import type { Hex } from "../../core/domain/networks.ts";
 import { CONTRACTS, NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
@@ -181,7 +181,7 @@ export const confirmedSchema = changeSchema.extend({
   statusUrl: z.string(),
 });
 
-/** What rows know of an owner that the chain does not. */
+/** What our rows add to an owner read from the chain. */
 export type OwnerNames = { passkeys: ReadonlyMap<Hex, Passkey>; addresses: ReadonlyMap<Hex, string> };
 
 export function presentOwner(

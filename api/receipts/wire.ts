@@ -44,7 +44,7 @@ export const receiptSchema = publicReceiptSchema
   })
   .meta({ id: "Receipt" });
 
-/** Its numbered documents are added by who reads them. */
+/** The callers add the numbered documents. */
 type Numbered = "documentId" | "documentNumber" | "creditNotes";
 
 export function presentPublicReceipt(receipt: Receipt): Omit<z.infer<typeof publicReceiptSchema>, Numbered> {
@@ -71,7 +71,7 @@ export function presentPublicReceipt(receipt: Receipt): Omit<z.infer<typeof publ
   };
 }
 
-/** As the merchant reads it. */
+/** As the merchant sees it. */
 export function presentReceipt(receipt: Receipt): Omit<z.infer<typeof receiptSchema>, Numbered> {
   const { customerEmail, metadata } = receipt;
   return { ...presentPublicReceipt(receipt), customerEmail, metadata };

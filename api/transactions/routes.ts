@@ -117,7 +117,7 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   const after = query.cursor === undefined ? undefined : readCursor(owner, query.cursor);
   if (after && offset > 0) throw invalid("offset", "cannot be combined with cursor");
   const { page, last, hasMore } = await deps.reader.read(async (tx) => {
-    // behind a cursor, one row more tells whether there is a next page
+    // with a cursor, one extra row shows whether there is a next page
     const found = await listTransactions(tx, userId, filter, {
       limit: after ? limit + 1 : limit,
       offset,

@@ -1,4 +1,4 @@
-/** A history row on the wire. */
+/** The wire format of a history row. */
 import { z } from "zod";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";

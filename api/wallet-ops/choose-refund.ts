@@ -1,6 +1,6 @@
 /**
- * Reads what a refund's body asks for, whose payment, how much and to whom, and refuses more than what is left. core/domain/refund.ts
- * chooses. The same for a refund and for a request for one.
+ * Determines from a refund's body which payment is refunded, how much and to whom, and refuses more than what is left. The
+ * rules are in core/domain/refund.ts. Used for refunds and refund requests.
  */
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
@@ -47,7 +47,7 @@ export async function getRefundedLink(
   return { link, wallet };
 }
 
-/** Throws CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
+/** Throws CONFLICT when nothing or too little is left, VALIDATION_ERROR when the recipient is ambiguous. */
 export async function readRefundChoice(
   tx: Tx,
   { link, wallet }: { link: PaymentLink; wallet: Wallet },
@@ -57,7 +57,7 @@ export async function readRefundChoice(
   return need(chooseRefund(link, await listRefundable(tx, link.id), request));
 }
 
-/** The row of a refund that was chosen so. */
+/** The row of the chosen refund. */
 export function toNewRefund(
   { transfer, to, toSource, amountUnits }: Chosen,
   { id, link, body }: { id: string; link: PaymentLink; body: RefundBody },
@@ -122,8 +122,8 @@ export type Reserved = {
 };
 
 /**
- * What is left may have changed since the choice. Call under the link's lock where a part is reserved; at the confirmation of a part that is
- * reserved already only the chain can have changed it. Throws CONFLICT.
+ * What is left may have changed since the choice. Call under the link's lock when reserving; at confirmation the amount is already
+ * reserved, so only the chain can have changed it. Throws CONFLICT.
  */
 export async function refuseAboveRefundable(tx: Tx, refund: Reserved): Promise<void> {
   const current = (await listRefundable(tx, refund.linkId, { except: refund.id })).find(
@@ -141,7 +141,7 @@ function exceeds(refundableUnits: bigint) {
   });
 }
 
-/** The sender of a plain transfer need not be the customer. */
+/** The sender of a plain transfer is not necessarily the customer. */
 export function senderWarnings(to: Hex, isContract: boolean): OperationTerms["warnings"] {
   const exchange = `${to} may belong to an exchange, where refunds can be lost. Ask the customer for an address`;
   const contract = `${to} is a contract, possibly a router or bridge: ask the customer for an address`;

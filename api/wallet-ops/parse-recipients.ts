@@ -1,6 +1,6 @@
 /**
- * Parses the recipients of a send from its body, which has one of two forms: `to` and `amount`, or `payments`. Which recipients are refused
- * is the rule of core/domain/recipient.ts; here each reason gets its message. All amounts together must reach `minUnits`.
+ * Parses the recipients of a send from its body, which has one of two forms: `to` and `amount`, or `payments`. core/domain/recipient.ts decides
+ * which recipients are refused; this file has the message for each reason. The total must be at least `minUnits`.
  */
 import { invalid } from "../../core/domain/errors.ts";
 import { formatUnits } from "../../core/domain/money.ts";

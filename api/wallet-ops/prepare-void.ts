@@ -1,4 +1,4 @@
-/** Prepares an empty operation of the nonce that an ended one was signed for: once it is mined, the ended one can never be executed. */
+/** Prepares an empty operation with the nonce of an ended one: once it is mined, the ended one can never be executed. */
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newSendId } from "../../core/domain/ids.ts";
 import { isStillPossible, type OperationKind } from "../../core/domain/wallet-operation.ts";
@@ -19,7 +19,7 @@ type Asked = {
   requestId: string;
 };
 
-/** Throws CONFLICT for an operation that has not ended, and for one that is impossible already. */
+/** Throws CONFLICT for an operation that has not ended, and for one that can no longer be executed anyway. */
 export async function prepareVoid(deps: ApiDeps, asked: Asked): Promise<OperationView> {
   const ended = await getOperation(deps, asked);
   const state = statusOf(ended);

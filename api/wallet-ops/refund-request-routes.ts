@@ -1,4 +1,4 @@
-/** Requests for refunds: asked for by a session or an API key, prepared by an owner of the wallet, who signs them like every send. */
+/** Refund requests: made by a session or an API key, then prepared by an owner of the wallet, who signs them like every send. */
 
 import { Elysia } from "elysia";
 import { formatUnits } from "../../core/domain/money.ts";

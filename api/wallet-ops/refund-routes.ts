@@ -138,7 +138,7 @@ export const refundRoutes = (deps: ApiDeps) =>
           trace,
           event: "refund.created",
           history: { linkId: link.id, description: link.description, note: refund.reason },
-          // since it was prepared its payment may have left the chain, or an ended refund of the same money have been executed
+          // since the preparation its payment may have left the chain, or an ended refund of the same money may have been executed
           recheck: (tx) => refuseAboveRefundable(tx, refund),
         });
         const [transaction] = await presentHistory(deps, user, operation);

@@ -1,4 +1,4 @@
-/** Refunds as they travel: schemas of what comes in and goes out, and how rows become them. */
+/** The wire format of refunds: request and response schemas, and how rows map to them. */
 import { z } from "zod";
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";

@@ -1,4 +1,4 @@
-/** Sends and payouts out of the signed-in user's wallets. Never by an API key: money moves with the passkey alone. */
+/** Sends and payouts from the signed-in user's wallets. Not accessible to API keys: only the passkey can move money. */
 
 import { Elysia } from "elysia";
 import type { z } from "zod";
@@ -162,7 +162,7 @@ export const sendRoutes = (deps: ApiDeps) =>
       },
     );
 
-/** The service's own wallets pay themselves nothing. */
+/** The service's own wallets pay no fee to themselves. */
 function feeItems({ sendFee }: ApiDeps["config"], { address }: Wallet): NewOperationItem[] {
   if (!sendFee || sendFee.address === address) return [];
   return [{ to: sendFee.address, amountUnits: sendFee.units, note: FEE_NOTE, isFee: true }];

@@ -1,6 +1,6 @@
 /**
- * Warnings that are shown to an owner before signing: a new recipient, one that resembles a known one, a contract, a wallet with a single
- * owner. They never refuse.
+ * Warnings shown to an owner before signing: a new recipient, one that resembles a known one, a contract, a wallet with a single
+ * owner. They never block.
  */
 import type { AccountState } from "../../core/chain/account-state.ts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -10,7 +10,7 @@ import type { OperationTerms } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { findSentTo, type NewOperationItem } from "../../db/wallet-ops/operations.ts";
 
-/** Known recipients compared with. */
+/** How many known recipients are compared. */
 const KNOWN_MAX = 5_000;
 
 type Given = {

@@ -1,4 +1,4 @@
-/** Sends as they travel: schemas of what comes in and goes out, and how rows become them. */
+/** The wire format of sends: request and response schemas, and how rows map to them. */
 import { z } from "zod";
 import { formatUnits } from "../../core/domain/money.ts";
 import { CONTRACTS, NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
@@ -55,7 +55,7 @@ export const operationParams = z.object({ id: z.string().max(100) });
 
 const WAIT_MAX_S = 20;
 
-/** To follow an operation live: each answer names the status that the next request knows. */
+/** For long polling: each response has the status to pass to the next request. */
 export const waitQuery = z.object({
   known: z
     .enum(OPERATION_STATES)
@@ -70,7 +70,7 @@ export const listQuery = z.object({
   status: z.enum(OPERATION_STATES).optional(),
 });
 
-/** A null among an enum's values, which zod's own document leaves out. */
+/** A null among an enum's values, which zod's JSON Schema omits. */
 export const failureReason = documentedAs(z.enum(OPERATION_FAILURES).nullable(), {
   type: ["string", "null"],
   enum: [...OPERATION_FAILURES, null],
@@ -181,7 +181,7 @@ export const sendListSchema = z
   })
   .meta({ id: "SendList" });
 
-/** EXPIRED by the clock, also before that is written down. */
+/** EXPIRED by the clock, even before the row is updated. */
 export function statusOf({ state, isOver }: OperationView): OperationState {
   return state === "AWAITING_SIGNATURE" && isOver ? "EXPIRED" : state;
 }

@@ -1,4 +1,4 @@
-/** The wallet file of the signed-in user, to be kept: with it and the passkey the money can be moved without this service. */
+/** The wallet file of the signed-in user: with it and the passkey the money can be moved without this service. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";

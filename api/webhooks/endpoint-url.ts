@@ -1,8 +1,8 @@
-/** Which URLs a webhook may have. */
+/** Which URLs a webhook endpoint may have. */
 import { isWebhookPort } from "../../core/domain/webhook.ts";
 import { isPublicAddress } from "../../core/runtime/public-ip-ranges.ts";
 
-/** Why a URL cannot be an endpoint, if so. Names are resolved and checked again at every delivery. */
+/** Why a URL cannot be an endpoint; undefined if it can. Host names are resolved and checked again at every delivery. */
 export function whyNotAnEndpoint(text: string, allowPrivate: boolean): string | undefined {
   const parsed = URL.parse(text);
   if (!parsed) return "must be a URL";

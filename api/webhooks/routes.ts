@@ -1,4 +1,4 @@
-/** Webhooks by Standard Webhooks 1.0.0: endpoints, their secrets, and the log of deliveries. */
+/** Webhooks according to Standard Webhooks 1.0.0: endpoints, their secrets, and the delivery log. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";

@@ -1,4 +1,4 @@
-/** Webhook endpoints and deliveries on the wire. */
+/** The wire format of webhook endpoints and deliveries. */
 import { z } from "zod";
 import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 import type { Attempt, Delivery } from "../../db/webhooks/deliveries.ts";
@@ -27,7 +27,7 @@ export const updateBody = z.object({
   enabled: z.boolean().optional(),
 });
 
-/** A link's or a transaction's, whose message carries the whole object. */
+/** Types about a link or transaction, whose message carries the whole object. */
 const sampleTypes = EVENT_TYPES.filter((type) => /^(payment_link|transaction)\./.test(type));
 export const testBody = z
   .strictObject({

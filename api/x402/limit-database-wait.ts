@@ -1,12 +1,12 @@
-/** Bounds how long a request waits for a silent database, as long as no payment of it can have been stored. */
+/** Bounds how long a request waits for an unresponsive database while its payment cannot have been stored yet. */
 import { SilentDatabaseError } from "../../db/postgres/retry-while-unavailable.ts";
 
-/** Before a payment is accepted no caller waits longer for a database that is connected and does not answer. */
+/** Maximum wait, before acceptance, for a database that is connected but does not respond. */
 const SILENCE_MS = 10_000;
 
 /**
  * Throws SilentDatabaseError after `SILENCE_MS`, unless `work` has called `onAccepting` by then. After that error `onAccepting` throws,
- * so that nothing is accepted for a caller who was answered that nothing was stored.
+ * so that nothing is accepted for a caller who was told that nothing was stored.
  */
 export async function limitDatabaseWait<T>(work: (onAccepting: () => void) => Promise<T>): Promise<T> {
   const silence = Promise.withResolvers<never>();

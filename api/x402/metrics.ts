@@ -1,4 +1,4 @@
-/** Prometheus metrics of paying: how payments are answered, why they are refused, and how long payers wait. */
+/** Prometheus metrics of payments: their outcomes, why they are refused, and how long payers wait. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";
 import type { PayResult } from "./pay-link.ts";
@@ -36,14 +36,14 @@ export function openPayMetrics(registry: Registry) {
       seconds.observe({ way, outcome: result.kind }, (performance.now() - startedMs) / 1_000);
       if (result.kind === "refused") refusals.inc({ way, reason: result.reason });
     },
-    /** A payment that could not even be read. */
+    /** A payment that could not be parsed. */
     countUnreadable(way: "json" | "header"): void {
       refusals.inc({ way, reason: "INVALID_PAYLOAD_STRUCTURE" });
     },
   };
 }
 
-/** The limits that payers are refused by. */
+/** The limits that payments are refused by. */
 export function openRelayLimitMetrics(registry: Registry, limits: RelayLimits): void {
   const registers = [registry];
   new Gauge({

@@ -103,7 +103,7 @@ const OPERATIONS = {
   payment: { operationId: "getPayment", summary: "The state of one payment" },
 } as const;
 
-/** The operations of one prefix; `suffix` tells their names from those of the other. */
+/** The operations under one prefix; `suffix` distinguishes their names from those of the other prefix. */
 export function documentX402(suffix: "" | "ShapeB") {
   const named = (operation: keyof typeof OPERATIONS) => ({
     summary: OPERATIONS[operation].summary,

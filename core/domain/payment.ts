@@ -39,7 +39,7 @@ export type TransactionType = (typeof TRANSACTION_TYPES)[number];
 export const TRANSACTION_STATUSES = ["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"] as const;
 export type TransactionStatus = (typeof TRANSACTION_STATUSES)[number];
 
-/** Refusals of a payment: the documented x402 codes and the HTTP status each is answered with. */
+/** Refusals of a payment: the documented x402 codes and their HTTP statuses. */
 export const PAYMENT_REFUSALS = {
   INVALID_PAYLOAD_STRUCTURE: 400,
   INVALID_SIGNATURE: 400,
@@ -67,7 +67,7 @@ export type PaymentRefusal = keyof typeof PAYMENT_REFUSALS;
 
 export type Refusal = { readonly reason: PaymentRefusal; readonly message: string };
 
-/** `message` where the case has more to say than its reason. */
+/** `message`: when the case needs more detail than its reason. */
 export function refusalOf(
   reason: PaymentRefusal,
   message: string = REFUSAL_MESSAGES[reason] ?? reason,
@@ -85,7 +85,7 @@ const REFUSAL_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
   NONCE_USED: "the authorization has already been used or cancelled",
   LINK_ALREADY_PAID: "this link has already been paid",
   PAYMENT_IN_PROGRESS: "another payment for this link is in progress",
-  // without the other payment's hash, which a caller would take for that of his own
+  // without the other payment's hash, which a caller would take for its own
   IDEMPOTENCY_KEY_REUSED:
     "this idempotency key was used for another payment of this link; this one was ignored",
   AMOUNT_EXCEEDS_MAXIMUM: "the authorization is for more than this link requires",
@@ -97,12 +97,12 @@ const REFUSAL_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
   RELAY_BUDGET_SPENT: "the daily relay budget has no room for this payment",
 };
 
-/** Whether a payment's stored failure is one its payer can act on; others are of our own making. */
+/** Whether the payer can act on a payment's stored failure; all others are our own. */
 export function isPaymentRefusal(reason: string): reason is PaymentRefusal {
   return reason in PAYMENT_REFUSALS && reason !== "INTERNAL_ERROR";
 }
 
-/** x402's own name for a refusal, our code where it has none. */
+/** The x402 name for a refusal, or our code if there is none. */
 export function standardReason(refusal: PaymentRefusal): string {
   return STANDARD_REASONS[refusal] ?? refusal;
 }

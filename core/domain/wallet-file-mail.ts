@@ -1,4 +1,4 @@
-/** The mail that carries a wallet file: what it is for, and that it is no secret. */
+/** The e-mail that carries a wallet file: what it is for, and that it is not a secret. */
 import { escapeHtml, type MailText, mailDocument, mailParagraph } from "./mail-html.ts";
 import type { Hex } from "./networks.ts";
 

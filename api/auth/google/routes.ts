@@ -70,7 +70,7 @@ export const googleRoutes = (deps: ApiDeps) => {
       },
       {
         limit: "authentication",
-        // before the query is validated: a disabled route is 404 whatever its query
+        // before the query is validated, so that a disabled route is 404 whatever its query
         transform: () => void configured(provider),
         query: z.object({
           state: z.string().min(1).max(512),
@@ -105,7 +105,7 @@ function signInUrl(dashboardUrl: string, error: CallbackError): string {
   return url.href;
 }
 
-/** The dashboard's screen with the sign-in methods, and what became of the link. */
+/** The dashboard's sign-in methods screen, with the outcome of the link. */
 function linkedUrl(dashboardUrl: string, outcome: CallbackError | "linked"): string {
   const url = new URL("/security", dashboardUrl);
   url.searchParams.set("google", outcome);
