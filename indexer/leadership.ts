@@ -1,14 +1,14 @@
 /**
- * Who leads a network. A leader that lost its lock without noticing can't write: the next one has raised the epoch
- * (db/ledger/cursors.ts), a fencing token. It notices by its connection's end, or by its next heartbeat. A standby replaces a leader whose
- * heartbeats stopped while its connections live on.
+ * Leader election per network. A leader that lost its lock without noticing can't write, because the next one has raised the epoch
+ * (db/ledger/cursors.ts), a fencing token. It notices when its connection ends, or at its next heartbeat. A standby replaces a leader whose
+ * heartbeats stopped although its connections are still open.
  */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Log } from "../core/runtime/log.ts";
 import { type IndexerLeaderLock, openIndexerLeaderLock } from "../db/ledger/indexer-leader-lock.ts";
 
 const TRY_EVERY_MS = 250;
-/** How often a standby looks for a frozen leader. */
+/** How often a standby checks for a frozen leader. */
 const CHECK_LEADER_MS = 1_000;
 const HEARTBEAT_MS = 1_000;
 const HEARTBEAT_TIMEOUT_MS = 5_000;
@@ -68,7 +68,7 @@ function keepLeading(
     clearInterval(timer);
     lost.signal.removeEventListener("abort", warn);
     await lock.release().catch(() => undefined);
-    // whatever is left of it: the lock ends with its connection
+    // whatever its state: the lock ends with its connection
     await lock.close().catch(() => undefined);
   };
   return { lost: lost.signal, release };

@@ -2,7 +2,7 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { NetworkId } from "../core/domain/networks.ts";
 
-/** What an account wrote itself, and a block can be committed without. */
+/** Kinds of records that an account wrote itself, which a block can be committed without. */
 const REFUSABLE_RECORDS = ["operation", "account_change", "conclusion", "report"] as const;
 export type RefusableRecord = (typeof REFUSABLE_RECORDS)[number];
 
@@ -56,7 +56,7 @@ export function openIndexerMetrics(registry: Registry) {
     buckets: [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers,
   });
-  /** Block time of the cursor, where it is known. */
+  /** Block time of the cursor, if known. */
   const cursorTimesS = new Map<NetworkId, number>();
   const pollTimesS = new Map<NetworkId, number>();
   const notePoll = (network: NetworkId, timeS: number) => {
@@ -80,17 +80,17 @@ export function openIndexerMetrics(registry: Registry) {
       noteHead(network, at);
       wallets.set({ network }, at.wallets);
     },
-    /** Before the blocks up to it are read: a node that names new heads and refuses their logs must show as a lag. */
+    /** Set before the blocks up to it are read, so that a node that reports new heads but refuses their logs shows as lag. */
     sawHead: noteHead,
     polled: (network: NetworkId) => notePoll(network, Date.now() / 1000),
     pollFailed: (network: NetworkId) => failed.inc({ network }),
-    /** A process that does not lead does not know the lag: a value from its term would look current. */
+    /** A process that is not the leader does not know the lag, and a value from its last term would look current. */
     leading(network: NetworkId, isLeader: boolean) {
       leader.set({ network }, isLeader ? 1 : 0);
-      // from the start: a counter that appears with its first event shows no increase
+      // initialised at startup, because a counter that first appears with an event shows no increase
       for (const counted of [reorgs, reorgBlocks, failed]) counted.inc({ network }, 0);
       for (const kind of REFUSABLE_RECORDS) refused.inc({ network, kind }, 0);
-      // a leader that no node has answered yet must be seen too, also when its terms fail one after the other
+      // also visible for a leader that no node has responded to yet, even when its terms keep failing
       if (isLeader) return notePoll(network, pollTimesS.get(network) ?? Date.now() / 1000);
       cursorTimesS.delete(network);
       for (const known of [head, cursor, lagBlocks, lagSeconds, polled, wallets, differences])

@@ -1,6 +1,6 @@
 /**
- * Searches blocks for logs of our accounts that touch neither the token nor the EntryPoint: an owner's own wallet can change the owners
- * directly. Only what is deep enough is searched, so nothing of it is undone; each hit is read again, whole and proven.
+ * Searches blocks for logs of our accounts that touch neither the token nor the EntryPoint: an address owner can change the owners directly.
+ * Only deep enough blocks are searched, so no result is ever undone; each hit is read again, whole and proven.
  */
 
 import { ACCOUNT_TOPICS } from "../../core/chain/account-logs.ts";
@@ -25,10 +25,10 @@ import { readRangeLogs } from "../source/range-logs.ts";
 import { readProvenLogs } from "../source/verified-block.ts";
 
 const BLOCKS_MAX = 2_000;
-/** What one node leaves out another one names. */
+/** Nodes asked per search: what one omits, another one returns. */
 const WITNESSES = 2;
 
-/** Searches what became deep enough since the last time, at most BLOCKS_MAX blocks of it. Returns whether there is more. */
+/** Searches the blocks that became deep enough since the last search, at most BLOCKS_MAX. Returns whether there are more. */
 export async function searchAccountLogs(term: Term): Promise<boolean> {
   const { sql, network, cursor, confirmations, watched } = term;
   const deep = newestConfirmedBlock(cursor.number, confirmations);

@@ -1,6 +1,6 @@
 /**
- * Operations of our wallets that no row of ours has: after an older backup was restored, or a standby took over that had not received
- * the last commits. What they were is read from the transactions that ran them.
+ * Operations of our wallets without a row: after an older backup was restored, or a standby took over that lacked the
+ * last commits. Their contents are read from the transactions that executed them.
  */
 import { carriedOperations, findExecutedOperation } from "../../core/chain/executed-operations.ts";
 import type { Sql } from "../../db/postgres/client.ts";
