@@ -152,7 +152,7 @@ describe("a backup's file", () => {
       await expect(restoreInto(broken)).rejects.toThrow(/changed|incomplete/);
     }
     await expect(restoreInto(backup.file, [randomBytes(32).toString("hex")])).rejects.toThrow(
-      "no key of BACKUP_KEY",
+      "no key in BACKUP_KEY",
     );
   }, 60_000);
 

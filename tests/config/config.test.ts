@@ -213,7 +213,7 @@ describe("error: refuses", () => {
     [
       "no BASE_URL in production",
       { ...production(), BASE_URL: undefined },
-      /BASE_URL is not set; give the public https origin/,
+      /BASE_URL is not set; set it to the public https origin/,
     ],
     [
       "a guessable older key in production",

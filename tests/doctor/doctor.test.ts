@@ -105,7 +105,7 @@ test("faults of every process and of every server are reported at once, and the 
 
 test("a shell without any of the settings is told where they belong, and one that lacks some is not", async () => {
   const isAdvised = async (source: Record<string, string>) =>
-    JSON.stringify(await examine(source, { isOffline: true })).includes("none of a deployment's settings");
+    JSON.stringify(await examine(source, { isOffline: true })).includes("none of the settings of a deployment");
   expect(await isAdvised({})).toBe(true);
   expect(await isAdvised({ DATABASE_URL: "postgres://127.0.0.1/payments" })).toBe(false);
   expect(await isAdvised({ WORKER_CONCURRENCY: "none" })).toBe(false);

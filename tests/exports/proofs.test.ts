@@ -143,7 +143,7 @@ describe("an export with proofs", () => {
       (forged) => {
         forged.wallets[0].address = randomAddress();
       },
-      "the file names another wallet",
+      "the file is about another wallet",
     ],
     [
       "a second wallet of a network, whose movements nobody checks",
@@ -165,7 +165,7 @@ describe("an export with proofs", () => {
       (forged) => {
         rowOf(forged, "RECEIVE").proof.blockHash = `0x${"ab".repeat(32)}`;
       },
-      "your node has another block",
+      "your node has a different block",
     ],
     [
       "a changed node of the trie",

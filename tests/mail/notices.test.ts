@@ -26,7 +26,7 @@ describe("a mail about a wallet", () => {
   test.each([
     ["owner_added", "An owner was added to your wallet", "The address 0x1111"],
     ["owner_removed", "An owner was removed from your wallet", "is no longer an owner of your wallet"],
-    ["wallet_upgraded", "The code of your wallet was changed", "runs other code now (the address 0x1111"],
+    ["wallet_upgraded", "The code of your wallet was changed", "now runs different code (the address 0x1111"],
     ["money_sent", "Money left your wallet", "2.5 USDC left your wallet"],
   ] as const)("of the kind %s names the network and the transaction", (kind, subject, what) => {
     const details = { network: "base-sepolia", txHash, owner, amount: "2.5", recipients: 3, isOurs: true };

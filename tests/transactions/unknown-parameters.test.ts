@@ -94,7 +94,7 @@ test("a long name is shown in part", async () => {
 test.each(["status", "type", "dateFrm", "filters"])("an export refuses the field %s", async (name) => {
   const answer = await ann.client.post("/v1/transactions/export", { format: "csv", [name]: "x" });
   expect(answer.status).toBe(400);
-  expect(answer.body.error.message).toContain(`not known here: ${name}`);
+  expect(answer.body.error.message).toContain(`has unknown fields: ${name}`);
 });
 
 test("error: 403 for an export with another's userId", async () => {
