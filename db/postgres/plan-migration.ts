@@ -86,10 +86,10 @@ const EFFECTS = {
 /** Lines for an operator. */
 export function describePlanned({ name, locks, creates, needsStop }: PlannedMigration): string[] {
   const stop = needsStop ? ["  needs all processes of the service stopped"] : [];
-  const made = creates.length > 0 ? [` creates ${creates.join(", ")}`] : [];
+  const made = creates.length > 0 ? [`  creates ${creates.join(", ")}`] : [];
   const held = locks.map(
     ({ table, blocks, rows }) =>
       `  ${table} (about ${Math.round(rows)} rows): ${EFFECTS[blocks]} until it is applied`,
   );
-  return [name, ...stop, ...made, ...held, ...(made.length + held.length === 0 ? [" blocks nothing"] : [])];
+  return [name, ...stop, ...made, ...held, ...(made.length + held.length === 0 ? ["  blocks nothing"] : [])];
 }

@@ -31,7 +31,7 @@ describe("restore beside a chain that moved on", () => {
   });
 
   test("the commands say what they did", () => {
-    expect(report.output).toMatch(/\.backup: \d\d tables, \d+\.\d MB, read back and whole/);
+    expect(report.output).toMatch(/\.backup: \d\d tables, \d+\.\d MB, read back and complete/);
     expect(report.output).toMatch(/restored \d\d tables as of \d{4}-/);
   });
 });

@@ -72,8 +72,8 @@ test("a sound installation has no fault, and what is not there yet is advice", a
   for (const subject of ["configuration", "database", "chain", "relayer", "mail", "pages"])
     expect(subjectsOf("good")).toContain(subject);
   const texts = findings.map(({ text }) => text).join("\n");
-  expect(texts).toContain("nothing answers at https://localhost:");
-  expect(texts).toContain("base-sepolia has one node");
+  expect(texts).toContain("nothing responds at https://localhost:");
+  expect(texts).toContain("base-sepolia has only one node");
   expect(texts).toContain('passkeys are bound to "localhost"');
   expect(texts).toContain("OFFER_SIGNING_KEYS is not set: ");
   const signing = { ...env, OFFER_SIGNING_KEYS: randomBytes(32).toString("hex") };

@@ -150,7 +150,7 @@ describe("an export with proofs", () => {
       (forged) => {
         forged.wallets.push({ ...forged.wallets[0] });
       },
-      "the file names two wallets of base-sepolia",
+      "the file is about two wallets on base-sepolia",
     ],
     [
       "a status that there is not",

@@ -43,7 +43,7 @@ test("a plan names each missing migration and what waits for it, and changes not
     const { code, output, errors } = await runMigrate(url.href, "--plan");
     expect(errors).toBe("");
     expect(code).toBe(0);
-    expect(output).toMatch(new RegExp(`^${BASELINE}\n  makes .*payments, `));
+    expect(output).toMatch(new RegExp(`^${BASELINE}\n  creates .*payments, `));
     expect(output).toContain("nothing was changed");
     expect((await runMigrate(url.href, "--plan")).output).toBe(output);
     expect((await runMigrate(url.href)).output).toContain(`applied ${BASELINE}`);

@@ -1,4 +1,4 @@
-/** What an importer takes, or a schedule makes, must be whole: a file that leaves money out is not made. */
+/** Files for importers and scheduled files must be complete: a file that would leave money out is refused. */
 
 import { EXPORT_ROWS_MAX, type ExportSummary } from "../../../core/domain/export.ts";
 import { ExportRefusal } from "../../../core/domain/export-refusal-error.ts";

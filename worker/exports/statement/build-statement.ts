@@ -31,7 +31,7 @@ import type { Closing } from "./close-period.ts";
 
 export type StatementBatches = AsyncIterable<readonly StatementLine[]>;
 
-/** Opens the cursor of the movements, too. Throws when they do not fit a statement. */
+/** Also opens the cursor of the movements. Throws when there are too many for a statement. */
 export async function openStatement(
   tx: Tx,
   wallet: Wallet,
@@ -71,7 +71,7 @@ export async function openStatement(
     },
     ...{ before: closing.isFinal ? request.before : closing.before, isFinal: closing.isFinal },
     ...{ generatedAt: new Date(), openingUnits, closingUnits, movements, totals },
-    // the opening balance is valued by the day before
+    // the opening balance is valued at the rate of the day before
     valuation:
       fiat && (await readValuation(tx, fiat, { userId: wallet.userId, firstDay: dayBefore(from, timeZone) })),
     check: checkOf(closingUnits, closing.chain),
