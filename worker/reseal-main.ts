@@ -1,6 +1,6 @@
 /**
- * `bun run reseal`: seals webhook and return secrets with the newest key and says when older keys may be removed. Exit code 1: some secrets
- * open with no key; 2: it could not end, and may be started again.
+ * `bun run reseal`: re-encrypts webhook and return secrets with the newest key and reports when older keys may be removed. Exit code 1: some
+ * secrets cannot be decrypted with any key; 2: it could not finish, and may be run again.
  */
 import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";

@@ -149,7 +149,7 @@ describe("a backup's file", () => {
       bytes.subarray(0, bytes.length - 20),
     ]) {
       writeFileSync(broken, wrong);
-      await expect(restoreInto(broken)).rejects.toThrow(/changed|incomplete/);
+      await expect(restoreInto(broken)).rejects.toThrow(/altered|incomplete/);
     }
     await expect(restoreInto(backup.file, [randomBytes(32).toString("hex")])).rejects.toThrow(
       "no key in BACKUP_KEY",
@@ -165,7 +165,7 @@ describe("a backup's file", () => {
       const broken = join(folder, "broken");
       expect(backup.bytes).toBeGreaterThan(64 * 1024);
       writeFileSync(broken, readFileSync(backup.file).subarray(0, -20));
-      await expect(restoreBackup(url.href, { file: broken, keys })).rejects.toThrow(/changed|incomplete/);
+      await expect(restoreBackup(url.href, { file: broken, keys })).rejects.toThrow(/altered|incomplete/);
       const restored = await restoreBackup(url.href, { file: backup.file, keys });
       expect(restored.tables).toBe(backup.tables);
     } finally {

@@ -1,4 +1,4 @@
-/** Metrics of caps and budgets of relaying, and of what is used of them. Gas, or wei for FEES and fees. */
+/** Metrics of the caps and budgets of relaying, and their usage. In gas, or wei for FEES and fees. */
 import { Gauge, type Registry } from "prom-client";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { RelayBudgetScope } from "../../core/domain/relay-budget.ts";
@@ -6,7 +6,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import { type BudgetSummary, summarizeBudgets } from "../../db/relays/budgets.ts";
 import { openGauge } from "../database-gauge.ts";
 
-/** `nextCost`: what the next transaction may cost; a budget with less left is exhausted. */
+/** `nextCost`: the maximum cost of the next transaction; a budget with less left is exhausted. */
 export type BudgetSettings = { limit: bigint | undefined; nextCost: bigint };
 type Settings = {
   maxFeeWei: bigint;
