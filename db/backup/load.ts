@@ -1,4 +1,4 @@
-/** Fills an empty, migrated database from a dump: one transaction, so that a broken file leaves nothing. */
+/** Fills an empty, migrated database from a dump: one transaction, so that a broken file leaves nothing behind. */
 import { once } from "node:events";
 import type { Writable } from "node:stream";
 import { z } from "zod";
@@ -41,7 +41,7 @@ export function readHeader(first: DumpRecord | undefined): DumpHeader {
   return header;
 }
 
-/** Loads what follows the header and returns the number of tables. Triggers of ours do not fire: their effects are rows, too. */
+/** Loads what follows the header and returns the number of tables. Our triggers do not fire, because their effects are rows of the dump too. */
 export async function loadRecords(tx: Tx, records: AsyncIterator<DumpRecord>): Promise<number> {
   const tables: string[] = [];
   let copy: Writable | undefined;

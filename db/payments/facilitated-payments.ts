@@ -66,7 +66,10 @@ export async function insertFacilitatedPayments(
   return new Set(inserted.map((row) => row.id));
 }
 
-/** Queues one again whose transaction does not exist or is over, with the retry's data, owner included. False when not allowed. */
+/**
+ * Queues one again if its transaction does not exist or can no longer be executed, with the retry's data, including its owner. False when not
+ * allowed.
+ */
 export async function requeueFacilitatedPayment(
   tx: Tx,
   id: string,

@@ -42,7 +42,7 @@ export function isAdoptable(names: readonly string[]): boolean {
   return REPLACED_SHA256.includes(hashOf(replaced.join("\n")));
 }
 
-/** What a schema of an earlier version, from which there is no way up, is refused with. */
+/** The error for a schema of an earlier version that cannot be upgraded. */
 export class EarlierSchemaError extends Error {}
 
 /** Throws EarlierSchemaError for what lacks migrations that this version no longer has. `coming`: those that it still has, and would apply. */

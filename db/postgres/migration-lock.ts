@@ -4,9 +4,9 @@
  */
 import type postgres from "postgres";
 
-/** Of every version. A version that knows no concurrent builds waits for it in one statement, so it is let go while indexes are built. */
+/** Used by every version. Versions without concurrent builds wait for it in a single statement, so it is released while indexes are built. */
 const SCHEMA_LOCK = 7_041_001;
-/** Of versions with concurrent builds: held throughout. */
+/** Used by versions with concurrent builds; held throughout. */
 const MIGRATOR_LOCK = 7_041_002;
 const POLL_MS = 100;
 
@@ -25,7 +25,7 @@ export async function withoutSchemaLock(sql: postgres.Sql, work: () => Promise<v
   }
 }
 
-/** A connection that was opened anew has lost the locks of the one before, and another process may be migrating. */
+/** A reopened connection has lost the locks of the previous one, and another process may be migrating. */
 export async function assertStillLocked(tx: postgres.Sql | postgres.TransactionSql): Promise<void> {
   const rows = await tx`
     select from pg_locks
