@@ -1,6 +1,6 @@
 /**
- * Relays signed by a signer that speaks `eth_signTransaction` (Web3Signer; behind it a KMS, an HSM or Vault). Its answer is not trusted:
- * it counts only when it is, byte for byte, the transaction that was asked for with a signature of the relayer's key.
+ * Relays signed by a remote signer with `eth_signTransaction` (Web3Signer, in front of a KMS, an HSM or Vault). Its response is not trusted:
+ * it is accepted only if it is, byte for byte, the requested transaction with a signature by the relayer's key.
  */
 import type { Hex } from "../domain/networks.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
@@ -11,7 +11,7 @@ import { prepareRelay, type RelayTransaction } from "./sign-relay.ts";
 const TIMEOUT_MS = 2_000;
 const ANSWER_MAX_BYTES = 512 * 1024;
 
-/** No signature: nothing was learnt about the transaction, and no bytes of it are here. Handled like a node that does not answer. */
+/** No signature: nothing is known about the transaction, and we have no bytes of it. Handled like an unresponsive node. */
 export class SignerError extends RpcTransportError {}
 
 export type SignerKey = { address: Hex; signerUrl: string };
@@ -58,7 +58,7 @@ export async function listSignerAccounts(signerUrl: string): Promise<Hex[]> {
   return answer.map((one) => String(one).toLowerCase() as Hex);
 }
 
-/** Credentials of the URL travel as a header, and stand in no message. */
+/** Credentials in the URL are sent as a header and never appear in messages. */
 async function callSigner(signerUrl: string, method: string, params: readonly unknown[]): Promise<unknown> {
   const url = new URL(signerUrl);
   const credentials =

@@ -1,5 +1,5 @@
 /**
- * Shows that a transfer stands in a block, to whoever trusts the block's hash alone: the header makes the hash, the nodes of the trie make
+ * Proves that a transfer is in a block, to anyone who trusts only the block's hash: the header makes the hash, the nodes of the trie make
  * the header's receipts root, and the receipt they end with holds the log (Yellow Paper appendix D, EIP-2718).
  */
 import type { Hex, Network } from "../domain/networks.ts";

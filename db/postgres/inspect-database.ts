@@ -1,6 +1,6 @@
 /**
- * What a process checks about its database before it starts: whether the connection can work, whether the schema is there, and what an
- * operator should know. `doctor` checks the same.
+ * What a process checks about its database before it starts: whether the connection is usable, whether the schema is current, and what
+ * an operator should know. `doctor` checks the same.
  */
 import type { Sql } from "./client.ts";
 import { compareSchema } from "./migrate.ts";
@@ -14,7 +14,7 @@ export type DatabaseInspection = {
 };
 
 const VERSION_MIN = 140_000;
-/** Links expire and authorizations begin by this machine's clock and by the server's. */
+/** Expiry of links and validity of authorizations use both this machine's clock and the server's. */
 const CLOCK_SKEW_MAX_MS = 2_000;
 
 const POOLER =
