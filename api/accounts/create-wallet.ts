@@ -5,8 +5,9 @@
 import { ANY_CHAIN_NONCE_KEY } from "../../core/chain/owner-operation.ts";
 import { accountAddress, accountOriginOf } from "../../core/chain/passkey-account.ts";
 import { conflict, invalid } from "../../core/domain/errors.ts";
+import { hexOf } from "../../core/domain/hex-text.ts";
 import { newWalletId } from "../../core/domain/ids.ts";
-import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
+import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Tx } from "../../db/postgres/client.ts";
@@ -57,8 +58,4 @@ function originOf(passkey: Passkey, first: Wallet | undefined) {
   const origin = accountOriginOf({ x: hexOf(passkey.publicKeyX), y: hexOf(passkey.publicKeyY) });
   const { factory, owners } = origin;
   return { address: accountAddress(origin), passkeyId: passkey.id, factory, owners: [...owners] };
-}
-
-function hexOf(bytes: Uint8Array): Hex {
-  return `0x${Buffer.from(bytes).toString("hex")}`;
 }

@@ -15,7 +15,7 @@ export const documentSchema = z
     number: z
       .string()
       .describe(
-        "For example R-2026-00042, or TEST-R-2026-00042 on a test network. A merchant's numbers have no gaps within a kind and year; test networks are numbered separately",
+        "For example R-2026-00042, TEST-R-2026-00042 on a test network; without gaps per merchant, kind and year",
       ),
     status: z.enum(["VALID", "VOID"]),
     issuedAt: isoTime,
@@ -31,9 +31,7 @@ export const documentSchema = z
     language: z
       .enum(LANGUAGE_TAGS)
       .nullable()
-      .describe(
-        "The language it was issued in: the payer's, if the payment page knew it; null on documents issued before languages were recorded",
-      ),
+      .describe("The language it was issued in: the payer's, if known; null on old documents"),
     amount: z.number(),
     currency: z.literal("USDC"),
     description: z.string(),

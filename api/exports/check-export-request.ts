@@ -52,7 +52,7 @@ export const exportBody = z
       .boolean()
       .optional()
       .describe(
-        `json only: adds to each confirmed movement a proof against its block's hash, for \`verify-export\`; returns an object instead of a list, ${PROOF_ROWS_MAX} movements at most, oldest first`,
+        `json only: adds a proof against its block's hash to each confirmed movement, for \`verify-export\`; an object instead of a list, ${PROOF_ROWS_MAX} movements at most, oldest first`,
       ),
     ...fiatFields,
     ...bodyFilters,

@@ -2,6 +2,7 @@
 import { ERROR_STATUS } from "../../core/domain/errors.ts";
 import { PAYMENT_REFUSALS, standardReason } from "../../core/domain/payment.ts";
 import { ERRORS, ISSUES, OPERATIONS, PAYMENTS } from "./error-causes.ts";
+import { row, table } from "./markdown-table.ts";
 
 const INTRODUCTION = `# Errors
 
@@ -50,12 +51,4 @@ export function renderErrors(): string {
     "`error.details.issue`, beside the code. For an invalid field, the issue is the rule as a sentence, such as `must be at most 100`. For a conflict with an object's state, it is that state, such as `CANCELLED`.",
     table(["issue", "cause", "what to do"], issues),
   ].join("\n\n");
-}
-
-function row(...cells: string[]): string {
-  return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-}
-
-function table(head: readonly string[], rows: readonly string[]): string {
-  return [row(...head), `|${head.map(() => "---").join("|")}|`, ...rows].join("\n");
 }

@@ -8,6 +8,7 @@ import {
   type Schema,
 } from "../http/openapi-document.ts";
 import type { Guide } from "./guides.ts";
+import { row, table } from "./markdown-table.ts";
 
 const SCHEMAS = "#/components/schemas/";
 const VALUES_SHOWN = 8;
@@ -180,12 +181,4 @@ function findSchemas(document: OpenApiDocument, text: string): string[] {
   };
   visit(text);
   return [...found].sort();
-}
-
-function row(...cells: string[]): string {
-  return `| ${cells.map((cell) => cell.replaceAll("|", "\\|").replaceAll("\n", " ")).join(" | ")} |`;
-}
-
-function table(head: readonly string[], rows: readonly string[]): string {
-  return [row(...head), `|${head.map(() => "---").join("|")}|`, ...rows].join("\n");
 }

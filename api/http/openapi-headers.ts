@@ -21,7 +21,7 @@ const REQUEST_HEADERS = {
   },
   "X-Merchant": {
     description:
-      "The merchant that a member acts for: an id from `merchants` of /v1/auth/me. Without it a request concerns the caller's own account. A GET also accepts it as the query parameter `merchant`, for streams and downloads in browsers",
+      "The merchant that a member acts for: an id from `merchants` of /v1/auth/me. Default: the caller's own account. A GET also accepts the query parameter `merchant`, for streams and downloads in browsers",
     schema: text(41),
     example: "user_7b0a2c1e-8f6d-4d0e-9a53-0c1f4e5d6a7b",
   },
@@ -31,7 +31,7 @@ const REQUEST_HEADERS = {
   },
   "Accept-Language": {
     description:
-      "The languages of the payer: the receipt is issued in the first one that the payment page supports, otherwise in the merchant's",
+      "The payer's languages: the receipt is issued in the first one that the payment page supports, else in the merchant's",
     schema: text(200),
     example: "de",
   },

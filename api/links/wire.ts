@@ -170,7 +170,7 @@ export const publicLinkSchema = z
       .string()
       .nullable()
       .describe(
-        "16 bytes that identify the link: used as the first half of an authorization's nonce, or appended to a plain transfer's calldata",
+        "16 bytes that identify the link: the first half of an authorization's nonce, or appended to a plain transfer's calldata",
       ),
     settledBy,
     paymentUncertain: z

@@ -18,7 +18,7 @@ export const memberSchema = z
     displayName: z.string().nullable(),
     role: roleSchema,
     effectiveRole: roleSchema.describe(
-      "The role in effect: an owner counts as an operator until one of their passkeys is an owner of the wallet on chain",
+      "The role in effect: an owner is an operator until one of their passkeys owns the wallet on chain",
     ),
     isAccount: z.boolean().describe("The account itself, which cannot be removed"),
     createdAt: isoTime,

@@ -140,6 +140,6 @@ function readAddress(text: string, { address, network }: { address: Hex; network
   throw invalid("add.address", parsed.issue, "The address cannot be an owner of this wallet");
 }
 
-function hostOf({ config }: Pick<ApiDeps, "config">): string {
+export function hostOf({ config }: Pick<ApiDeps, "config">): string {
   return new URL(config.baseUrl).host;
 }

@@ -2,6 +2,7 @@
 import { type OwnerState, readOwnerState } from "../../core/chain/owner-state.ts";
 import { toOwner } from "../../core/chain/passkey-account.ts";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import { hexOf } from "../../core/domain/hex-text.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { additionsInOrder, withAdded } from "../../core/domain/owner.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
@@ -83,8 +84,4 @@ async function readState(chain: Chain, wallet: Wallet): Promise<OwnerState> {
 /** A passkey in the account's storage format. */
 export function ownerOf({ publicKeyX, publicKeyY }: Pick<Passkey, "publicKeyX" | "publicKeyY">): Hex {
   return toOwner({ x: hexOf(publicKeyX), y: hexOf(publicKeyY) });
-}
-
-function hexOf(bytes: Uint8Array): Hex {
-  return `0x${Buffer.from(bytes).toString("hex")}`;
 }

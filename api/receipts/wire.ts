@@ -33,7 +33,7 @@ export const publicReceiptSchema = z
     documentNumber: z
       .string()
       .nullable()
-      .describe("For example R-2026-00042, or TEST-R-2026-00042 on a test network"),
+      .describe("For example R-2026-00042, TEST-R-2026-00042 on a test network"),
     creditNotes: z.array(creditNoteSchema).describe("Documents of refunds of this payment"),
   })
   .meta({ id: "PublicReceipt" });

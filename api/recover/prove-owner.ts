@@ -22,6 +22,7 @@ import { sendCode } from "../accounts/send-code.ts";
 import { newChallenge } from "../auth/challenge.ts";
 import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
+import { hostOf } from "../owners/new-owner.ts";
 import { readWalletOwners } from "../owners/wallet-owners.ts";
 
 /** The typed data to sign, for a challenge of this user; unknown users get a challenge that cannot succeed. */
@@ -114,8 +115,4 @@ async function isProven(deps: ApiDeps, user: User, proof: Proof): Promise<boolea
 async function findActive({ sql }: ApiDeps, email: string): Promise<User | undefined> {
   const user = await findUserByEmail(sql, email);
   return user?.status === "ACTIVE" ? user : undefined;
-}
-
-function hostOf({ config }: Pick<ApiDeps, "config">): string {
-  return new URL(config.baseUrl).host;
 }

@@ -13,6 +13,7 @@ import { toOwner } from "../../core/chain/passkey-account.ts";
 import { buildUserOperation, operationGas } from "../../core/chain/user-operation.ts";
 import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, invalid, ServiceError } from "../../core/domain/errors.ts";
+import { hexOf } from "../../core/domain/hex-text.ts";
 import { newChallengeId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
@@ -278,8 +279,4 @@ function ownersOf(slots: OwnerSlots, passkeys: readonly Passkey[]): OperationTer
 
 function totalOf(items: readonly { amountUnits: bigint }[]): bigint {
   return items.reduce((sum, { amountUnits }) => sum + amountUnits, 0n);
-}
-
-function hexOf(bytes: Uint8Array): Hex {
-  return `0x${Buffer.from(bytes).toString("hex")}`;
 }

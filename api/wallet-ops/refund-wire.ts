@@ -38,7 +38,7 @@ export const refundListQuery = z.object({
 
 const status = z
   .enum(REFUND_STATES)
-  .describe("REQUESTED: requested by an operator or an API key, not signed by an owner yet");
+  .describe("REQUESTED: by an operator or API key, not signed by an owner yet");
 const shownRefund = {
   refundId: z.string(),
   linkId: z.string(),

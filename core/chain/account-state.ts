@@ -8,7 +8,7 @@ import type { OperationItem } from "../domain/wallet-operation.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
-import { parseData, parseQuantity } from "../rpc/parse-answers.ts";
+import { parseData, parseQuantity, resultOf } from "../rpc/parse-answers.ts";
 import type { InnerCall } from "./multicall.ts";
 import { NEXT_OWNER_INDEX_CALL, nonceCall, OWNER_INDEX_MAX, ownerAtIndexCall } from "./passkey-account.ts";
 import { explainRevert, type Refusal } from "./revert-reasons.ts";
@@ -86,11 +86,6 @@ function refusalOf(outcome: RpcOutcome | undefined): Refusal | undefined {
   if (outcome?.ok) return undefined;
   if (outcome?.error instanceof RpcResponseError) return explainRevert(outcome.error.data);
   throw outcome?.error ?? new RpcTransportError("malformed", "a transfer's simulation was not answered");
-}
-
-function resultOf(outcome: RpcOutcome | undefined): unknown {
-  if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", "a call was not answered");
-  return outcome.result;
 }
 
 /** The transfers of an operation as calls of its account, each with the operation's tag behind its arguments, which the token ignores. */

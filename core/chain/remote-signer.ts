@@ -4,6 +4,7 @@
  */
 import type { Hex } from "../domain/networks.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
+import { toQuantity } from "../rpc/parse-answers.ts";
 import { isLowS, toAddress } from "./recover-payer.ts";
 import { secp256k1 } from "./secp256k1.ts";
 import { prepareRelay, type RelayTransaction } from "./sign-relay.ts";
@@ -30,11 +31,11 @@ export async function signRemotely(
       to,
       data,
       value: "0x0",
-      chainId: hexOf(chainId),
-      nonce: hexOf(nonce),
-      gas: hexOf(gas),
-      maxFeePerGas: hexOf(maxFeePerGas),
-      maxPriorityFeePerGas: hexOf(maxPriorityFeePerGas),
+      chainId: toQuantity(chainId),
+      nonce: toQuantity(nonce),
+      gas: toQuantity(gas),
+      maxFeePerGas: toQuantity(maxFeePerGas),
+      maxPriorityFeePerGas: toQuantity(maxPriorityFeePerGas),
     },
   ]);
   const raw = rawOf(answer);
@@ -159,8 +160,4 @@ function readItem(bytes: Buffer, at: number): { start: number; end: number } | u
 
 function within(bytes: Buffer, start: number, length: number): { start: number; end: number } | undefined {
   return start + length <= bytes.length ? { start, end: start + length } : undefined;
-}
-
-function hexOf(value: bigint | number): Hex {
-  return `0x${BigInt(value).toString(16)}`;
 }

@@ -3,6 +3,7 @@
  * An authenticator never returns a passkey's public key again, so without this file or our database the account's address cannot be
  * computed from the passkey.
  */
+import { hexOf } from "./hex-text.ts";
 import { CONTRACTS, type Hex, NETWORKS, type NetworkId } from "./networks.ts";
 
 export const WALLET_FILE_VERSION = 1;
@@ -98,8 +99,4 @@ export function walletFileName({ address }: Pick<WalletFile, "address">): string
 
 export function formatWalletFile(file: WalletFile): string {
   return `${JSON.stringify(file, null, 2)}\n`;
-}
-
-function hexOf(bytes: Uint8Array): Hex {
-  return `0x${Buffer.from(bytes).toString("hex")}`;
 }

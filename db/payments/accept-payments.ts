@@ -174,8 +174,17 @@ export async function requeuePayment(
 
 function toRow(payment: NewPayment) {
   return {
-    id: payment.id,
+    ...toAuthorizedRow(payment),
     link_id: payment.linkId,
+    idempotency_key: payment.idempotencyKey,
+    payer_language: payment.payerLanguage,
+  };
+}
+
+/** The columns of links' and facilitated payments, for `json_to_recordset`. */
+export function toAuthorizedRow(payment: AuthorizedPayment) {
+  return {
+    id: payment.id,
     network: payment.network,
     token: toByteaText(payment.token),
     payer: toByteaText(payment.payer),
@@ -186,8 +195,6 @@ function toRow(payment: NewPayment) {
     valid_before: payment.validBefore.toString(),
     nonce: toByteaText(payment.nonce),
     signature: toByteaText(payment.signature),
-    idempotency_key: payment.idempotencyKey,
     request_id: payment.requestId,
-    payer_language: payment.payerLanguage,
   };
 }

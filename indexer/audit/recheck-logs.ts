@@ -15,17 +15,17 @@ import { findFollowedSince } from "../../db/ledger/watched-wallets.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import type { Term } from "../leader-term.ts";
 import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
-import { type BlockHeader, headerCall, need, parseHeader, readHeader } from "../source/block-header.ts";
+import { type BlockHeader, headerCall, need, parseHeader } from "../source/block-header.ts";
 import {
   type BlockContent,
   decodeBlock,
   followedLogs,
-  isFollowedBy,
   type PlacedLog,
   selectFollowedLogs,
 } from "../source/decode-logs.ts";
 import { readRangeLogs } from "../source/range-logs.ts";
 import { readProvenLogs } from "../source/verified-block.ts";
+import { readProvenBlock } from "./read-proven-block.ts";
 
 /** Blocks near the head that are not reread yet. */
 const BEHIND_BLOCKS = 8;
@@ -161,15 +161,6 @@ async function readProven(
   const last = blocks.at(-1)?.block;
   if (!last) throw new Error(`there is no block from ${from} to ${to}`);
   return { answered: blocks.flatMap(logsOf), last };
-}
-
-async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
-  const header = await readHeader(term.chain, number);
-  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
-  const { address: usdc } = term.chain.network.usdc;
-  const isWatched = (address: Hex) => term.watched.has(address);
-  const proven = await readProvenLogs(term.chain, header, isFollowedBy(usdc, isWatched));
-  return decodeBlock(header, selectFollowedLogs(proven, usdc), isWatched);
 }
 
 function logsOf({ transfers, operations }: BlockContent): SeenLog[] {

@@ -18,11 +18,11 @@ import {
   reportWalletChanges,
   storeAccountChanges,
 } from "../settle/report-wallet-changes.ts";
-import { headerCall, readHeader } from "../source/block-header.ts";
-import { type BlockContent, decodeBlock, isFollowedBy, selectFollowedLogs } from "../source/decode-logs.ts";
+import { headerCall } from "../source/block-header.ts";
+import type { BlockContent } from "../source/decode-logs.ts";
 import { TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 import { readRangeLogs } from "../source/range-logs.ts";
-import { readProvenLogs } from "../source/verified-block.ts";
+import { readProvenBlock } from "./read-proven-block.ts";
 
 const BLOCKS_MAX = 2_000;
 /** Nodes asked per search: what one omits, another one returns. */
@@ -83,13 +83,4 @@ async function findHits(term: Term, range: { from: number; to: number }): Promis
     logs.filter(({ address }) => watched.has(address.toLowerCase() as Hex)).map((log) => log.blockNumber),
   );
   return [...new Set(numbers)].sort((a, b) => a - b);
-}
-
-async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
-  const header = await readHeader(term.chain, number);
-  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
-  const { address: usdc } = term.chain.network.usdc;
-  const isWatched = (address: Hex) => term.watched.has(address);
-  const proven = await readProvenLogs(term.chain, header, isFollowedBy(usdc, isWatched));
-  return decodeBlock(header, selectFollowedLogs(proven, usdc), isWatched);
 }

@@ -39,7 +39,9 @@ describe("error:", () => {
   const plain = randomBytes(3 * CHUNK);
 
   test("another key opens nothing, and says which variable has the key", async () => {
-    await expect(open(await seal(plain), [other])).rejects.toThrow("no key in BACKUP_KEY decrypts this backup");
+    await expect(open(await seal(plain), [other])).rejects.toThrow(
+      "no key in BACKUP_KEY decrypts this backup",
+    );
   });
 
   test("a flipped bit in any chunk is refused", async () => {

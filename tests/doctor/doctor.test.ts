@@ -74,7 +74,7 @@ test("a sound installation has no fault, and what is not there yet is advice", a
   const texts = findings.map(({ text }) => text).join("\n");
   expect(texts).toContain("nothing responds at https://localhost:");
   expect(texts).toContain("base-sepolia has only one node");
-  expect(texts).toContain('passkeys are bound to "localhost"');
+  expect(texts).toContain('passkeys are permanently bound to "localhost"');
   expect(texts).toContain("OFFER_SIGNING_KEYS is not set: ");
   const signing = { ...env, OFFER_SIGNING_KEYS: randomBytes(32).toString("hex") };
   expect(JSON.stringify(await examine(signing, { isOffline: true }))).not.toContain("OFFER_SIGNING_KEYS");
@@ -105,7 +105,9 @@ test("faults of every process and of every server are reported at once, and the 
 
 test("a shell without any of the settings is told where they belong, and one that lacks some is not", async () => {
   const isAdvised = async (source: Record<string, string>) =>
-    JSON.stringify(await examine(source, { isOffline: true })).includes("none of the settings of a deployment");
+    JSON.stringify(await examine(source, { isOffline: true })).includes(
+      "none of the settings of a deployment",
+    );
   expect(await isAdvised({})).toBe(true);
   expect(await isAdvised({ DATABASE_URL: "postgres://127.0.0.1/payments" })).toBe(false);
   expect(await isAdvised({ WORKER_CONCURRENCY: "none" })).toBe(false);
