@@ -1,8 +1,8 @@
-/** Retries and timeouts for a Postgres that is unavailable or silent. */
+/** Retries and timeouts for a Postgres that is unavailable or unresponsive. */
 import postgres from "postgres";
 
 const PAUSE_MS = 250;
-/** After this long the failure is reported to the one who started the process. */
+/** After this long the error is reported to whoever started the process. */
 const RETRY_MAX_MS = 60_000;
 /** SQLSTATE classes of a server that is starting, stopping or full, and of a broken connection. */
 const UNAVAILABLE_CLASSES = ["08", "53", "57"];
@@ -27,10 +27,10 @@ export async function retryWhileUnavailable<T>(
   }
 }
 
-/** Postgres accepted the query and does not answer: a stopped server, or a failover that clients were not notified of. */
+/** Postgres accepted the query and does not respond: a stopped server, or a failover that clients were not notified of. */
 export class SilentDatabaseError extends Error {}
 
-/** The answer, or SilentDatabaseError after `timeoutMs`; the query keeps running, and its result is discarded. */
+/** The result, or SilentDatabaseError after `timeoutMs`; the query keeps running, and its result is discarded. */
 export async function withTimeout<T>(timeoutMs: number, answer: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const silence = new Promise<never>((_, reject) => {

@@ -3,7 +3,7 @@ import { postgresUrl, readEnv, secretList } from "../../core/runtime/env.ts";
 
 const shape = {
   DATABASE_URL: postgresUrl,
-  BACKUP_KEY: secretList("it encrypts backups; keep a copy elsewhere, without it no backup can be read"),
+  BACKUP_KEY: secretList("it encrypts backups; keep a copy elsewhere: without it no backup can be read"),
 } as const;
 
 export function readBackupConfig(source?: Record<string, string | undefined>) {

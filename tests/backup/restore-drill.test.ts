@@ -31,7 +31,7 @@ describe("restore beside a chain that moved on", () => {
   });
 
   test("the commands say what they did", () => {
-    expect(report.output).toMatch(/\.backup: \d\d tables, \d+\.\d MB, read back and whole/);
+    expect(report.output).toMatch(/\.backup: \d\d tables, \d+\.\d MB, read back and complete/);
     expect(report.output).toMatch(/restored \d\d tables as of \d{4}-/);
   });
 });
@@ -149,10 +149,10 @@ describe("a backup's file", () => {
       bytes.subarray(0, bytes.length - 20),
     ]) {
       writeFileSync(broken, wrong);
-      await expect(restoreInto(broken)).rejects.toThrow(/changed|incomplete/);
+      await expect(restoreInto(broken)).rejects.toThrow(/altered|incomplete/);
     }
     await expect(restoreInto(backup.file, [randomBytes(32).toString("hex")])).rejects.toThrow(
-      "no key of BACKUP_KEY",
+      "no key in BACKUP_KEY",
     );
   }, 60_000);
 
@@ -165,7 +165,7 @@ describe("a backup's file", () => {
       const broken = join(folder, "broken");
       expect(backup.bytes).toBeGreaterThan(64 * 1024);
       writeFileSync(broken, readFileSync(backup.file).subarray(0, -20));
-      await expect(restoreBackup(url.href, { file: broken, keys })).rejects.toThrow(/changed|incomplete/);
+      await expect(restoreBackup(url.href, { file: broken, keys })).rejects.toThrow(/altered|incomplete/);
       const restored = await restoreBackup(url.href, { file: backup.file, keys });
       expect(restored.tables).toBe(backup.tables);
     } finally {

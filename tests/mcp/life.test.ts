@@ -213,7 +213,7 @@ describe("refusals name their code and what to do", () => {
   ])("error: %s with an argument that it does not have", async (name, args, unknown) => {
     const { isError, text } = await (await open("http")).call(name, args);
     expect(isError).toBe(true);
-    expect(text).toContain(`not known here: ${unknown}`);
+    expect(text).toContain(`has unknown fields: ${unknown}`);
   });
 
   test("error: an idempotency key that no header can hold", async () => {

@@ -73,7 +73,7 @@ test("a database with everything that the baseline replaces gets its name, once,
     `migration(s) of this version (${BASELINE}): run`,
   );
   const [first, ...others] = await planMigration(sql);
-  expect(first && describePlanned(first)).toEqual([BASELINE, "  nothing waits for it"]);
+  expect(first && describePlanned(first)).toEqual([BASELINE, "  blocks nothing"]);
 
   const adopted = (await Promise.all([migrate(url, { only: [] }), migrate(url, { only: [] })])).flat();
   expect(adopted).toEqual([BASELINE]);
@@ -210,7 +210,7 @@ test("error: a database in the middle of what the baseline replaces is refused u
   await expectRefused(
     middle,
     `the database is of an earlier version (its last migration is ${REPLACED[29]}), and this version needs every migration ` +
-      "below 0156: run `bun run migrate` of a version that has them first, or name an empty database",
+      "below 0156: first run `bun run migrate` of a version that has them, or set DATABASE_URL to an empty database",
   );
   expect((await inspectDatabase(middle.sql, middle.url)).refusal).toContain("run `bun run migrate` first");
 }, 60_000);
@@ -244,7 +244,7 @@ test("error: a database without any baseline has no way up", async () => {
   await sql.unsafe("create table migrations (name text primary key, sha256 text not null)");
   await sql`insert into migrations values ('0001_accounts.sql', 'a'), ('0058_event_completeness.sql', 'b')`;
   await expect(migrate(url)).rejects.toThrow(
-    "(its last migration is 0058_event_completeness.sql) and can't be upgraded: name an empty database in DATABASE_URL and keep this one",
+    "(its last migration is 0058_event_completeness.sql) and can't be upgraded: set DATABASE_URL to an empty database and keep this one",
   );
   const tables = await sql`
     select from pg_class

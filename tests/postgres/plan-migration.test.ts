@@ -43,7 +43,7 @@ test("a plan names each missing migration and what waits for it, and changes not
     const { code, output, errors } = await runMigrate(url.href, "--plan");
     expect(errors).toBe("");
     expect(code).toBe(0);
-    expect(output).toMatch(new RegExp(`^${BASELINE}\n  makes .*payments, `));
+    expect(output).toMatch(new RegExp(`^${BASELINE}\n  creates .*payments, `));
     expect(output).toContain("nothing was changed");
     expect((await runMigrate(url.href, "--plan")).output).toBe(output);
     expect((await runMigrate(url.href)).output).toContain(`applied ${BASELINE}`);
@@ -66,7 +66,7 @@ test("a plan says of each table whether reads wait too, and how many rows it has
       "  transfers (about 0 rows): reads and writes wait until it is applied",
       "  payments (about 0 rows): writes wait, reads do not until it is applied",
       "9002_beside_writes.sql",
-      "  nothing waits for it",
+      "  blocks nothing",
     ]);
   } finally {
     folder.remove();
