@@ -17,7 +17,7 @@ import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
 import { openPauses } from "./poll.ts";
-import { createTestDatabase, type TestDatabase } from "./postgres.ts";
+import { createTestDatabase, TEST_POOL, type TestDatabase } from "./postgres.ts";
 
 export const NETWORK = "base-sepolia";
 /** RELAY_MIN_AMOUNT as it is by default. */
@@ -42,7 +42,7 @@ export type Lab = {
 
 export async function openLab(options: { blockTimeS?: number } = {}): Promise<Lab> {
   const [db, chain] = await Promise.all([createTestDatabase(), startTestChain(options)]);
-  const sql = openDatabase(db.url, { name: "test", maxConnections: 5 });
+  const sql = openDatabase(db.url, { ...TEST_POOL, maxConnections: 5 });
   await callRpc(chain.rpcUrl, "anvil_autoImpersonateAccount", [true]);
   const stop = async () => {
     await sql.end({ timeout: 5 });
@@ -100,7 +100,7 @@ export async function openTerm(
   lab: Lab,
   urls: readonly string[] = [lab.chain.rpcUrl],
 ): Promise<Term & { close: () => void }> {
-  const chain = openChain({ network: NETWORK, urls, timeoutMs: 2_000 });
+  const chain = openChain({ network: NETWORK, urls, timeoutMs: 10_000 });
   const end = new AbortController();
   const term = await beginLeaderTerm({
     ...{ network: NETWORK, chain, sql: lab.sql, confirmations: 1, signal: end.signal },
