@@ -78,7 +78,9 @@ const allowed = (calls: readonly Call[] | undefined) =>
   calls && calls.length <= CALLS_MAX && calls.every(({ value }) => value === 0n)
     ? calls.map(({ target, data }) => ({ to: target.toLowerCase(), data }))
     : undefined;
-const sizeOf = (calls: readonly Call[]) => calls.reduce((digits, { data }) => digits + data.length + 254, 0);
+/** The digits that calls take where each byte is there once: in an array an offset, three words and a length for each beside its data. */
+const sizeOf = (calls: readonly Call[]) => calls.reduce((digits, { data }) => digits + data.length + 318, 0);
+const BATCH_SELECTOR = encodeFunctionData({ abi: ABI, functionName: "executeBatch", args: [[]] }).slice(0, 10);
 
 test("calls are read as they were encoded, and of mutated ones what viem reads, unless they share bytes", () => {
   let mutated = 0;
@@ -91,7 +93,8 @@ test("calls are read as they were encoded, and of mutated ones what viem reads, 
     const read = decodeAccountCalls(other);
     const expected = readByViem(other);
     if (read) mutated += 1;
-    if (read || (expected && sizeOf(expected) <= other.length))
+    const isShared = other.startsWith(BATCH_SELECTOR) && expected && sizeOf(expected) > other.length;
+    if (read || !isShared)
       expect<unknown>(read).toEqual(allowed(expected));
   }
   // the rounds were about something

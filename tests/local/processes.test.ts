@@ -136,7 +136,7 @@ test("a process that refuses its settings is reported with its reason and not re
   expect(said).toEqual([
     expect.stringMatching(/^indexer cannot run with these settings\.\n[\s\S]* NETWORKS: /),
   ]);
-}, 60_000);
+}, 120_000);
 
 test("a secret is generated once, with 32 random bytes, readable by its owner only", () => {
   const secret = ensureSecret(folder, "jwt-secret");

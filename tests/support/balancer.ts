@@ -18,8 +18,7 @@ type Upstream = { url: string; port: number; isReady: boolean; idle: Socket[] };
 type Answer = { status: number; headers: Headers; body: Buffer; keepsConnection: boolean };
 
 const HEALTH_INTERVAL_MS = 100;
-/** Of a server that is there: one that is gone refuses at once. */
-const HEALTH_TIMEOUT_MS = 20_000;
+const HEALTH_TIMEOUT_MS = 4_000;
 const CRLF = "\r\n";
 
 export function startBalancer(urls: readonly string[]): Balancer {
