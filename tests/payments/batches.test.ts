@@ -7,6 +7,7 @@ import {
   newOrders,
   type Order,
   pay,
+  payOut,
   queueAll,
   relaysOf,
   startLab,
@@ -99,6 +100,7 @@ describe("RELAY_BATCH_MAX=1", () => {
     const orders = await newOrders(lab, 24);
     const answers = await Promise.all(orders.map((order) => pay(lab, order)));
     expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);
+    await payOut(lab, orders);
     await expectAllPaid(lab, orders);
     const carried = await howTheyTravelled(lab, orders);
     expect(new Set(carried.map(({ company, callTo }) => `${company} ${callTo}`))).toEqual(
