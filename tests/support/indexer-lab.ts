@@ -25,6 +25,8 @@ const MISMATCH_MIN_UNITS = 1_000n;
 const ACCOUNT_LOGS_EVERY_MS = 2_000;
 export const USDC = NETWORKS[NETWORK].usdc.address;
 const WAIT_MS = 90_000;
+/** As indexer/main.ts has it: a busy machine's node takes longer than a second now and then. */
+const RPC_TIMEOUT_MS = 5_000;
 
 export type Merchant = { userId: string; address: Hex };
 export type RunningIndexer = {
@@ -60,6 +62,7 @@ export function startIndexer(
     logLevel?: string;
     databaseUrl?: string;
     silenceTimeoutS?: number;
+    rpcTimeoutMs?: number;
   } = {},
 ): RunningIndexer {
   const stop = new AbortController();
@@ -70,7 +73,8 @@ export function startIndexer(
     maxConnections: 3,
     ...(silenceTimeoutS ? { silenceTimeoutS } : {}),
   });
-  const chain = openChain({ network: NETWORK, urls: options.urls ?? [lab.chain.rpcUrl], timeoutMs: 1_000 });
+  const { urls = [lab.chain.rpcUrl], rpcTimeoutMs = RPC_TIMEOUT_MS } = options;
+  const chain = openChain({ network: NETWORK, urls, timeoutMs: rpcTimeoutMs });
   const run = runNetwork({
     ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl },
     mismatchMinUnits: MISMATCH_MIN_UNITS,
