@@ -80,7 +80,10 @@ const allowed = (calls: readonly Call[] | undefined) =>
     : undefined;
 /** The digits that calls take where each byte is there once: in an array an offset, three words and a length for each beside its data. */
 const sizeOf = (calls: readonly Call[]) => calls.reduce((digits, { data }) => digits + data.length + 318, 0);
-const BATCH_SELECTOR = encodeFunctionData({ abi: ABI, functionName: "executeBatch", args: [[]] }).slice(0, 10);
+const BATCH_SELECTOR = encodeFunctionData({ abi: ABI, functionName: "executeBatch", args: [[]] }).slice(
+  0,
+  10,
+);
 
 test("calls are read as they were encoded, and of mutated ones what viem reads, unless they share bytes", () => {
   let mutated = 0;
@@ -94,8 +97,7 @@ test("calls are read as they were encoded, and of mutated ones what viem reads, 
     const expected = readByViem(other);
     if (read) mutated += 1;
     const isShared = other.startsWith(BATCH_SELECTOR) && expected && sizeOf(expected) > other.length;
-    if (read || !isShared)
-      expect<unknown>(read).toEqual(allowed(expected));
+    if (read || !isShared) expect<unknown>(read).toEqual(allowed(expected));
   }
   // the rounds were about something
   expect(mutated).toBeGreaterThan(ROUNDS / 20);
