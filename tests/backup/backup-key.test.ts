@@ -18,11 +18,14 @@ test("error: a key of fewer than 32 characters is refused", () => {
   expect(read).toThrow("BACKUP_KEY: must be at least 32 bytes");
 });
 
-test.each(GUESSABLE)("what was written with %s can be restored, and a new key precedes it for new backups", (key) => {
-  expect(readRestoreConfig({ DATABASE_URL, BACKUP_KEY: key }).keys).toEqual([key]);
-  const keys = [random(), key];
-  expect(readBackupConfig({ DATABASE_URL, BACKUP_KEY: keys.join(",") }).keys as string[]).toEqual(keys);
-});
+test.each(GUESSABLE)(
+  "what was written with %s can be restored, and a new key precedes it for new backups",
+  (key) => {
+    expect(readRestoreConfig({ DATABASE_URL, BACKUP_KEY: key }).keys).toEqual([key]);
+    const keys = [random(), key];
+    expect(readBackupConfig({ DATABASE_URL, BACKUP_KEY: keys.join(",") }).keys as string[]).toEqual(keys);
+  },
+);
 
 test("error: the command ends with code 78 and one sentence, which does not show the key", () => {
   const program = join(import.meta.dir, "../../ops/backup-main.ts");
@@ -31,5 +34,9 @@ test("error: the command ends with code 78 and one sentence, which does not show
     ...({ env, stdout: "pipe", stderr: "pipe" } as const),
   });
   const written = `${stdout}${stderr}`;
-  expect([exitCode, written.includes("BACKUP_KEY: is guessable"), written.includes("aaaa")]).toEqual([78, true, false]);
+  expect([exitCode, written.includes("BACKUP_KEY: is guessable"), written.includes("aaaa")]).toEqual([
+    78,
+    true,
+    false,
+  ]);
 });

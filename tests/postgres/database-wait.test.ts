@@ -57,12 +57,13 @@ test("error: the last failure is thrown when the wait is over, after a line that
 
 test("error: a failure that waiting does not mend is thrown at once", async () => {
   const { wait, lines } = openWait();
-  await expect(wait(() => Promise.reject(new Error("permission denied")))).rejects.toThrow("permission denied");
+  await expect(wait(() => Promise.reject(new Error("permission denied")))).rejects.toThrow(
+    "permission denied",
+  );
   expect(lines).toEqual([]);
 });
 
 describe("api, worker and indexer", () => {
-
   test.each(SERVICE_KINDS)("%s writes one plain line while it waits", async (kind) => {
     const settings = {
       ...{ databaseUrl: URL_OF_NOTHING, rpcUrls: { "base-sepolia": "http://127.0.0.1:1" } },
