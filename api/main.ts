@@ -18,7 +18,7 @@ import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { openOutcomes } from "../db/postgres/notifications.ts";
 import { openReader } from "../db/postgres/replica.ts";
 import { retryDeadlocks } from "../db/postgres/retry-deadlocks.ts";
-import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
+import { openDatabaseWait } from "../db/postgres/retry-while-unavailable.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { createApp } from "./app.ts";
 import { readApiConfig } from "./config.ts";
@@ -68,8 +68,8 @@ stop.onStop("replica", () => replica?.end({ timeout: 5 }));
 const onRead = openReadMetrics(metrics.registry);
 const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
 
-const logUnavailable = (error: unknown) => log.warn({ err: error }, "the database is unavailable; retrying");
-const database = await retryWhileUnavailable(() => inspectDatabase(sql, config.databaseUrl), logUnavailable);
+const waitForDatabase = openDatabaseWait(config.databaseUrl, { log, onGivenUp: stop.fail });
+const database = await waitForDatabase(() => inspectDatabase(sql, config.databaseUrl));
 if (database.refusal) exitMisconfigured(database.refusal);
 for (const risk of database.risks) log.warn({ risk }, "database at risk");
 const networkIds = config.chains.map(({ id }) => id);
@@ -80,14 +80,11 @@ metrics.addPage(
 const stopReporting = reportProcess(sql, { kind: "api", version: packageJson.version });
 stop.onStop("report", stopReporting, REPORT_TIMEOUT_MS);
 if (config.nodeEnv === "production") {
-  const foreign = await retryWhileUnavailable(
-    () => listForeignRpIds(sql, config.passkey.rpId),
-    logUnavailable,
-  );
+  const foreign = await waitForDatabase(() => listForeignRpIds(sql, config.passkey.rpId));
   if (foreign.length > 0) refuseForeignRpIds(config.passkey.rpId, foreign);
 }
 
-const outcomes = await retryWhileUnavailable(() => openOutcomes(sql), logUnavailable);
+const outcomes = await waitForDatabase(() => openOutcomes(sql));
 stop.onStop("outcomes", () => outcomes.close());
 
 const chains = new Map<NetworkId, Chain>();

@@ -13,7 +13,7 @@ import { readServiceStatus } from "../db/health/service-status.ts";
 import { INDEXER_POOL_NAME } from "../db/ledger/indexer-leader-lock.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
-import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
+import { openDatabaseWait } from "../db/postgres/retry-while-unavailable.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { readIndexerConfig } from "./config.ts";
 import { openIndexerMetrics } from "./metrics.ts";
@@ -41,10 +41,8 @@ const sql = openDatabase(config.databaseUrl, {
   idleInTransactionTimeoutMs: FROZEN_TRANSACTION_MS,
 });
 
-const database = await retryWhileUnavailable(
-  () => inspectDatabase(sql, config.databaseUrl),
-  (error) => log.warn({ err: error }, "the database is unavailable; retrying"),
-);
+const waitForDatabase = openDatabaseWait(config.databaseUrl, { log, onGivenUp: stop.fail });
+const database = await waitForDatabase(() => inspectDatabase(sql, config.databaseUrl));
 if (database.refusal) exitMisconfigured(database.refusal);
 for (const risk of database.risks) log.warn({ risk }, "database at risk");
 const networkIds = config.chains.map(({ id }) => id);

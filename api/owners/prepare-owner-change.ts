@@ -120,7 +120,7 @@ async function plan(
   const full = wallets.find(({ coming }) => coming.length >= OWNER_INDEX_MAX);
   if (full)
     throw conflict(
-      `Your wallet on ${full.wallet.network} has had ${OWNER_INDEX_MAX} owners, including removed ones: no more can be added`,
+      `Your wallet on ${full.wallet.network} has had ${full.coming.length} owners, including removed ones: no more can be added`,
       { field: "add", issue: "too_many_owners" },
     );
   const added = await change.verify(wallets);

@@ -17,6 +17,7 @@ import { choiceOf, useIdOf } from "../../core/domain/reusable-link.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import { annotateSpan } from "../../core/tracing/spans.ts";
 import { lowerCreatedBlock } from "../../db/links/created-block.ts";
+import type { AskedLink } from "../../db/links/payable-links.ts";
 import { hasTooManyUnknownOutcomes } from "../../db/links/unknown-outcomes.ts";
 import { openUse } from "../../db/links/uses.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
@@ -67,8 +68,7 @@ export type PayResult =
     };
 
 export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<PayResult> {
-  const nonceTag = tagOfNonce(order.attempt.authorization.nonce);
-  const link = await tools.readLink({ id: order.linkId, nonceTag });
+  const link = await tools.readLink(toAsked(order));
   if (!link) return { kind: "refused", ...refusalOf("NOT_FOUND") };
   if (link.isReusable) return payUse(tools, link, order);
   return act(
@@ -103,6 +103,7 @@ async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder)
   if (decision.kind !== "accept") return act(tools, parent, order, decision);
   const verdict = await verifyPayer(tools.chains.get(network), network, order.attempt);
   if (!verdict.ok) return refuse(parent, verdict.reason, verdict.message, { retryable: verdict.retryable });
+  if (isSpent(parent)) return refuseSpent(tools, parent, newPayment(parent, order, verdict));
   const made = await tools.sql.begin((tx) =>
     openUse(tx, { parentId: parent.id, id, tag: linkTag(id), amountUnits }),
   );
@@ -133,12 +134,36 @@ async function act(
     case "accept": {
       const payer = await verifyPayer(tools.chains.get(network), network, order.attempt);
       if (!payer.ok) return refuse(link, payer.reason, payer.message, { retryable: payer.retryable });
-      await order.countPayer(order.attempt.authorization.from);
-      return accept(tools, link, order, newPayment(link, order, payer));
+      const payment = newPayment(link, order, payer);
+      if (isSpent(link)) return refuseSpent(tools, link, payment);
+      // anybody can show an executed authorization, which must not use up its payer's limit
+      if (!link.isExecuted) await order.countPayer(payment.payer);
+      return accept(tools, link, order, payment);
     }
     default:
       return unreachable(decision);
   }
+}
+
+function toAsked({ linkId: id, attempt: { network, authorization } }: PayOrder): AskedLink {
+  const { from: payer, nonce } = authorization;
+  return { id, nonceTag: tagOfNonce(nonce), shown: network && { network, payer, nonce } };
+}
+
+/** No payment of this link can come of the authorization: another one has it, or it was executed and the payment made of it has failed. */
+function isSpent({ acceptedBefore, isExecuted }: PayableLink): boolean {
+  return acceptedBefore === "ELSEWHERE" || (acceptedBefore === "HERE" && isExecuted);
+}
+
+async function refuseSpent(tools: LinkPayTools, link: PayableLink, payment: NewPayment): Promise<PayResult> {
+  const known = await findPaymentByAuthorization(tools.sql, payment);
+  return known && known.linkId !== link.id
+    ? refuseOtherLinks(link, known)
+    : refuse(link, "NONCE_USED", "another transaction executed this authorization");
+}
+
+function refuseOtherLinks(link: PayableLink, { txHash }: PaymentView): PayResult {
+  return refuse(link, "NONCE_USED", "this authorization was used for another link", { txHash });
 }
 
 const FIRST_READ_MS = 2_000;
@@ -196,10 +221,7 @@ async function resolveConflict(
   const known = await findPaymentByAuthorization(tools.sql, payment);
   // stored by this request, in a commit whose response was lost
   if (known?.id === payment.id) return awaitStored(tools, payment);
-  if (known && known.linkId !== link.id) {
-    const message = "this authorization was used for another link";
-    return refuse(link, "NONCE_USED", message, { txHash: known.txHash });
-  }
+  if (known && known.linkId !== link.id) return refuseOtherLinks(link, known);
   if (known && known.state !== "FAILED") return join(tools, link, order, known.id);
   if (known && (await requeueLinkPayment(tools.sql, known.id, payment)))
     return awaitStored(tools, { ...payment, id: known.id });

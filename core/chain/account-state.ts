@@ -2,7 +2,7 @@
  * Reads the state needed for a wallet's next operation, from one node in one batch: nonce, balance, owners, and whether each transfer would
  * succeed.
  */
-import { decodeAbiParameters, maxUint256 } from "viem";
+import { maxUint256 } from "viem";
 import type { Hex } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";
 import type { Chain } from "../rpc/chain-client.ts";
@@ -10,7 +10,8 @@ import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
 import { parseData, parseQuantity, resultOf } from "../rpc/parse-answers.ts";
 import type { InnerCall } from "./multicall.ts";
-import { NEXT_OWNER_INDEX_CALL, nonceCall, OWNER_INDEX_MAX, ownerAtIndexCall } from "./passkey-account.ts";
+import { NEXT_OWNER_INDEX_CALL, nonceCall } from "./passkey-account.ts";
+import { readOwners } from "./read-owners.ts";
 import { explainRevert, type Refusal } from "./revert-reasons.ts";
 import { balanceOfCall, encodeTransfer } from "./usdc.ts";
 
@@ -63,19 +64,6 @@ export async function readAccountState(
     refusals: others.slice(0, items.length).map(refusalOf),
     areContracts: others.slice(items.length).map((one) => parseData(resultOf(one), "eth_getCode") !== "0x"),
   };
-}
-
-/** All owners of a deployed account by their index. */
-export async function readOwners(chain: Chain, account: Hex, count: bigint): Promise<(Hex | undefined)[]> {
-  if (count > OWNER_INDEX_MAX)
-    throw new RangeError(`${account} has had ${count} owners, more than are searched`);
-  const outcomes = await chain.batch(
-    Array.from({ length: Number(count) }, (_, index) => ownerAtIndexCall(account, index)),
-  );
-  return outcomes.map((outcome) => {
-    const [owner] = decodeAbiParameters([{ type: "bytes" }], parseData(resultOf(outcome), "ownerAtIndex"));
-    return owner === "0x" ? undefined : owner;
-  });
 }
 
 function transferCall(from: Hex, call: InnerCall): RpcCall {

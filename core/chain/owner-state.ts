@@ -2,9 +2,9 @@
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { parseData, parseQuantity, resultOf } from "../rpc/parse-answers.ts";
-import { readOwners } from "./account-state.ts";
 import { ANY_CHAIN_NONCE_KEY } from "./owner-operation.ts";
 import { NEXT_OWNER_INDEX_CALL, nonceCall } from "./passkey-account.ts";
+import { readOwners } from "./read-owners.ts";
 
 export type OwnerState = {
   isDeployed: boolean;

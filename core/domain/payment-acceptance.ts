@@ -51,6 +51,10 @@ export type PayableLink = {
   readonly paidNonce: Hex | null;
   /** The link that the authorization's nonce names. */
   readonly taggedLinkId: string | null;
+  /** Where the shown authorization was accepted before: at this link, or at another or by the facilitator. */
+  readonly acceptedBefore: "HERE" | "ELSEWHERE" | null;
+  /** A transfer in the ledger executed the shown authorization, which is public since. */
+  readonly isExecuted: boolean;
   /** Gas that mined relays for its merchant used today, and the limit an operator gave that merchant. */
   readonly relayGasUsed: bigint;
   readonly relayGasOwnMaximum: bigint | null;

@@ -13,7 +13,9 @@ import {
   compareWithSnapshot,
   dropChainRows,
   dropOwnEvents,
+  keepRowIds,
   type RebuildDifference,
+  restoreRowIds,
   takeSnapshot,
 } from "../../db/ledger/rebuild.ts";
 import { keepDecisions, matchPastClaims, nameOldDecisions } from "../../db/ledger/rebuild-attributions.ts";
@@ -58,6 +60,7 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await nameOldDecisions(tx, network);
     await takeSnapshot(tx, network);
     await keepDecisions(tx, network);
+    await keepRowIds(tx, network);
     // first reset links to their state without any transfer, because only unpaid links can be paid
     await recomputeLinkStatus(tx, {
       linkIds: await dropChainRows(tx, network),
@@ -65,6 +68,7 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
       mismatchMinUnits: term.mismatchMinUnits,
     });
     const { touched, transfers } = await replay(tx, term, fromBlock);
+    await restoreRowIds(tx);
     await matchPastClaims(tx);
     await recomputeLinkStatus(tx, {
       linkIds: touched,

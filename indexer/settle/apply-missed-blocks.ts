@@ -39,9 +39,12 @@ export async function applyMissedBlocks(
   read: readonly BlockContent[],
   isWatched: Term["watched"]["has"],
 ): Promise<number> {
-  const times = await readConfirmationTimes(term, read);
-  const anchors = await findAnchors(term, read);
-  const blocks = await withLostOperations(term, await withTags(term, read, isWatched));
+  // what is above the cursor now is read on the way to the head
+  const below = read.filter(({ block }) => block.number <= term.cursor.number);
+  if (below.length === 0) return 0;
+  const times = await readConfirmationTimes(term, below);
+  const anchors = await findAnchors(term, below);
+  const blocks = await withLostOperations(term, await withTags(term, below, isWatched));
   const prepared = { times, anchors, blocks, isWatched };
   return commitIsolating(term, `missed ${blocks[0]?.block.number}`, (isolateIn) =>
     term.sql.begin((tx) => writeMissed(tx, term, prepared, isolateIn?.(tx))),
@@ -50,7 +53,7 @@ export async function applyMissedBlocks(
 
 type Prepared = {
   times: ReadonlyMap<number, number>;
-  anchors: readonly BlockHeader[];
+  anchors: readonly Pick<BlockHeader, "number" | "hash">[];
   blocks: readonly BlockContent[];
   isWatched: Term["watched"]["has"];
 };
@@ -74,7 +77,13 @@ async function writeMissed(
   const booked = new Set((await findBookedLogs(tx, network, { from, to })).map(placeOf));
   const recorded = new Set((await findRecordedEvents(tx, network, { from, to })).map(placeOf));
   const hashes = new Map(kept.map((block) => [block.number, block.hash]));
-  assertSameBranch(blocks.map(({ block }) => block).concat(anchors), hashes);
+  assertSameBranch(
+    blocks.map(({ block }) => block),
+    hashes,
+  );
+  for (const { number, hash } of anchors)
+    if (hashes.get(number) !== hash)
+      throw new OtherBranchError(`block ${number} ${hash} is not stored any more`);
   const own = blocks.filter(({ block }) => block.number <= cursor.number);
   const transfers = own.flatMap((content) => content.transfers);
   const operations = own.flatMap((content) => content.operations);
@@ -127,17 +136,21 @@ async function readConfirmationTimes(
   return times;
 }
 
-/** For blocks that are not stored: checks the next stored one, which is proven to descend from them. */
+/** Stored blocks that must still be stored when these are booked: each block itself, or the next stored one, which is proven to descend from it. */
 async function findAnchors(
   { sql, network, chain }: Term,
   read: readonly BlockContent[],
-): Promise<BlockHeader[]> {
-  const anchors: BlockHeader[] = [];
+): Promise<Pick<BlockHeader, "number" | "hash">[]> {
+  const anchors: Pick<BlockHeader, "number" | "hash">[] = [];
   for (const { block } of read) {
     const next = await findNextBlock(sql, network, block.number);
     const distance = (next?.number ?? Number.POSITIVE_INFINITY) - block.number;
     // larger gaps only occur between final blocks
-    if (distance === 0 || distance > PASSED_OVER_MAX) continue;
+    if (distance > PASSED_OVER_MAX) continue;
+    if (distance === 0) {
+      anchors.push(block);
+      continue;
+    }
     const numbers = Array.from({ length: distance }, (_, index) => block.number + 1 + index);
     const headers = (await chain.batch(numbers.map(headerCall))).map((outcome) => parseHeader(need(outcome)));
     const known = headers.flatMap((header) => header ?? []);

@@ -101,7 +101,7 @@ test("faults of every process and of every server are reported at once, and the 
   expect(output).toContain("correct RPC_URL_BASE_SEPOLIA");
   expect(output).toContain("✓ database");
   expect(output).toContain("4 faults.");
-}, 60_000);
+}, 120_000);
 
 test("a shell without any of the settings is told where they belong, and one that lacks some is not", async () => {
   const isAdvised = async (source: Record<string, string>) =>
@@ -251,7 +251,7 @@ test("a certificate that browsers refuse is a fault", async () => {
   } finally {
     await server.stop(true);
   }
-}, 60_000);
+}, 120_000);
 
 describe("variables as files", () => {
   const write = (name: string, text: string) => {

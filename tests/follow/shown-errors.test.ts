@@ -13,7 +13,7 @@ import {
   until,
 } from "../support/indexer-lab.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 let lab: Lab;
 
 beforeAll(async () => {
