@@ -65,7 +65,8 @@ test("one that was booked while the block that makes it deep was passed over is 
   const transfer = makeTransfer(lab, block.number, { block });
   await read(lab, [transfer], [], { isDeep: false });
   const state = async () => {
-    const [row] = await lab.sql`select status, confirmed_at from transfers where tx_hash = ${transfer.txHash}`;
+    const [row] =
+      await lab.sql`select status, confirmed_at from transfers where tx_hash = ${transfer.txHash}`;
     return row;
   };
   await confirmTo(next.number);
