@@ -20,7 +20,7 @@ type Delivery = {
 export const listen: Command = async (given, { service, url }, output) => {
   const target = given.text("forward");
   if (target !== undefined && !/^https?:\/\//.test(target))
-    throw new UsageError(`--forward must begin with http:// or https://, and is ${target}`);
+    throw new UsageError(`--forward must begin with http:// or https://, not ${target}`);
   const types = given
     .text("events")
     ?.split(",")

@@ -62,7 +62,7 @@ async function testWallet(linkId: string, { url }: Settings, isTest: boolean): P
     });
     if (answer.status === 404)
       throw new UsageError(
-        `${url} has no test wallet: it is there with \`npm start\` alone. Set PAYER_PRIVATE_KEY to a key with test USDC instead`,
+        `${url} has no test wallet; only \`npm start\` provides one. Set PAYER_PRIVATE_KEY to a key with test USDC instead`,
       );
     const { result, error } = (await answer.json()) as { result?: unknown; error?: { message: string } };
     if (result === undefined) throw new Error(error?.message ?? `${method} was answered ${answer.status}`);

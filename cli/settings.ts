@@ -23,7 +23,7 @@ const URL_DEFAULT = "http://localhost:3000";
 export function openSettings(given: Given, env: Environment): Settings {
   const url = (given.text("url") ?? env.SERVICE_URL ?? URL_DEFAULT).replace(/\/+$/, "");
   if (!/^https?:\/\//.test(url) || !URL.canParse(url))
-    throw new UsageError(`The service's address must begin with http:// or https://, and is ${url}`);
+    throw new UsageError(`The service's address must begin with http:// or https://, not ${url}`);
   const apiKey = env.API_KEY || undefined;
   return {
     url,

@@ -19,7 +19,7 @@ export function limitSigner(account: Signer, { chainId, allowedUnits, spend }: S
     address: account.address,
     async signTypedData(typedData) {
       const { primaryType, domain, message } = typedData;
-      if (primaryType !== "TransferWithAuthorization") throw refusal(`${primaryType} is no transfer`);
+      if (primaryType !== "TransferWithAuthorization") throw refusal(`${primaryType} is not a transfer`);
       if (
         domain.chainId !== chainId ||
         domain.verifyingContract?.toLowerCase() !== token?.toLowerCase() ||
@@ -31,7 +31,7 @@ export function limitSigner(account: Signer, { chainId, allowedUnits, spend }: S
       if (message.from !== account.address) throw refusal(`${message.from} is not the payer`);
       const { value } = message;
       if (typeof value !== "bigint" || value < 0n || value > allowedUnits)
-        throw refusal(`${value} micro-USDC are not within the ${allowedUnits} allowed`);
+        throw refusal(`${value} micro-USDC exceed the ${allowedUnits} allowed`);
       spend(value);
       return account.signTypedData(typedData);
     },

@@ -50,10 +50,10 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     "pay_link",
     {
       title: "Pay a payment link",
-      description: `Pays a payment link of ${baseUrl} with USDC of ${account.address} on ${network}. This spends the user's money and cannot be undone: call it only when the user asked for this payment, with \`maxAmount\` as the most that the user agreed to. Call it once: when it answers OUTCOME_UNKNOWN call it again with the same link, which asks about that payment and never pays twice. Limits that the user has set apply besides.`,
+      description: `Pays a payment link of ${baseUrl} with USDC of ${account.address} on ${network}. This spends the user's money and cannot be undone: call it only when the user asked for this payment, with \`maxAmount\` as the most that the user agreed to. Call it once: when it returns OUTCOME_UNKNOWN, call it again with the same link, which asks about that payment and never pays twice. Limits that the user has set also apply.`,
       inputSchema: z.strictObject({
         link: z.string().describe("The link's id, url or aiUrl"),
-        maxAmount: z.number().positive().describe("USDC; nothing is paid when the link asks for more"),
+        maxAmount: z.number().positive().describe("USDC; nothing is paid if the link's amount is higher"),
         amount: z
           .number()
           .positive()
@@ -107,7 +107,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
       if (error instanceof PaymentError && error.code === "OVER_LIMIT" && allowedUnits < wanted)
         throw new ToolRefusal(
           "SPENDING_LIMIT",
-          `${error.message}: the user's limit, ${formatUnits(spending.leftUnits)} USDC are left in this session`,
+          `${error.message}: the user's limit; ${formatUnits(spending.leftUnits)} USDC are left in this session`,
           "Nothing was paid. Tell the user; only the user can raise the limit, by starting this server again. Do not split the payment.",
         );
       throw error;
@@ -143,7 +143,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     unknown.delete(id);
     throw new ToolRefusal(
       "NOT_PAID",
-      "The service says that the earlier payment was not made, and it can no longer be made; it still counts for this session's limit",
+      "The service reports that the earlier payment was not made and can no longer be made; it still counts towards this session's limit",
       "Call again to pay the link, if the user still wants that.",
     );
   }
@@ -160,7 +160,7 @@ function readLinkId(link: string, baseUrl: string): string {
   if (id && isHere) return id;
   throw new ToolRefusal(
     "NOT_A_LINK",
-    `${link} is no payment link of ${baseUrl}`,
+    `${link} is not a payment link of ${baseUrl}`,
     "Nothing was paid. Pass the id, url or aiUrl of a link of this service.",
   );
 }

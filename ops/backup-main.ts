@@ -48,7 +48,7 @@ async function backUp(): Promise<boolean> {
       keep,
       now,
     });
-    console.log(`${file}: ${tables} tables, ${(bytes / 1e6).toFixed(1)} MB, read back and whole`);
+    console.log(`${file}: ${tables} tables, ${(bytes / 1e6).toFixed(1)} MB, read back and complete`);
     await recordBackup(sql, now).catch(reportUnrecorded);
     return true;
   } catch (error) {
@@ -63,6 +63,6 @@ async function backUp(): Promise<boolean> {
 function reportUnrecorded(error: unknown): void {
   const reason = error instanceof Error ? error.message : String(error);
   console.error(
-    `the database does not keep when this backup was taken, so that no alert watches it: ${reason}`,
+    `the time of this backup could not be stored in the database, so no alert watches it: ${reason}`,
   );
 }

@@ -1,12 +1,12 @@
 /** `bun run restore FILE`: restores a backup into the empty database of DATABASE_URL. Needs the BACKUP_KEY it was written with. */
 import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
-import { readBackupConfig } from "./backup/configuration.ts";
+import { readRestoreConfig } from "./backup/configuration.ts";
 import { NotMigratedError, restoreBackup } from "./backup/restore-backup.ts";
 
 const usage = "bun run restore FILE, with an empty database in DATABASE_URL";
 const [file = ""] = readArgumentsOrExit(usage, {}, { positionals: 1 }).positionals;
-const { databaseUrl, keys } = readEnvOrExit(() => readBackupConfig());
+const { databaseUrl, keys } = readEnvOrExit(() => readRestoreConfig());
 try {
   const { createdAt, tables, migrated } = await restoreBackup(databaseUrl, { file, keys });
   console.log(`restored ${tables} tables as of ${createdAt}`);

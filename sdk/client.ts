@@ -29,7 +29,7 @@ export function createClient(options: ClientOptions) {
   async function call<Name extends keyof Operations>(given: Call): Promise<Answer<Name>> {
     const answer = await request(options, given);
     return answer.json().catch((cause: unknown) => {
-      throw new ConnectionError(`${given.path} was answered with something that is not JSON`, { cause });
+      throw new ConnectionError(`${given.path} returned something that is not JSON`, { cause });
     }) as Promise<Answer<Name>>;
   }
   const get = <Name extends keyof Operations>(path: string, query?: Query<Name>) =>

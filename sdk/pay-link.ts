@@ -45,7 +45,7 @@ export class UnknownOutcomeError extends ConnectionError {
   readonly attempt: Attempt;
 
   constructor(attempt: Attempt) {
-    super("The outcome of the payment is unknown; look at the link before paying again");
+    super("The outcome of the payment is unknown; check the link before paying again");
     this.attempt = attempt;
   }
 }
@@ -117,18 +117,21 @@ export async function signPayment(
   } = await readItem(amount === undefined ? aiUrl : `${aiUrl}?amount=${amount}`, fetchWith);
   const [name, token = ""] = USDC[chainId] ?? [];
   if (!name || token.toLowerCase() !== asset.toLowerCase())
-    throw refused(`The link asks for a token that is not USDC on Base: ${asset}`, "UNKNOWN_TOKEN");
+    throw refused(`The link requires a token that is not USDC on Base: ${asset}`, "UNKNOWN_TOKEN");
   if (chainIds && !chainIds.includes(chainId))
-    throw refused(`The link is paid on ${network} (${chainId}), which is not allowed`, "NETWORK_NOT_ALLOWED");
+    throw refused(
+      `The link is to be paid on ${network} (${chainId}), which is not allowed`,
+      "NETWORK_NOT_ALLOWED",
+    );
   if (typeof item.amount !== "string" || !/^\d{1,30}$/.test(item.amount))
-    throw refused(`The link asks for no amount: ${item.amount}`, "NOT_PAYABLE");
+    throw refused(`The link's amount is invalid: ${item.amount}`, "NOT_PAYABLE");
   const units = BigInt(item.amount);
   const asked = `The link asks for ${Number(units) / 1e6} USDC`;
   if (units > toUnits(maxAmount)) throw refused(`${asked}; at most ${maxAmount} may be paid`, "OVER_LIMIT");
   if (amount !== undefined && units !== toUnits(amount))
     throw refused(`${asked}, not for ${amount}`, "AMOUNT_DIFFERS");
   if (!(Number.isInteger(validS) && validS > 0 && validS <= VALID_MAX_S))
-    throw refused(`The link asks for an authorization of ${validS} seconds`, "VALIDITY_NOT_ALLOWED");
+    throw refused(`The link requires an authorization valid for ${validS} seconds`, "VALIDITY_NOT_ALLOWED");
   const validBefore = Math.floor(Date.now() / 1_000) + validS;
   const bytes = crypto.getRandomValues(new Uint8Array(32));
   const message = {
@@ -179,13 +182,11 @@ const toUnits = (usdc: number) => BigInt(Math.round(usdc * 1e6));
 
 async function readItem(url: string, fetchWith: typeof fetch): Promise<Item> {
   const answer = await fetchWith(url, { signal: AbortSignal.timeout(READ_TIMEOUT_MS) }).catch((cause) => {
-    throw new ConnectionError("The link was not read; nothing was signed", { cause });
+    throw new ConnectionError("The link could not be read; nothing was signed", { cause });
   });
   const terms = (await answer.json().catch(() => undefined)) as Outcome | null | undefined;
   if (!terms)
-    throw new ConnectionError(
-      `The link was answered with something else (${answer.status}); nothing was signed`,
-    );
+    throw new ConnectionError(`The response is not a payment link's (${answer.status}); nothing was signed`);
   const { accepts = [], error, message = "The link cannot be paid" } = terms;
   const [item] = accepts;
   if (answer.status !== 402 || !item)

@@ -79,7 +79,8 @@ export async function send(
     throw new ConnectionError(`${path} was not answered`, { cause });
   });
   const isPage = answer.headers.get("content-type")?.startsWith("text/html");
-  if (answer.ok && isPage) throw new ConnectionError(`${path} was answered with a page of another program`);
+  if (answer.ok && isPage)
+    throw new ConnectionError(`${path} was answered by something other than the service`);
   if (answer.ok) return answer;
   const refusal = (await answer.json().catch(() => undefined)) as Partial<ErrorEnvelope> | null | undefined;
   const {

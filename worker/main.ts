@@ -12,7 +12,7 @@ import { readServiceStatus, type WorkerDetails } from "../db/health/service-stat
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { openReader } from "../db/postgres/replica.ts";
-import { retryWhileUnavailable } from "../db/postgres/retry-while-unavailable.ts";
+import { openDatabaseWait } from "../db/postgres/retry-while-unavailable.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { readWorkerConfig } from "./config.ts";
 import { runQueue } from "./jobs/job-queue.ts";
@@ -38,17 +38,16 @@ import { sendOperations } from "./wallet-ops/send-operations.ts";
 const RPC_TIMEOUT_MS = 5_000;
 /** Running jobs end first. */
 const QUEUE_TIMEOUT_MS = 12_000;
-/** For what only releases locks: a dead database must not delay the stop, and its locks are gone with it. */
+/** Time to release locks: an unreachable database must not delay the stop, and its locks end with the connections. */
 const CLOSE_TIMEOUT_MS = 1_500;
 
-/** One export is rendered at a time, and one proven beside it. */
+/** One export is rendered at a time, and another one with proofs concurrently. */
 const READ_CONNECTIONS = 2;
-/** An export can wait for a replica that is behind. */
+/** How long an export waits for a replica that lags. */
 const REPLICA_WAIT_MS = 5_000;
 
 const config = readEnvOrExit(() => readWorkerConfig());
 const log = openLog("worker", config.logLevel);
-const logUnavailable = (error: unknown) => log.warn({ err: error }, "the database is unavailable; retrying");
 for (const risk of config.risks) log.warn({ risk }, "insecure setting");
 for (const risk of inspectMachine()) log.warn({ risk }, "machine at its limit");
 const stop = handleStop(log);
@@ -75,7 +74,8 @@ const asyncCommitSql = openDatabase(config.databaseUrl, {
 });
 stop.onStop("async commits", () => asyncCommitSql.end({ timeout: 2 }));
 
-const database = await retryWhileUnavailable(() => inspectDatabase(sql, config.databaseUrl), logUnavailable);
+const waitForDatabase = openDatabaseWait(config.databaseUrl, { log, onGivenUp: stop.fail });
+const database = await waitForDatabase(() => inspectDatabase(sql, config.databaseUrl));
 if (database.refusal) exitMisconfigured(database.refusal);
 for (const risk of database.risks) log.warn({ risk }, "database at risk");
 const networkIds = config.chains.map(({ id }) => id);
@@ -104,7 +104,7 @@ const onRead = openReadMetrics(metrics.registry);
 const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
 
 const deps = { sql, reader, asyncCommitSql, log, chains, proofChains, config, metrics };
-// statements of payments are the same each time: a connection plans each of them once
+// payment statements never vary, so a connection plans each of them once
 const senderDeps = { ...deps, sql: plannedSql };
 const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };
 openWaitingMetrics(metrics.registry, sql);
@@ -155,10 +155,7 @@ for (const [id, network] of networks) {
     name: "sending operations",
     drain: async () => operationDrains.get(id)?.(),
   };
-  const stopLoop = await retryWhileUnavailable(
-    () => startNetworkLoop(sql, network, [payments, operations]),
-    logUnavailable,
-  );
+  const stopLoop = await waitForDatabase(() => startNetworkLoop(sql, network, [payments, operations]));
   stop.onStop(`relaying on ${id}`, stopLoop, CLOSE_TIMEOUT_MS);
 }
 
@@ -173,9 +170,8 @@ const mailer = openMailer(config);
 stop.onStop("mailer", () => mailer.close());
 const taskList = openTasks({ ...deps, mailer }, networks, drains, operationDrains);
 const { databaseUrl, concurrency, connections } = config;
-const stopQueue = await retryWhileUnavailable(
-  () => runQueue({ sql, log, databaseUrl, concurrency, maxConnections: connections.queue, taskList }),
-  logUnavailable,
+const stopQueue = await waitForDatabase(() =>
+  runQueue({ sql, log, databaseUrl, concurrency, maxConnections: connections.queue, taskList }),
 );
 stop.onStop("queue", stopQueue, QUEUE_TIMEOUT_MS);
 log.info({ networks: [...chains.keys()], concurrency: config.concurrency }, "worker is ready");

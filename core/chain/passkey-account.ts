@@ -69,7 +69,7 @@ const GET_NONCE_SELECTOR = "0x35567e1a";
 const OWNER_AT_INDEX_SELECTOR = "0x8ea69029";
 /** Calldata of `nextOwnerIndex()`. */
 export const NEXT_OWNER_INDEX_CALL = "0xd948fd2e";
-/** Owner slots searched for an owner's index. */
+/** Owners that the service adds to an account, counting removed ones. */
 export const OWNER_INDEX_MAX = 64;
 
 /** A passkey as an owner: x || y, 64 bytes. */
@@ -173,9 +173,8 @@ export function nonceCall(account: Hex, key = 0n, block: BlockRef = "latest"): R
   return { method: "eth_call", params: [{ to: CONTRACTS.entryPointV06, data }, block] };
 }
 
-export function ownerAtIndexCall(account: Hex, index: number): RpcCall {
-  const data = `${OWNER_AT_INDEX_SELECTOR}${uintWord(index)}`;
-  return { method: "eth_call", params: [{ to: account, data }, "latest"] };
+export function ownerAtIndexCall(account: Hex, index: number): InnerCall {
+  return { to: account, data: `${OWNER_AT_INDEX_SELECTOR}${uintWord(index)}` };
 }
 
 function bytesOf(hex: string): Buffer {

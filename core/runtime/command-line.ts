@@ -16,7 +16,7 @@ export function readArgumentsOrExit<const Options extends ParseArgsOptionsConfig
 ): Given<Options> {
   const taken = Object.keys(options).find(isTakenByNpm);
   if (taken !== undefined)
-    endWithUsage(`npm took --${taken} for a setting of its own: write -- before the options\n${usage}`);
+    endWithUsage(`npm took --${taken} as its own option: write -- before the options\n${usage}`);
   const given = parse(options);
   if (given?.positionals.length !== positionals) endWithUsage(usage);
   return given;

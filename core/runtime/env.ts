@@ -86,7 +86,7 @@ export const secretList = (use: string) =>
     .pipe(commaList)
     .refine(
       (keys) => keys.length > 0 && keys.every((key) => key.length >= SECRET_MIN_CHARS),
-      "must be at least 32 bytes, each of a comma list; make one with `openssl rand -hex 32`",
+      "must be at least 32 bytes, also each of a comma list; make one with `openssl rand -hex 32`",
     )
     .refine((keys) => keys.length <= KEYS_MAX, `must be at most ${KEYS_MAX} keys`)
     .transform((keys) => keys as [string, ...string[]]);
@@ -103,7 +103,7 @@ export const standbyUrl = z
 /** One host: neither the job queue's driver nor migrations read a list. */
 export const postgresUrl = standbyUrl.refine(
   (text) => !isPostgresUrl(text) || URL.canParse(text),
-  "must name one host; where the primary can change, name a proxy that leads to it (deploy/ha)",
+  "must name a single host; if the primary can change, use a proxy that leads to it (deploy/ha)",
 );
 
 /** As the driver reads it: decoded, and of several hosts (`a:5432,b:5432`) only the first is part of the URL. */
@@ -138,7 +138,7 @@ export const processShape = {
     .optional(),
   OTEL_TRACES_SAMPLER_ARG: z
     .string()
-    .regex(/^(0(\.\d+)?|1(\.0+)?)$/, "must be a share from 0 to 1, for example 0.1")
+    .regex(/^(0(\.\d+)?|1(\.0+)?)$/, "must be a number from 0 to 1, for example 0.1")
     .transform(Number)
     .default(1),
 } as const;

@@ -45,10 +45,10 @@ export function readFileVariables(names: readonly string[], source: Environment)
 function faultOf(bytes: Buffer | Error, path: string): string | undefined {
   // perhaps the value itself, which no message may repeat
   if (bytes instanceof Error && !isAbsolute(path) && !existsSync(path))
-    return "is not the path of a file; name one, or set the variable without _FILE to the value itself";
+    return "is not the path of a file; give a path, or set the variable without _FILE to the value itself";
   if (bytes instanceof Error) return `${path} cannot be read (${reasonOf(bytes)})`;
   if (bytes.length > VALUE_MAX_BYTES)
-    return `${path} has more than ${VALUE_MAX_BYTES} bytes; name a file that holds the value alone`;
+    return `${path} has more than ${VALUE_MAX_BYTES} bytes; use a file that holds only the value`;
   return isUtf8(bytes) ? undefined : `${path} is not text; write the bytes as hex (openssl rand -hex 32)`;
 }
 

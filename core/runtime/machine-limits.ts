@@ -13,7 +13,7 @@ const DISK_FREE_MIN_SHARE = 0.05;
 export function openFilesRisk(limits: string | undefined): string | undefined {
   const soft = /^Max open files\s+(\d+|unlimited)/m.exec(limits ?? "")?.[1];
   if (soft === undefined || soft === "unlimited" || Number(soft) >= OPEN_FILES_MIN) return undefined;
-  return `at most ${soft} files and sockets may be open, ${OPEN_FILES_MIN} are needed under load: raise it (ulimit -n ${OPEN_FILES_MIN}, LimitNOFILE= of systemd, ulimits of a container)`;
+  return `at most ${soft} files and sockets may be open, but ${OPEN_FILES_MIN} are needed under load: raise the limit (ulimit -n ${OPEN_FILES_MIN}, LimitNOFILE= of systemd, ulimits of a container)`;
 }
 
 export type DiskSpace = { readonly freeBytes: number; readonly totalBytes: number };

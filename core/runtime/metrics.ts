@@ -47,7 +47,7 @@ export function openMetrics(processName: string, { port, host }: MetricsPlace): 
 export function openReadMetrics(registry: Registry): (source: string) => void {
   const reads = new Counter({
     name: "database_reads_total",
-    help: "Reads of lists and exports that a replica may answer: by the replica, or why by the primary",
+    help: "Reads of lists and exports that a replica may serve: by the replica, or the reason why by the primary",
     labelNames: ["source"],
     registers: [registry],
   });
@@ -68,7 +68,7 @@ function openDiskMetrics(registry: Registry): void {
   });
   new Gauge({
     name: "machine_disk_free_bytes",
-    help: "What is left of the process's disk",
+    help: "Free space on the process's disk",
     registers,
     collect() {
       const space = readDiskSpace(process.cwd());

@@ -9,8 +9,8 @@ export type Stop = {
   readonly signal: AbortSignal;
   /** Registers a clean-up step; the last registered runs first. `timeoutMs` bounds it. */
   onStop(name: string, close: () => unknown, timeoutMs?: number): void;
-  /** Ends the process after a failure it cannot recover from; the supervisor restarts it. */
-  fail(reason: string, error: unknown): void;
+  /** Ends the process with code 1 after a failure it cannot recover from; the supervisor restarts it. `error` only where it says more than the reason. */
+  fail(reason: string, error?: unknown): void;
 };
 
 export function handleStop(log: Log): Stop {
@@ -25,8 +25,8 @@ export function handleStop(log: Log): Stop {
     for (const step of steps.reverse()) await closeStep(log, step);
     process.exit(exitCode);
   };
-  const fail = (reason: string, error: unknown) => {
-    if (!stopping) log.fatal({ err: error }, reason);
+  const fail = (reason: string, error?: unknown) => {
+    if (!stopping) log.fatal(error === undefined ? {} : { err: error }, reason);
     void stop(reason, 1);
   };
   process.on("SIGINT", () => void stop("SIGINT", 0));

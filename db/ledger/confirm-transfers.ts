@@ -1,4 +1,4 @@
-/** Transfers that are deep enough: N confirmations make them, their history and their payments CONFIRMED. */
+/** Confirms transfers that are deep enough: with N confirmations they, their history and their payments become CONFIRMED. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { STATEMENT_ROWS } from "./transfers.ts";

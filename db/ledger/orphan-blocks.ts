@@ -1,6 +1,6 @@
 /**
- * Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. What their links are then is decided
- * by `recomputeLinkStatus` of db/links/recompute-link-status.ts, which the caller asks.
+ * Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. The caller then computes
+ * the status of their links with `recomputeLinkStatus` of db/links/recompute-link-status.ts.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
@@ -40,7 +40,7 @@ export async function orphanBlocksAbove(
   const ids = transfers.map((row) => row.id.toString());
   const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);
   const created = await findLinksCreatedAbove(tx, network, ancestor);
-  // all in one order, after payments and before claims, as everywhere: else two transactions wait for each other
+  // always in one order, after payments and before claims, to avoid deadlocks
   if (linkIds.length + created.length > 0) await lockLinks(tx, [...linkIds, ...created]);
   await lowerCreationBlocks(tx, created, ancestor);
   if (ids.length > 0) await Promise.all([noteOrphanedRefunds(tx, ids), noteOrphanedAssignments(tx, ids)]);

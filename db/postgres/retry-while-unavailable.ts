@@ -1,8 +1,8 @@
-/** Retries and timeouts for a Postgres that is unavailable or silent. */
+/** Retries and timeouts for a Postgres that is unavailable or unresponsive. */
 import postgres from "postgres";
 
 const PAUSE_MS = 250;
-/** After this long the failure is reported to the one who started the process. */
+/** After this long the process ends, and its supervisor decides. */
 const RETRY_MAX_MS = 60_000;
 /** SQLSTATE classes of a server that is starting, stopping or full, and of a broken connection. */
 const UNAVAILABLE_CLASSES = ["08", "53", "57"];
@@ -10,27 +10,49 @@ const UNAVAILABLE_CLASSES = ["08", "53", "57"];
 const UNAVAILABLE_TEXT =
   /^CONNECT|^ECONN|^EPIPE|Connection terminated|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH/;
 
-/** Retries `work` for a minute while the server is unreachable or not ready; `onUnavailable` receives each error. Other errors are thrown. */
-export async function retryWhileUnavailable<T>(
-  work: () => Promise<T>,
-  onUnavailable: (error: unknown) => void,
-): Promise<T> {
-  const deadlineMs = performance.now() + RETRY_MAX_MS;
-  for (;;) {
-    try {
-      return await work();
-    } catch (error) {
-      if (!isUnavailable(error) || performance.now() >= deadlineMs) throw error;
-      onUnavailable(error);
+/** One line when it begins to wait, and one when it ends. */
+export type WaitReport = {
+  log: { warn(line: string): void; info(line: string): void };
+  /** Told instead of the second line when Postgres did not come. */
+  onGivenUp(line: string): void;
+};
+
+/** Runs `work`, again for a minute while the server is unreachable or not ready. Other errors are thrown at once. */
+export type DatabaseWait = <T>(work: () => Promise<T>) => Promise<T>;
+
+export function openDatabaseWait(
+  databaseUrl: string,
+  { log, onGivenUp }: WaitReport,
+  maxMs = RETRY_MAX_MS,
+): DatabaseWait {
+  const name = `Postgres at ${new URL(databaseUrl).host}`;
+  const seconds = (ms: number) => `${Math.round(ms / 1_000)} s`;
+  return async (work) => {
+    const beganMs = performance.now();
+    for (let attempt = 1; ; attempt += 1) {
+      const waitedMs = performance.now() - beganMs;
+      try {
+        const result = await work();
+        if (attempt > 1) log.info(`${name} is available after ${seconds(waitedMs)}`);
+        return result;
+      } catch (error) {
+        if (!isUnavailable(error)) throw error;
+        const reason = error instanceof Error ? error.message : String(error);
+        if (attempt === 1) log.warn(`${name} is unavailable, waiting for up to ${seconds(maxMs)}: ${reason}`);
+        if (waitedMs >= maxMs) {
+          onGivenUp(`${name} was unavailable for ${seconds(waitedMs)}: ${reason}`);
+          throw error;
+        }
+      }
+      await Bun.sleep(PAUSE_MS);
     }
-    await Bun.sleep(PAUSE_MS);
-  }
+  };
 }
 
-/** Postgres accepted the query and does not answer: a stopped server, or a failover that clients were not notified of. */
+/** Postgres accepted the query and does not respond: a stopped server, or a failover that clients were not notified of. */
 export class SilentDatabaseError extends Error {}
 
-/** The answer, or SilentDatabaseError after `timeoutMs`; the query keeps running, and its result is discarded. */
+/** The result, or SilentDatabaseError after `timeoutMs`; the query keeps running, and its result is discarded. */
 export async function withTimeout<T>(timeoutMs: number, answer: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const silence = new Promise<never>((_, reject) => {

@@ -27,13 +27,13 @@ import { commitIsolating, type Isolate } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { settleTransfers } from "./settle-transfers.ts";
 
-/** Near the head, blocks without anything of ours are passed over by at most this many at a time, and not stored. */
+/** Near the head, at most this many blocks in a row without our records are skipped without being stored. */
 const PASSED_OVER_MAX = 32;
 
-/** A block below the cursor is not the one that was read: wait for the reorganisation to be undone. */
+/** A block below the cursor differs from the one that was read: wait until the reorganisation is undone. */
 export class OtherBranchError extends Error {}
 
-/** Returns the number of transfers and operations that were new. `read` are in order and proven. */
+/** Returns the number of new transfers and operations. `read` must be in order and proven. */
 export async function applyMissedBlocks(
   term: Term,
   read: readonly BlockContent[],
@@ -65,7 +65,7 @@ async function writeMissed(
   isolate: Isolate | undefined,
 ): Promise<number> {
   const { network, epoch, confirmations } = term;
-  // while these blocks were read, or the row was waited for, a reorganisation may have set the cursor back below them
+  // during the read or the wait for the row lock, a reorganisation may have moved the cursor below these blocks
   const cursor = await holdEpoch(tx, network, epoch);
   if (!cursor) throw new FencedError(network);
   const [from, to] = [blocks[0]?.block.number ?? 0, blocks.at(-1)?.block.number ?? 0];
@@ -136,7 +136,7 @@ async function readConfirmationTimes(
   return times;
 }
 
-/** Stored blocks that must be there still when these are booked: each block itself, or the next stored one, which is proven to stand on it. */
+/** Stored blocks that must still be stored when these are booked: each block itself, or the next stored one, which is proven to descend from it. */
 async function findAnchors(
   { sql, network, chain }: Term,
   read: readonly BlockContent[],
@@ -145,7 +145,7 @@ async function findAnchors(
   for (const { block } of read) {
     const next = await findNextBlock(sql, network, block.number);
     const distance = (next?.number ?? Number.POSITIVE_INFINITY) - block.number;
-    // larger distances are those of final blocks
+    // larger gaps only occur between final blocks
     if (distance > PASSED_OVER_MAX) continue;
     if (distance === 0) {
       anchors.push(block);

@@ -1,13 +1,28 @@
 /** The environment of backups: the database, and the key that only backups have. */
 import { postgresUrl, readEnv, secretList } from "../../core/runtime/env.ts";
+import { secretFaults } from "../../core/runtime/production-env.ts";
 
 const shape = {
   DATABASE_URL: postgresUrl,
-  BACKUP_KEY: secretList("it encrypts backups; keep a copy elsewhere, without it no backup can be read"),
+  BACKUP_KEY: secretList("it encrypts backups; keep a copy elsewhere: without it no backup can be read"),
 } as const;
 
-export function readBackupConfig(source?: Record<string, string | undefined>) {
-  const { DATABASE_URL: databaseUrl, BACKUP_KEY: keys } = readEnv(shape, source);
+type Environment = Record<string, string | undefined>;
+
+/** Of what writes backups: the newest key, which encrypts them, must not be guessable. Those behind it only open older files. */
+export function readBackupConfig(source?: Environment) {
+  const env = readEnv(shape, source, ({ BACKUP_KEY: keys }) =>
+    secretFaults({ BACKUP_KEY: keys?.slice(0, 1) }),
+  );
+  return toConfig(env);
+}
+
+/** Of what reads them: any key that a backup may have been written with. */
+export function readRestoreConfig(source?: Environment) {
+  return toConfig(readEnv(shape, source));
+}
+
+function toConfig({ DATABASE_URL: databaseUrl, BACKUP_KEY: keys }: ReturnType<typeof readEnv<typeof shape>>) {
   return { databaseUrl, keys };
 }
 

@@ -40,8 +40,8 @@ export async function* openStream(sealed: Chunks, secrets: readonly string[]): A
     if (opened?.plain === undefined)
       throw new Error(
         number === 0
-          ? "no key of BACKUP_KEY opens this backup, or its beginning was changed"
-          : "the backup was changed or is incomplete",
+          ? "no key in BACKUP_KEY decrypts this backup, or its beginning was altered"
+          : "the backup was altered or is incomplete",
       );
     key = opened.key;
     number++;
@@ -62,7 +62,7 @@ function openChunk(bytes: Buffer, key: Buffer, nonce: Buffer): Buffer | undefine
 }
 
 function saltOf(head: Buffer | undefined): Buffer {
-  if (!head?.subarray(0, MAGIC.length).equals(MAGIC)) throw new Error("this is no backup of this service");
+  if (!head?.subarray(0, MAGIC.length).equals(MAGIC)) throw new Error("this is not a backup of this service");
   return head.subarray(MAGIC.length);
 }
 

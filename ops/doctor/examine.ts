@@ -33,7 +33,7 @@ function checkMachine(): Finding[] {
   const risks = inspectMachine();
   if (risks.length > 0) return risks.map((risk) => advice("machine", risk));
   const space = readDiskSpace(process.cwd());
-  return [good("machine", `open files and disk suffice${space ? `: ${describeSpace(space)}` : ""}`)];
+  return [good("machine", `open files and disk are sufficient${space ? `: ${describeSpace(space)}` : ""}`)];
 }
 
 function checkPages({ api }: Configuration): Finding[] {

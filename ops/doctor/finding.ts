@@ -35,7 +35,7 @@ export function presentFindings(findings: readonly Finding[]): string {
   const faults = findings.filter(({ level }) => level === "fault").length;
   const end =
     faults === 0
-      ? "No fault was found."
+      ? "No faults found."
       : `${faults === 1 ? "1 fault. Correct it" : `${faults} faults. Correct them`} and run this command again.`;
   return [...lines, "", end].join("\n");
 }

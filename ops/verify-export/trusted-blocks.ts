@@ -15,7 +15,7 @@ export async function readNetworks(urls: readonly string[]): Promise<Map<Network
   for (const url of urls) {
     const chainId = Number(parseQuantity(await call(url, "eth_chainId", []), "chain id"));
     const network = NETWORK_IDS.find((id) => NETWORKS[id].chainId === chainId);
-    if (!network) throw new Error(`the node serves chain ${chainId}, which no export is of`);
+    if (!network) throw new Error(`the node serves chain ${chainId}, which exports do not cover`);
     networks.set(network, url);
   }
   return networks;
@@ -61,6 +61,6 @@ async function call(url: string, method: string, params: readonly unknown[]): Pr
   const answer: unknown = await response.json().catch(() => undefined);
   const result = fieldOf(answer, "result");
   if (result === undefined)
-    throw new Error(`your node answered ${method} with status ${response.status} and no result`);
+    throw new Error(`your node responded to ${method} with status ${response.status} and no result`);
   return result;
 }

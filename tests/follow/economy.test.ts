@@ -207,8 +207,10 @@ test("a block that was passed over is not booked later from another branch", asy
   const term = await openTerm(lab);
   const { number: head } = term.cursor;
   const stored = await findHighestBlocks(lab.sql, NETWORK, { to: head, limit: BLOCKS });
-  const passedOver = head - 2;
-  expect(stored.map(({ number }) => number)).not.toContain(passedOver);
+  // a poll may have come at any of the blocks, and has stored that one
+  const isStored = (number: number) => stored.some((one) => one.number === number);
+  const passedOver = [head - 2, head - 3, head - 4].find((number) => !isStored(number));
+  if (passedOver === undefined) throw new Error("no block was passed over");
   const block = await readHeader(term.chain, passedOver);
   if (!block) throw new Error("the chain is too short");
   const logs = selectFollowedLogs(await readProvenLogs(term.chain, block), USDC);
@@ -255,7 +257,7 @@ async function asksQuiet(
           }),
         }
       : undefined;
-  const chain = openChain({ network: NETWORK, urls: [node.url], timeoutMs: 2_000 });
+  const chain = openChain({ network: NETWORK, urls: [node.url], timeoutMs: 10_000 });
   try {
     const head = await readHeader(chain, "latest");
     const cursor = head && (await readHeader(chain, head.number - blocks));

@@ -1,11 +1,14 @@
 /** What a payment page and a 402 read of a link that many have paid: its uses only where they are limited. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { newPaymentId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
+import { NETWORKS } from "../../core/domain/networks.ts";
 import { findPayableLink, findPayableLinks } from "../../db/links/payable-links.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
+import { NETWORK, randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
-import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
+import { randomAddress, type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
 const USES = 500;
 let db: TestDatabase;
@@ -143,4 +146,41 @@ test("links that are read together come in the order of the question, each with 
     [first, null],
     [second, second],
   ]);
+});
+
+test("an authorization was accepted before only for the same token, payer and nonce", async () => {
+  const [first = "", second = ""] = await seedLinks(sql, merchant, { count: 2 });
+  const shown = { network: NETWORK, payer: randomAddress(), nonce: randomHash() } as const;
+  const { network, payer, nonce } = shown;
+  await sql`
+    insert into payments (
+      id, link_id, network, token, payer, payer_kind, recipient, amount_units, valid_after, valid_before, nonce,
+      signature, state
+    )
+    values (
+      ${newPaymentId()}, ${first}, ${network}, ${NETWORKS[network].usdc.address}, ${payer}, 'EOA',
+      ${merchant.address}, 5, 0, 9, ${nonce}, ''::bytea, 'CONFIRMED'
+    )`;
+  const found = await findPayableLinks(sql, [
+    { id: first, shown },
+    { id: second, shown },
+    { id: second },
+    { id: second, shown: { ...shown, network: "base" as const } },
+    { id: second, shown: { ...shown, payer: randomAddress() } },
+    { id: second, shown: { ...shown, nonce: randomHash() } },
+  ]);
+  expect(found.map((link) => link?.acceptedBefore)).toEqual(["HERE", "ELSEWHERE", null, null, null, null]);
+});
+
+test.each([
+  ["the payer's transfer", true, {}],
+  ["a transfer that was reorganised away", false, { status: "ORPHANED" }],
+  ["another payer's transfer", false, { from: randomAddress() }],
+  ["a transfer in another network", false, { network: "base" }],
+  ["a transfer by another nonce", false, { nonce: randomHash() }],
+] as const)("%s has executed the shown authorization: %p", async (_title, isExecuted, transfer) => {
+  const shown = { network: NETWORK, payer: randomAddress(), nonce: randomHash() } as const;
+  await bookTransfer({ sql, merchant }, { from: shown.payer, nonce: shown.nonce, ...transfer });
+  const [link] = await findPayableLinks(sql, [{ id: await seedLink(sql, merchant), shown }]);
+  expect(link?.isExecuted).toBe(isExecuted);
 });

@@ -53,6 +53,7 @@ const TABLES = [
   "relay_payments",
   "payment_leases",
 ];
+const SHOWN = { network: NETWORK, payer: randomAddress(), nonce: randomHash() } as const;
 
 let db: TestDatabase;
 let sql: Sql;
@@ -145,7 +146,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
       reads[name] = await measure(tx, work);
     };
     await step("findPayableLinks", () =>
-      findPayableLinks(tx, [{ id: paid }, { id: failed, nonceTag: "0x" }]),
+      findPayableLinks(tx, [{ id: paid }, { id: failed, nonceTag: "0x", shown: SHOWN }]),
     );
     const [first, second] = [newPayment(paid), newPayment(failed)];
     await step("insertPayments", () => insertPayments(tx, [first, second]));

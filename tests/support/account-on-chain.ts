@@ -1,19 +1,14 @@
 /** What tests ask an account on the chain, and the relayer's transaction for one operation. */
-import { encodeAbiParameters } from "viem";
 import { hexWord, uintWord } from "../../core/chain/abi-words.ts";
 import { keccak256Bytes } from "../../core/chain/keccak.ts";
 import type { InnerCall } from "../../core/chain/multicall.ts";
-import {
-  NEXT_OWNER_INDEX_CALL,
-  nonceCall,
-  OWNER_INDEX_MAX,
-  ownerAtIndexCall,
-} from "../../core/chain/passkey-account.ts";
+import { NEXT_OWNER_INDEX_CALL, nonceCall } from "../../core/chain/passkey-account.ts";
+import { readOwners } from "../../core/chain/read-owners.ts";
 import type { RelayCall } from "../../core/chain/relay.ts";
 import { buildBundleCall, type UserOperation } from "../../core/chain/user-operation.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
-import { parseData, parseQuantity } from "../../core/rpc/parse-answers.ts";
+import { parseQuantity } from "../../core/rpc/parse-answers.ts";
 
 const WALLET_NAME_AND_VERSION = ["Coinbase Smart Wallet", "1"] as const;
 const DOMAIN_TYPE = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
@@ -45,17 +40,9 @@ export async function readAccountNonce(chain: Chain, account: Hex): Promise<bigi
  */
 export async function findOwnerIndex(chain: Chain, account: Hex, owner: Hex): Promise<number | undefined> {
   const next = await chain.request("eth_call", [{ to: account, data: NEXT_OWNER_INDEX_CALL }, "latest"]);
-  const count = Number(parseQuantity(next, "nextOwnerIndex"));
-  if (count > OWNER_INDEX_MAX)
-    throw new RangeError(`${account} has had ${count} owners, more than we look through`);
-  const outcomes = await chain.batch(
-    Array.from({ length: count }, (_, index) => ownerAtIndexCall(account, index)),
-  );
-  const wanted = encodeAbiParameters([{ type: "bytes" }], [owner]);
-  const found = outcomes.findIndex((outcome) => {
-    if (!outcome.ok) throw outcome.error;
-    return parseData(outcome.result, "ownerAtIndex") === wanted;
-  });
+  const count = parseQuantity(next, "nextOwnerIndex");
+  const owners = await readOwners(chain, account, count);
+  const found = owners.indexOf(owner);
   return found < 0 ? undefined : found;
 }
 

@@ -8,10 +8,11 @@ import {
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
-import { callRpc } from "../../local/chain/rpc.ts";
+import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
 import type { PasskeyQuirks, SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import type { Answer, Client } from "./http-client.ts";
 import { openPauses } from "./poll.ts";
+import { randomAddress } from "./seed.ts";
 import { ageCodes, newPasskey, readCode } from "./sign-up.ts";
 import { waitForReceipt } from "./wait-for-receipt.ts";
 
@@ -138,6 +139,19 @@ export async function placeAddressOwner(rpcUrl: string, passkey: SoftwarePasskey
   await callRpc(rpcUrl, "anvil_impersonateAccount", [wallet]);
   await send({ from: wallet, to: wallet, data: encodeAddOwner(from.toLowerCase() as Hex), gas: "0x7a120" });
   return from;
+}
+
+/** Further owners that the wallet is given without the service, after `placeAddressOwner`. */
+export async function addOwnersOnChain(rpcUrl: string, wallet: Hex, count: number): Promise<void> {
+  const first = Number(await callRpc(rpcUrl, "eth_getTransactionCount", [wallet, "pending"]));
+  const calls = Array.from({ length: count }, (_, index) => {
+    const call = { from: wallet, to: wallet, data: encodeAddOwner(randomAddress()), gas: "0x7a120" };
+    return {
+      method: "eth_sendTransaction",
+      params: [{ ...call, nonce: `0x${(first + index).toString(16)}` }],
+    };
+  });
+  for (const hash of await callRpcBatch(rpcUrl, calls)) await waitForReceipt(rpcUrl, hash);
 }
 
 /** A recovery as far as it goes without worker and indexer, for the same session. */

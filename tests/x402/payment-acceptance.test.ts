@@ -25,7 +25,8 @@ const LINK: PayableLink = {
   ...{ paymentId: null, payer: null, nonce: null, payerKind: null, signature: null, validAfter: null },
   ...{ validBefore: null, idempotencyKey: null },
   ...{ paidTxHash: null, paidLogIndex: null, paidFrom: null, paidNonce: null },
-  ...{ taggedLinkId: null, relayGasUsed: 0n, relayGasOwnMaximum: null },
+  ...{ taggedLinkId: null, acceptedBefore: null, isExecuted: false },
+  ...{ relayGasUsed: 0n, relayGasOwnMaximum: null },
 };
 const SHOWN: ShownPayment = {
   authorization: {

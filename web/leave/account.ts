@@ -1,5 +1,5 @@
 /** The account as the chain has it now: balance, nonce and owners. */
-import { decodeAbiParameters, encodeFunctionData, parseAbi } from "viem";
+import { decodeAbiParameters, decodeFunctionResult, encodeFunctionData, parseAbi } from "viem";
 import { CONTRACTS, type Hex, type Network } from "../chain/networks.ts";
 import { type Rpc, RpcRefusal } from "./rpc.ts";
 import { Fault } from "./user-error.ts";
@@ -22,10 +22,15 @@ const ABI = parseAbi([
   "function getNonce(address, uint192) view returns (uint256)",
   "function nextOwnerIndex() view returns (uint256)",
   "function ownerAtIndex(uint256) view returns (bytes)",
+  "struct Call3 { address target; bool allowFailure; bytes callData; }",
+  "struct Result { bool success; bytes returnData; }",
+  "function aggregate3(Call3[] calls) view returns (Result[] returnData)",
 ]);
 /** ERC-1967. */
 const IMPLEMENTATION_SLOT = "0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc";
-const OWNERS_MAX = 64n;
+const OWNERS_MAX = 1_000n;
+/** Of one call. */
+const OWNERS_PAGE = 100;
 
 /** Throws Fault when the node is of another network, lacks the contracts, or the account is not the one this page knows. */
 export async function readAccount(rpc: Rpc, network: Network, file: WalletFile): Promise<Account> {
@@ -78,15 +83,22 @@ async function readOwners(rpc: Rpc, address: Hex): Promise<Owner[]> {
   const count = toUint(next);
   if (count > OWNERS_MAX)
     throw new Fault(`The account has had ${count} owners, more than this page searches.`);
-  const found = await Promise.all(
-    Array.from({ length: Number(count) }, async (_, index) => {
-      const data = encodeFunctionData({ abi: ABI, functionName: "ownerAtIndex", args: [BigInt(index)] });
-      const [bytes] = decodeAbiParameters([{ type: "bytes" }], await callView(rpc, address, data));
-      return { index, bytes };
-    }),
-  );
+  const found: Hex[] = [];
+  while (found.length < count) found.push(...(await readPage(rpc, address, found.length, Number(count))));
   // removed owners leave an empty place
-  return found.filter(({ bytes }) => bytes !== "0x");
+  return found.map((bytes, index) => ({ index, bytes })).filter(({ bytes }) => bytes !== "0x");
+}
+
+async function readPage(rpc: Rpc, target: Hex, first: number, count: number): Promise<Hex[]> {
+  const calls = Array.from({ length: Math.min(OWNERS_PAGE, count - first) }, (_, place) => {
+    const args = [BigInt(first + place)] as const;
+    const callData = encodeFunctionData({ abi: ABI, functionName: "ownerAtIndex", args });
+    return { target, allowFailure: false, callData };
+  });
+  const data = encodeFunctionData({ abi: ABI, functionName: "aggregate3", args: [calls] });
+  const answer = await callView(rpc, CONTRACTS.multicall3, data);
+  const results = decodeFunctionResult({ abi: ABI, functionName: "aggregate3", data: answer });
+  return results.map(({ returnData }) => decodeAbiParameters([{ type: "bytes" }], returnData)[0]);
 }
 
 async function callView(rpc: Rpc, to: Hex, data: Hex): Promise<Hex> {

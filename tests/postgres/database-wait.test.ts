@@ -1,0 +1,91 @@
+/** A process that starts before its Postgres says so once, waits, and says how it ended; no line names the password. */
+import { describe, expect, test } from "bun:test";
+import postgres from "postgres";
+import { openDatabaseWait } from "../../db/postgres/retry-while-unavailable.ts";
+import { localRelayerKeys } from "../../local/chain/accounts.ts";
+import { findFreePort } from "../../local/free-port.ts";
+import { startServiceProcess } from "../../local/processes/service-process.ts";
+import { SERVICE_KINDS, serviceEnv } from "../../local/service-env.ts";
+import { serviceProgram } from "../support/compiled-services.ts";
+import { openPauses } from "../support/poll.ts";
+
+const URL_OF_NOTHING = "postgres://someone:hunter2@127.0.0.1:1/none";
+const BEGINS =
+  "Postgres at 127.0.0.1:1 is unavailable, waiting for up to 1 s: connect ECONNREFUSED 127.0.0.1:1";
+
+async function readNothing(): Promise<never> {
+  const sql = postgres(URL_OF_NOTHING, { max: 1, onnotice: () => {} });
+  try {
+    await sql`select 1`;
+    throw new Error("somebody listens on port 1");
+  } finally {
+    await sql.end({ timeout: 0 });
+  }
+}
+
+function openWait() {
+  const lines: string[] = [];
+  const add = (line: string) => void lines.push(line);
+  const wait = openDatabaseWait(URL_OF_NOTHING, { log: { warn: add, info: add }, onGivenUp: add }, 1_000);
+  return { wait, lines };
+}
+
+test("a database that answers at once is not mentioned", async () => {
+  const { wait, lines } = openWait();
+  expect(await wait(async () => 7)).toBe(7);
+  expect(lines).toEqual([]);
+});
+
+test("one line begins the wait and one ends it, however many attempts there were", async () => {
+  const { wait, lines } = openWait();
+  let attempts = 0;
+  const result = await wait(async () => {
+    attempts += 1;
+    return attempts < 4 ? readNothing() : attempts;
+  });
+  expect([result, lines]).toEqual([4, [BEGINS, "Postgres at 127.0.0.1:1 is available after 1 s"]]);
+});
+
+test("error: the last failure is thrown when the wait is over, after a line that names it", async () => {
+  const { wait, lines } = openWait();
+  await expect(wait(readNothing)).rejects.toThrow("ECONNREFUSED");
+  expect(lines).toEqual([
+    BEGINS,
+    "Postgres at 127.0.0.1:1 was unavailable for 1 s: connect ECONNREFUSED 127.0.0.1:1",
+  ]);
+});
+
+test("error: a failure that waiting does not mend is thrown at once", async () => {
+  const { wait, lines } = openWait();
+  await expect(wait(() => Promise.reject(new Error("permission denied")))).rejects.toThrow(
+    "permission denied",
+  );
+  expect(lines).toEqual([]);
+});
+
+describe("api, worker and indexer", () => {
+  test.each(SERVICE_KINDS)("%s writes one plain line while it waits", async (kind) => {
+    const settings = {
+      ...{ databaseUrl: URL_OF_NOTHING, rpcUrls: { "base-sepolia": "http://127.0.0.1:1" } },
+      ...{ smtpUrl: "smtp://127.0.0.1:1", jwtSecret: "4f".repeat(32), otpPepper: "99".repeat(32) },
+      ...{ relayerKeys: localRelayerKeys().join(","), dataDir: "/nonexistent" },
+    };
+    const { PATH, HOME } = process.env;
+    const given = { PATH, HOME, NODE_ENV: "test", PORT: String(await findFreePort()) };
+    const lines: string[] = [];
+    const child = await startServiceProcess(
+      kind,
+      serviceEnv(kind, settings, given),
+      (line) => lines.push(line),
+      serviceProgram(kind),
+    );
+    const pause = openPauses();
+    const aboutPostgres = () => lines.filter((line) => line.includes("Postgres at"));
+    while (aboutPostgres().length === 0) await pause();
+    // four attempts
+    await Bun.sleep(1_000);
+    await child.stop(5_000);
+    expect(aboutPostgres()).toEqual([expect.stringContaining("is unavailable, waiting for up to 60 s")]);
+    expect(lines.join("\n")).not.toMatch(/stack|hunter2/);
+  });
+});
