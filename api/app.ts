@@ -1,4 +1,4 @@
-/** Combines the features. Each is one line here and never imports this file. */
+/** Combines the features. Each is one line here and must not import this file. */
 import { Elysia } from "elysia";
 import { identityRoutes } from "./accounts/routes.ts";
 import { securityRoutes } from "./accounts/security-routes.ts";
@@ -57,7 +57,7 @@ import { walletRoutes } from "./wallets/routes.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
 import { x402Routes } from "./x402/routes.ts";
 
-/** Bodies are measured by json-body.ts, which answers with the error envelope; the server's own limit would close the connection without any. */
+/** json-body.ts limits bodies and responds with the error envelope; the server's own limit would close the connection without a response. */
 const BODY_MAX_BYTES_OF_SERVER = Number.MAX_SAFE_INTEGER;
 
 export function createApp(deps: ApiDeps) {
@@ -86,7 +86,7 @@ export function createApp(deps: ApiDeps) {
         refuseLongUrl(request);
         refuseLargeHeaders(request);
       })
-      // before the body parser: x402 has its own answer to a malformed body
+      // before the body parser: x402 has its own response to a malformed body
       .use(x402Routes(deps))
       .use(useFormRoutes(deps))
       .use(jsonBody)

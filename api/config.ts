@@ -1,4 +1,4 @@
-/** The API's environment, read once at start. All faults are reported together; see core/runtime/env.ts. */
+/** The API's environment, read once at startup. All errors are reported together; see core/runtime/env.ts. */
 import { z } from "zod";
 import { type Hex, NETWORK_IDS } from "../core/domain/networks.ts";
 import { parseRecipient } from "../core/domain/recipient.ts";
@@ -40,7 +40,7 @@ const WAIT_MAX_MS = 120_000;
 const IDLE_MAX_S = 255;
 const IDLE_MIN_S = 60;
 
-/** Of payments; few, for each one plans every statement of theirs. */
+/** Connections for payments; few, because each one plans every payment statement anew. */
 const PLANNED_CONNECTIONS = 4;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
@@ -61,8 +61,8 @@ const shape = {
   DATABASE_READ_URL: standbyUrl.optional(),
   DATABASE_MAX_CONNECTIONS: wholeNumber(2, 200).default(10),
   JWT_SECRET: secretList("it signs session tokens"),
-  OTP_PEPPER: secretList("it hashes and seals e-mail codes, shared with the worker"),
-  WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
+  OTP_PEPPER: secretList("it hashes and encrypts e-mail codes; the worker needs the same value"),
+  WEBHOOK_SEAL_KEYS: secretList("it encrypts webhook secrets").optional(),
   OFFER_SIGNING_KEYS: secretList("it signs offers and receipts").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   RP_ID: z.string().optional(),
@@ -103,7 +103,7 @@ const shape = {
 
 export type GoogleConfig = { clientId: string; clientSecret: string; issuer: string };
 
-/** Reads and checks the environment. Throws EnvError with every fault. */
+/** Reads and checks the environment. Throws EnvError with every error. */
 export function readApiConfig(source?: Record<string, string | undefined>) {
   const env = readEnv(shape, source, findFaults);
   const baseUrl = trimSlash(env.BASE_URL ?? `http://localhost:${env.PORT}`);
@@ -124,13 +124,13 @@ export function readApiConfig(source?: Record<string, string | undefined>) {
     /** Redirect target after Google sign-in; without a trailing slash. */
     dashboardUrl: trimSlash(env.DASHBOARD_URL ?? `${baseUrl}/dashboard`),
     chains: enabledChains(env),
-    /** Newest first: the first signs, hashes and seals; all of them verify and open. */
+    /** Newest first: the first one signs, hashes and encrypts; all of them verify and decrypt. */
     jwtSecrets: env.JWT_SECRET,
     otpPeppers: env.OTP_PEPPER,
     webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
-    /** Of x402 offers and receipts; undefined: none are signed. */
+    /** Keys for x402 offers and receipts; undefined: nothing is signed. */
     offerSigningKeys: env.OFFER_SIGNING_KEYS,
-    /** Risky settings, logged at every start. */
+    /** Risky settings, logged at every startup. */
     risks: riskySettings({ ...env, RATE_LIMITS: env.RATE_LIMITS ?? true }),
     /** Webhooks may target http URLs and private addresses: for receivers in the operator's own network. */
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
@@ -138,7 +138,7 @@ export function readApiConfig(source?: Record<string, string | undefined>) {
       rpId: env.RP_ID ?? new URL(baseUrl).hostname,
       rpName: env.RP_NAME,
       origins: (env.RP_ORIGINS ?? [baseUrl]).map((url) => new URL(url).origin),
-      /** Origins elsewhere that browsers let use the passkeys of `rpId`; see well-known-routes.ts. */
+      /** Origins on other domains that may use the passkeys of `rpId`; see well-known-routes.ts. */
       relatedOrigins: (env.RP_RELATED_ORIGINS ?? []).map((url) => new URL(url).origin),
       attachment: env.PASSKEY_ATTACHMENT,
     },
@@ -153,7 +153,7 @@ export function readApiConfig(source?: Record<string, string | undefined>) {
     testMode: env.TEST_MODE,
     /** An account that the local chain signs for: payment pages show it as a wallet. */
     testWallet: env.TEST_WALLET,
-    /** Wallets outside the browser that payment pages offer; each needs foreign origins in the pages' policy. */
+    /** Wallets outside the browser that payment pages offer; each needs additional origins in the content security policy. */
     furtherWallets: {
       walletConnectProjectId: env.WALLETCONNECT_PROJECT_ID,
       baseAccount: env.BASE_ACCOUNT,
@@ -162,20 +162,20 @@ export function readApiConfig(source?: Record<string, string | undefined>) {
     /** Undefined: eager on testnets, lazy on base. */
     walletDeployment: env.WALLET_DEPLOYMENT,
     ignored: ignoredSettings(env),
-    /** Micro-USDC that a send or payout must move at least. */
+    /** Minimum of a send or payout, in micro-USDC. */
     sendMinUnits: env.SEND_MIN,
     /** Gas that one user's sends may use in a UTC day. */
     sendGasPerDay: BigInt(env.SEND_GAS_PER_DAY),
     /** Gas that all sends of a network may use in a UTC day; undefined: no limit. */
     sendGasTotalPerDay: sendGasTotalPerDay(env),
-    /** What each send pays the service, inside its batch; refunds never do. */
+    /** The fee that each send pays the service, inside its batch; refunds are free. */
     sendFee:
       env.SEND_FEE_USDC > 0n && env.FEE_ADDRESS
         ? { units: env.SEND_FEE_USDC, address: env.FEE_ADDRESS }
         : undefined,
     payWaitMs: env.PAY_WAIT_MS,
     exportWaitMs: env.EXPORT_WAIT_MS,
-    /** After SIGTERM: seconds for which the process says that it is not ready and goes on answering. */
+    /** After SIGTERM: seconds during which the process reports that it is not ready and keeps serving requests. */
     drainS: env.DRAIN_S,
     /** Idle connections are closed after this time. */
     idleTimeoutS: idleTimeoutS(Math.max(env.PAY_WAIT_MS, env.EXPORT_WAIT_MS)),
@@ -197,7 +197,7 @@ export type ApiConfig = ReturnType<typeof readApiConfig>;
 
 type ApiEnv = z.infer<z.ZodObject<typeof shape>>;
 
-/** Payments have connections of their own, at most half of all. */
+/** Payments have a separate pool, at most half of all connections. */
 function shareConnections(max: number) {
   const planned = Math.min(PLANNED_CONNECTIONS, Math.floor(max / 2));
   return { pool: max - planned, planned };
@@ -206,12 +206,12 @@ function shareConnections(max: number) {
 function findFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[] {
   const faults = [...chainFaults(env, broken), ...proxyFaults(env.TRUSTED_PROXIES ?? [])];
   if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
-    faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: give both or none");
+    faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: set both or neither");
   faults.push(...testWalletFaults(env), ...relatedOriginFaults(env), ...sendFeeFaults(env));
   return env.NODE_ENV === "production" ? [...faults, ...productionFaults(env, broken)] : faults;
 }
 
-/** A fee without a payee, or with one that can never be paid. */
+/** A fee without a recipient, or with one that cannot receive it. */
 function sendFeeFaults({ SEND_FEE_USDC = 0n, FEE_ADDRESS }: Partial<ApiEnv>): string[] {
   if (SEND_FEE_USDC === 0n) return [];
   if (FEE_ADDRESS === undefined) return ["FEE_ADDRESS: must be set with SEND_FEE_USDC, it receives the fee"];
@@ -222,7 +222,7 @@ function sendFeeFaults({ SEND_FEE_USDC = 0n, FEE_ADDRESS }: Partial<ApiEnv>): st
   return unpayable ? [`FEE_ADDRESS: ${FEE_ADDRESS} cannot receive USDC`] : [];
 }
 
-/** Everyone who opens a payment page can spend what this wallet holds. */
+/** Everyone who opens a payment page can spend this wallet's funds. */
 function testWalletFaults(env: Partial<ApiEnv>): string[] {
   if (env.TEST_WALLET === undefined) return [];
   if (env.NODE_ENV === "production") return ["TEST_WALLET: must not be set in production"];
@@ -275,14 +275,14 @@ function relatedOriginFaults({ RP_RELATED_ORIGINS: origins = [] }: Partial<ApiEn
   const labels = new Set(origins.map(registrableLabel));
   if (labels.size > RELATED_LABELS_MAX)
     return [
-      `RP_RELATED_ORIGINS: ${labels.size} different names, browsers read ${RELATED_LABELS_MAX}: ${[...labels].join(", ")}`,
+      `RP_RELATED_ORIGINS: ${labels.size} different registrable names; browsers accept at most ${RELATED_LABELS_MAX}: ${[...labels].join(", ")}`,
     ];
   return [];
 }
 
 /**
- * Passkeys and wallets are permanently bound to the RP id: one that is not ours must never be written. After a move to another domain the
- * old one stays the RP id, and lists the new origin.
+ * Passkeys and wallets are permanently bound to the RP id, so a domain that is not ours must never be stored. After a move to another domain the
+ * old one stays the RP id and lists the new origin.
  */
 function rpIdFaults({ BASE_URL, RP_ID, RP_RELATED_ORIGINS = [] }: Partial<ApiEnv>): string[] {
   if (BASE_URL === undefined || RP_ID === undefined) return [];
@@ -290,7 +290,7 @@ function rpIdFaults({ BASE_URL, RP_ID, RP_RELATED_ORIGINS = [] }: Partial<ApiEnv
   if (isRegistrableParent(RP_ID, host)) return [];
   if (isRegistrable(RP_ID) && RP_RELATED_ORIGINS.some((url) => new URL(url).origin === origin)) return [];
   return [
-    `RP_ID: "${RP_ID}" is neither ${host}, the host of BASE_URL, nor a domain above it that can be registered; passkeys would not work, or belong to another party`,
+    `RP_ID: "${RP_ID}" is neither ${host}, the host of BASE_URL, nor a registrable parent domain of it; passkeys would not work, or would belong to someone else`,
   ];
 }
 
@@ -298,7 +298,7 @@ function trimSlash(url: string): string {
   return url.replace(/\/+$/, "");
 }
 
-/** The response to a waiting request may take two waits and a little (a silent database): its connection must stay open that long. */
+/** A waiting request may take two waits and a little more (an unresponsive database): its connection must stay open that long. */
 function idleTimeoutS(longestWaitMs: number): number {
   return Math.min(Math.max(IDLE_MIN_S, Math.ceil((2 * longestWaitMs) / 1000) + 15), IDLE_MAX_S);
 }

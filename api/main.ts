@@ -28,11 +28,11 @@ import { raiseServerHeaderLimit } from "./http/header-limit.ts";
 import { requireWalletFiles } from "./pages/further-wallets.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
-/** A list waits this long for a replica that is behind, then it is read from the primary. */
+/** How long a list waits for a replica that lags, before it is read from the primary. */
 const REPLICA_WAIT_MS = 50;
-/** No list takes longer. */
+/** Timeout of lists. */
 const REPLICA_SILENCE_S = 5;
-/** What a request takes at most beside its wait for an outcome. */
+/** Maximum duration of a request besides its wait for an outcome. */
 const ANSWER_MARGIN_MS = 5_000;
 const REPORT_TIMEOUT_MS = 1_000;
 
@@ -104,18 +104,18 @@ listenAt({ names: "HOST, PORT", host, port }, () => app.listen({ hostname: host,
 const { drainS, payWaitMs, exportWaitMs } = config;
 stop.onStop(
   "http",
-  // only an orchestrator's signal leaves time for a balancer; a failed process answers nothing new
+  // only an orchestrator's signal leaves time for the load balancer; a failed process accepts no new requests
   () =>
     drainServer(drain, { server: app.server, drainS: stop.signal.reason === "SIGTERM" ? drainS : 0, log }),
   drainS * 1000 + Math.max(payWaitMs, exportWaitMs) + ANSWER_MARGIN_MS,
 );
 log.info({ host, port: app.server?.port, baseUrl: config.baseUrl }, "listening");
 
-/** Their owners could neither sign in nor send under another RP id, and new passkeys would be bound to the wrong one for ever. */
+/** With another RP id their owners could neither sign in nor send, and new passkeys would be bound to the wrong one permanently. */
 function refuseForeignRpIds(rpId: string, foreign: readonly { rpId: string; count: number }[]): never {
   const found = foreign.map((one) => `${one.count} of "${one.rpId}"`).join(", ");
   exitMisconfigured(
-    `RP_ID is "${rpId}", but the database holds passkeys of other relying parties: ${found}. Set RP_ID to theirs; a passkey never moves.`,
+    `RP_ID is "${rpId}", but the database holds passkeys of other relying parties: ${found}. Set RP_ID to theirs; a passkey cannot be moved to another relying party.`,
   );
 }
 

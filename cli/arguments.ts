@@ -55,7 +55,7 @@ export function parseCommand(name: string, args: readonly string[]): Given {
   const wanted = ARGUMENTS[name] === undefined ? 0 : 1;
   if (positionals.length < wanted) throw new UsageError(`${name} needs ${ARGUMENTS[name]}`);
   if (positionals.length > wanted)
-    throw new UsageError(`${name} takes no further argument: ${positionals[wanted]}`);
+    throw new UsageError(`${name} takes no more arguments: ${positionals[wanted]}`);
   const one = (option: string) => values[option];
   return {
     positionals,
@@ -85,14 +85,14 @@ function toText(value: unknown): string | undefined {
 
 const USDC = /^\d{1,12}(\.\d{1,6})?$/;
 
-/** USDC as the service takes it. */
+/** USDC in the service's format. */
 export function parseUsdc(given: string, option: string): number {
   if (!USDC.test(given) || Number(given) === 0)
-    throw new UsageError(`--${option} must be an amount in USDC, for example 12.50, and is ${given}`);
+    throw new UsageError(`--${option} must be an amount in USDC, for example 12.50, not ${given}`);
   return Number(given);
 }
 
 export function parseCount(given: string, option: string): number {
-  if (!/^[1-9]\d{0,5}$/.test(given)) throw new UsageError(`--${option} must be a whole number from 1 on`);
+  if (!/^[1-9]\d{0,5}$/.test(given)) throw new UsageError(`--${option} must be a whole number of at least 1`);
   return Number(given);
 }

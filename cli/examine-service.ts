@@ -1,4 +1,4 @@
-/** Checks the service as a caller sees it; each finding has its fix. */
+/** Checks the service from a caller's view; each finding has its fix. */
 import type { Settings } from "./settings.ts";
 
 export type Finding = {
@@ -10,12 +10,12 @@ export type Finding = {
 };
 
 const TIMEOUT_MS = 10_000;
-/** The service refuses webhooks' and authorizations' times that are minutes off. */
+/** Timestamps of webhooks and authorizations that are minutes off are refused. */
 const CLOCK_MAX_S = 30;
 const API_KEY = /^sk_[A-Za-z0-9_-]{20,100}$/;
 const NO_LINK = "link_AAAAAAAAAAAAAAAAAAAAAA";
 
-/** A call of each scope that changes nothing: access is checked before what is called. */
+/** A harmless call per scope: access is checked before anything else. */
 const PROBES = [
   ["links:read", "GET", "/v1/payment-links?limit=1"],
   ["links:write", "POST", "/v1/payment-links"],
@@ -42,7 +42,11 @@ function examineAddress(url: string): Finding {
   const isLocal = ["localhost", "127.0.0.1", "[::1]"].includes(hostname) || hostname.endsWith(".localhost");
   if (protocol === "https:" || isLocal) return { level: "good", subject: "address", text: url };
   return {
-    ...{ level: "fault", subject: "address", text: `${url} is not https: the API key would travel in clear` },
+    ...{
+      level: "fault",
+      subject: "address",
+      text: `${url} is not https: the API key would be sent unencrypted`,
+    },
     fix: `Set SERVICE_URL to ${url.replace("http:", "https:")}`,
   };
 }
@@ -59,7 +63,7 @@ async function reach(url: string): Promise<Reached | Finding> {
     const reason = cause instanceof Error ? cause.message : message;
     return {
       ...{ level: "fault", subject: "service", text: `${url} does not answer: ${reason}` },
-      fix: "Start it with `npm start`, or set SERVICE_URL to where it runs",
+      fix: "Start it with `npm start`, or set SERVICE_URL to its address",
     };
   }
 }
@@ -70,8 +74,12 @@ async function examineHealth(answer: Response): Promise<Finding> {
     | undefined;
   if (!body?.checks)
     return {
-      ...{ level: "fault", subject: "service", text: `something else answers there (${answer.status})` },
-      fix: "Set SERVICE_URL to the address that the service's BASE_URL names",
+      ...{
+        level: "fault",
+        subject: "service",
+        text: `something other than the service responds there (${answer.status})`,
+      },
+      fix: "Set SERVICE_URL to the service's BASE_URL",
     };
   const bad = Object.entries(body.checks).filter(([, { status }]) => status !== "healthy");
   if (bad.length === 0)
@@ -82,18 +90,19 @@ async function examineHealth(answer: Response): Promise<Finding> {
 
 function examineClock({ answer, sentMs, receivedMs }: Reached): Finding {
   const thereMs = Date.parse(answer.headers.get("date") ?? "");
-  if (Number.isNaN(thereMs)) return { level: "advice", subject: "clock", text: "the service sent no date" };
+  if (Number.isNaN(thereMs))
+    return { level: "advice", subject: "clock", text: "the service sent no Date header" };
   // the header is cut to the second
   const offS = Math.max(sentMs - thereMs - 1_000, thereMs - receivedMs, 0) / 1_000;
   if (offS <= CLOCK_MAX_S) return { level: "good", subject: "clock", text: "agrees with the service's" };
   return {
     ...{ level: "fault", subject: "clock", text: `${Math.round(offS)} s away from the service's` },
-    fix: "Set this machine's clock (NTP): payments are signed with it, and webhooks are refused by it",
+    fix: "Synchronise this machine's clock (NTP): it dates signed payments and decides which webhooks are refused as too old",
   };
 }
 
 async function examineKey({ url, apiKey }: Settings): Promise<Finding[]> {
-  const make = `Make one on ${url}/developers/keys, and set API_KEY`;
+  const make = `Create one at ${url}/developers/keys and set API_KEY`;
   if (apiKey === undefined)
     return [{ level: "advice", subject: "key", text: "API_KEY is not set", fix: make }];
   if (!API_KEY.test(apiKey))
@@ -126,7 +135,12 @@ async function examineKey({ url, apiKey }: Settings): Promise<Finding[]> {
   const text = `lacks ${missing.join(", ")}`;
   return [
     good,
-    { level: "advice", subject: "key", text, fix: "A key keeps its scopes: make another for more" },
+    {
+      level: "advice",
+      subject: "key",
+      text,
+      fix: "A key's scopes cannot be changed: create another key for more",
+    },
   ];
 }
 

@@ -83,7 +83,7 @@ function amountOf({ amount, minAmount, maxAmount }: PaymentLink): string {
   return `${from}–${to}`;
 }
 
-/** What needs attention comes first, since the end may be cut. */
+/** What needs attention comes first, since the end may be truncated. */
 const nameOf = ({ description, reference, exception }: PaymentLink) =>
   [exception === "NONE" ? "" : `${exception}!`, reference ?? "", description].filter(Boolean).join(" ");
 
@@ -93,6 +93,6 @@ function optional<Name extends string>(name: Name, value: string | undefined) {
 
 function parsePair(text: string): [string, string] {
   const at = text.indexOf("=");
-  if (at < 1) throw new UsageError(`--metadata must be KEY=VALUE, and is ${text}`);
+  if (at < 1) throw new UsageError(`--metadata must be KEY=VALUE, not ${text}`);
   return [text.slice(0, at), text.slice(at + 1)];
 }

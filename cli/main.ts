@@ -1,6 +1,6 @@
 /**
- * The command line of the service: `node cli/bin.mjs help`. Reads SERVICE_URL and API_KEY; prints tables, or JSON with --json. Exit 1 for a
- * refusal or a fault, 2 for a wrong call.
+ * The command line of the service: `node cli/bin.mjs help`. Reads SERVICE_URL and API_KEY; prints tables, or JSON with --json. Exit code 1
+ * for a refusal or error, 2 for wrong usage.
  */
 import packageJson from "../package.json" with { type: "json" };
 import { ConnectionError } from "../sdk/errors.ts";
@@ -35,9 +35,9 @@ const COMMANDS: Readonly<Record<string, Command>> = {
 
 /** By the code of a refusal. */
 const HINTS: Readonly<Record<string, string>> = {
-  UNAUTHORIZED: "Set API_KEY to a key of the dashboard's page Developers (/developers/keys).",
-  FORBIDDEN: "Make a key with that scope on /developers/keys.",
-  OVER_LIMIT: "Nothing was paid. Raise --max if that is meant.",
+  UNAUTHORIZED: "Set API_KEY to a key from the dashboard, Developers → API keys (/developers/keys).",
+  FORBIDDEN: "Create a key with that scope at /developers/keys.",
+  OVER_LIMIT: "Nothing was paid. Raise --max if you want to pay that much.",
   AMOUNT_REQUIRED: "The payer chooses the amount: pass --amount.",
 };
 
@@ -71,12 +71,12 @@ function report(error: unknown, output: Output): number {
     return 2;
   }
   if (error instanceof UnknownOutcomeError) {
-    const hint = "The payment may have been made: look at the link (`links list`) before paying again.";
+    const hint = "The payment may have been made: check the link (`links list`) before paying again.";
     output.fail({ code: "OUTCOME_UNKNOWN", message: error.message, hint });
     return 1;
   }
   if (error instanceof ConnectionError) {
-    const hint = "Is the service running, and is SERVICE_URL its address? `doctor` finds out.";
+    const hint = "Is the service running, and is SERVICE_URL its address? `doctor` checks both.";
     output.fail({ code: "UNREACHABLE", message: error.message, hint });
     return 1;
   }

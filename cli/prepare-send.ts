@@ -1,4 +1,7 @@
-/** `send --prepare`: an address of the dashboard's send page with its fields filled in. It moves nothing: the owner reads it and signs with a passkey. */
+/**
+ * `send --prepare`: the URL of the dashboard's send page with its fields filled in. It moves nothing: the owner reviews it and signs with a
+ * passkey.
+ */
 import { parseUsdc, UsageError } from "./arguments.ts";
 import { printFacts } from "./output.ts";
 import type { Command } from "./settings.ts";
@@ -8,9 +11,9 @@ const NETWORKS = ["base", "base-sepolia"];
 
 export const prepareSend: Command = async (given, { url }, output) => {
   if (!given.has("prepare"))
-    throw new UsageError("send needs --prepare: money leaves by your passkey alone, in the browser");
+    throw new UsageError("send needs --prepare: only your passkey can send money, in the browser");
   const to = given.need("to");
-  if (!ADDRESS.test(to)) throw new UsageError(`--to must be an address, 0x and 40 hex digits, and is ${to}`);
+  if (!ADDRESS.test(to)) throw new UsageError(`--to must be an address, 0x and 40 hex digits, not ${to}`);
   const amount = given.need("amount");
   parseUsdc(amount, "amount");
   const network = given.text("network");

@@ -1,10 +1,10 @@
-/** The indexer's environment, read once at start. */
+/** The indexer's environment, read once at startup. */
 import type { z } from "zod";
 import { chainFaults, chainShape, enabledChains, enabledNetworks } from "../core/runtime/chain-env.ts";
 import { processShape, readEnv, tracesPlace, wholeNumber } from "../core/runtime/env.ts";
 import { relayLimitsShape } from "../core/runtime/relay-limits-env.ts";
 
-/** Three of the pool, and one that holds the leader's lock. */
+/** Three in the pool, and one that holds the leader's lock. */
 const CONNECTIONS_A_NETWORK = 4;
 
 const shape = {
@@ -15,7 +15,7 @@ const shape = {
   INDEXER_DATABASE_MAX_CONNECTIONS: wholeNumber(CONNECTIONS_A_NETWORK, 100).optional(),
 } as const;
 
-/** Throws EnvError with every fault. */
+/** Throws EnvError with every error. */
 export function readIndexerConfig(source?: Record<string, string | undefined>) {
   const env = readEnv(shape, source, findFaults);
   const networks = enabledNetworks(env).length;
@@ -25,12 +25,12 @@ export function readIndexerConfig(source?: Record<string, string | undefined>) {
     databaseUrl: env.DATABASE_URL,
     metrics: { port: env.METRICS_PORT, host: env.METRICS_HOST },
     traces: tracesPlace(env),
-    /** Of the pool; each network holds one more for its leader's lock. */
+    /** Pool size; each network uses one more connection for its leader's lock. */
     poolConnections: maxConnections - networks,
     chains: enabledChains(env),
-    /** Micro-USDC: what is not worth relaying is not worth an exception. */
+    /** Micro-USDC: amounts too small to be relayed do not set exceptions either. */
     mismatchMinUnits: env.RELAY_MIN_AMOUNT,
-    /** Between two searches for what wallets log on their own; each is billed by the provider. */
+    /** Interval of searches for logs that wallets write themselves; the provider bills each. */
     accountLogsEveryMs: env.ACCOUNT_LOGS_EVERY_S * 1_000,
   };
 }

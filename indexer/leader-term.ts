@@ -1,4 +1,4 @@
-/** One leader's term on one network: the state that everything it does shares. */
+/** One leader's term on one network: the state shared by everything it does. */
 
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Chain } from "../core/rpc/chain-client.ts";
@@ -22,17 +22,17 @@ export type Term = {
   readonly mismatchMinUnits: bigint;
   readonly epoch: bigint;
   readonly watched: WatchedSet;
-  /** When the network was read for the first time; undefined where that is not recorded. */
+  /** When the network was first read; undefined if not recorded. */
   readonly startedAt?: Date | undefined;
   /** Aborted when the lock is lost or the process ends. */
   readonly signal: AbortSignal;
-  /** Reads the past in ranges: what can wait does. */
+  /** Whether it is catching up in ranges, during which non-urgent work is deferred. */
   isCatchingUp?: boolean;
   /** The last block whose effects are committed. Moves only after a commit. */
   cursor: BlockPoint;
 };
 
-/** Another leader's term has begun, or the cursor was moved under us: nothing was written. */
+/** Another leader's term has begun, or the cursor was moved by someone else: nothing was written. */
 export class FencedError extends Error {
   constructor(network: NetworkId) {
     super(`the cursor of ${network} belongs to another leader now`);
@@ -40,10 +40,10 @@ export class FencedError extends Error {
   }
 }
 
-/** Who sets the service up may pay it just before it starts. */
+/** Tolerance for payments made just before the service first starts. */
 const REPORTED_BEFORE_START_S = 3_600;
 
-/** How transfers of the past are stored: those from well before the network's first start are history that no reader of events waits for. */
+/** How past transfers are stored: those from well before the network's first start are history without events. */
 export function bulkOf({ startedAt }: Pick<Term, "startedAt">): Bulk {
   const eventsFromS = startedAt
     ? startedAt.getTime() / 1000 - REPORTED_BEFORE_START_S

@@ -1,14 +1,14 @@
 /**
- * Who leads a network. A leader that lost its lock without noticing can't write: the next one has raised the epoch
- * (db/ledger/cursors.ts), a fencing token. It notices by its connection's end, or by its next heartbeat. A standby replaces a leader whose
- * heartbeats stopped while its connections live on.
+ * Leader election per network. A leader that lost its lock without noticing can't write, because the next one has raised the epoch
+ * (db/ledger/cursors.ts), a fencing token. It notices when its connection ends, or at its next heartbeat. A standby replaces a leader whose
+ * heartbeats stopped although its connections are still open.
  */
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Log } from "../core/runtime/log.ts";
 import { type IndexerLeaderLock, openIndexerLeaderLock } from "../db/ledger/indexer-leader-lock.ts";
 
 const TRY_EVERY_MS = 250;
-/** How often a standby looks for a frozen leader. */
+/** How often a standby checks for a frozen leader. */
 const CHECK_LEADER_MS = 1_000;
 const HEARTBEAT_MS = 1_000;
 const HEARTBEAT_TIMEOUT_MS = 5_000;
@@ -41,10 +41,10 @@ export async function waitForLeadership(
       if (performance.now() - checkedMs >= CHECK_LEADER_MS) {
         checkedMs = performance.now();
         if (await lock.endFrozenLeader())
-          log.warn({ network }, "the leader is frozen: its lock was ended, the next one takes over");
+          log.warn({ network }, "the leader is frozen: its lock was terminated, the next indexer takes over");
       }
     } catch (error) {
-      log.warn({ network, err: error }, "could not ask who leads");
+      log.warn({ network, err: error }, "could not determine the leader");
     }
     await sleep(TRY_EVERY_MS, stop);
   }
@@ -62,13 +62,13 @@ function keepLeading(
     const isHeld = await Promise.race([lock.keepAlive().catch(() => false), timeout]);
     if (!isHeld) lost.abort();
   }, HEARTBEAT_MS);
-  const warn = () => log.warn({ network }, "the leader's lock is lost");
+  const warn = () => log.warn({ network }, "the leader's lock was lost");
   lost.signal.addEventListener("abort", warn);
   const release = async () => {
     clearInterval(timer);
     lost.signal.removeEventListener("abort", warn);
     await lock.release().catch(() => undefined);
-    // whatever is left of it: the lock ends with its connection
+    // whatever its state: the lock ends with its connection
     await lock.close().catch(() => undefined);
   };
   return { lost: lost.signal, release };

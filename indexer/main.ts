@@ -1,4 +1,4 @@
-/** The indexer process: one loop a network, of which one process at a time leads each. */
+/** The indexer process: one loop per network, each led by one process at a time. */
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
@@ -20,10 +20,10 @@ import { openIndexerMetrics } from "./metrics.ts";
 import { runNetwork } from "./run-network.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
-/** Sooner than a frozen leader is replaced: the next one needs the rows that it held. No transaction here waits for a node. */
+/** Shorter than the time until a frozen leader is replaced, since its successor needs the rows it locked. No transaction here waits for a node. */
 const FROZEN_TRANSACTION_MS = 10_000;
 
-/** Leaderships are given back; on a dead database they are gone with its connections. */
+/** Releases leaderships; if the database is unreachable they end with the connections. */
 const CLOSE_TIMEOUT_MS = 3_000;
 const REPORT_TIMEOUT_MS = 1_000;
 

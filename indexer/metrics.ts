@@ -2,7 +2,7 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { NetworkId } from "../core/domain/networks.ts";
 
-/** What an account wrote itself, and a block can be committed without. */
+/** Kinds of records that an account wrote itself, which a block can be committed without. */
 const REFUSABLE_RECORDS = ["operation", "account_change", "conclusion", "report"] as const;
 export type RefusableRecord = (typeof REFUSABLE_RECORDS)[number];
 
@@ -18,41 +18,45 @@ export function openIndexerMetrics(registry: Registry) {
   const lagBlocks = gauge("indexer_lag_blocks", "Head block minus cursor block");
   const lagSeconds = gauge(
     "indexer_lag_seconds",
-    "Head block time minus cursor block time; after a start minus the first head's, until a block is committed",
+    "Head block time minus cursor block time; after a start, minus the first head's time until a block is committed",
   );
   const polled = gauge(
     "indexer_last_poll_timestamp_seconds",
-    "Unix time of the last poll of the chain that succeeded, at first of the start: while no node answers the lag stays what it was, and this too",
+    "Unix time of the last successful poll of the chain, or of the start before the first: while no node responds, neither this nor the lag changes",
   );
   const leader = gauge("indexer_leader", "1 while this process leads the network");
   const wallets = gauge("indexer_watched_wallets", "Wallets followed");
   const differences = gauge(
     "indexer_reconciliation_differences",
-    "Differences the last reconciliation found; must be 0",
+    "Differences found by the last reconciliation; must be 0",
   );
   const blocks = counter("indexer_blocks_total", "Blocks committed");
-  const transfers = counter("indexer_transfers_total", "Transfers of our wallets committed");
+  const transfers = counter("indexer_transfers_total", "Committed transfers of followed wallets");
   const logs = counter("indexer_logs_total", "USDC logs read");
   const reorgs = counter("indexer_reorgs_total", "Reorganisations undone");
-  const reorgBlocks = counter("indexer_reorg_blocks_total", "Blocks taken back by reorganisations");
+  const reorgBlocks = counter("indexer_reorg_blocks_total", "Blocks undone by reorganisations");
   const failed = counter(
     "indexer_poll_failures_total",
-    "Polls of the chain that failed; the error is in the log and in /health",
+    "Failed polls of the chain; the error is in the log and in /health",
   );
-  const rejected = counter("indexer_rejected_answers_total", "Node answers that were not trusted", ["kind"]);
+  const rejected = counter(
+    "indexer_rejected_answers_total",
+    "Node responses that were rejected as untrustworthy",
+    ["kind"],
+  );
   const refused = counter(
     "indexer_refused_records_total",
-    "Records of the chain that blocks were committed without, because the database refuses them",
+    "Chain records that were left out when their blocks were committed, because the database refuses them",
     ["kind"],
   );
   const applySeconds = new Histogram({
     name: "indexer_apply_seconds",
-    help: "From a block being heard of to its effects being committed",
+    help: "Time from first hearing of a block to committing its effects",
     labelNames: ["network"],
     buckets: [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers,
   });
-  /** Block time of the cursor, where it is known. */
+  /** Block time of the cursor, if known. */
   const cursorTimesS = new Map<NetworkId, number>();
   const pollTimesS = new Map<NetworkId, number>();
   const notePoll = (network: NetworkId, timeS: number) => {
@@ -76,17 +80,17 @@ export function openIndexerMetrics(registry: Registry) {
       noteHead(network, at);
       wallets.set({ network }, at.wallets);
     },
-    /** Before the blocks up to it are read: a node that names new heads and refuses their logs must show as a lag. */
+    /** Set before the blocks up to it are read, so that a node that reports new heads but refuses their logs shows as lag. */
     sawHead: noteHead,
     polled: (network: NetworkId) => notePoll(network, Date.now() / 1000),
     pollFailed: (network: NetworkId) => failed.inc({ network }),
-    /** A process that does not lead does not know the lag: a value from its term would look current. */
+    /** A process that is not the leader does not know the lag, and a value from its last term would look current. */
     leading(network: NetworkId, isLeader: boolean) {
       leader.set({ network }, isLeader ? 1 : 0);
-      // from the start: a counter that appears with its first event shows no increase
+      // initialised at startup, because a counter that first appears with an event shows no increase
       for (const counted of [reorgs, reorgBlocks, failed]) counted.inc({ network }, 0);
       for (const kind of REFUSABLE_RECORDS) refused.inc({ network, kind }, 0);
-      // a leader that no node has answered yet must be seen too, also when its terms fail one after the other
+      // also visible for a leader that no node has responded to yet, even when its terms keep failing
       if (isLeader) return notePoll(network, pollTimesS.get(network) ?? Date.now() / 1000);
       cursorTimesS.delete(network);
       for (const known of [head, cursor, lagBlocks, lagSeconds, polled, wallets, differences])

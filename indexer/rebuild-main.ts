@@ -1,6 +1,6 @@
 /**
- * `bun run rebuild`: makes all chain-derived rows once more from the chain and says what differed. Indexers may keep running. Exit code 0:
- * identical; 1: something differed; 2: a network could not be rebuilt, and stands as it was.
+ * `bun run rebuild`: recreates all chain-derived rows from the chain and reports differences. Indexers may keep running. Exit code 0:
+ * identical; 1: something differed; 2: a network could not be rebuilt and is unchanged.
  */
 import { openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
@@ -38,7 +38,7 @@ process.exit(differing === 0 ? 0 : 1);
 async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<number> {
   const chain = openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS });
   const { signal } = new AbortController();
-  // an indexer that leads notices with its next block that its term is over, and lets go of the lock
+  // a leading indexer notices at its next block that its term is over, and releases the lock
   await beginEpoch(sql, id);
   const leadership = await waitForLeadership(config.databaseUrl, id, {
     stop: signal,
@@ -59,7 +59,9 @@ async function rebuild({ id, rpcUrls, confirmations }: ChainSettings): Promise<n
     const report = await rebuildNetwork(term);
     console.log(
       `${id}: ${report.transfers} transfers of blocks ${report.fromBlock} to ${report.toBlock}; ${
-        report.differences.length === 0 ? "identical to what was there" : "different from what was there:"
+        report.differences.length === 0
+          ? "identical to the previous state"
+          : "different from the previous state:"
       }`,
     );
     for (const { table, rows, examples } of report.differences)

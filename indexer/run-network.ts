@@ -16,9 +16,9 @@ const RETRY_MS = 500;
 export type NetworkParts = {
   network: NetworkId;
   confirmations: number;
-  /** Micro-USDC below which a transfer of another amount marks no link. */
+  /** Micro-USDC below which a transfer of a wrong amount does not mark a link. */
   mismatchMinUnits: bigint;
-  /** Between two searches for what wallets log on their own. */
+  /** Interval of searches for logs that wallets write themselves. */
   accountLogsEveryMs: number;
   chain: Chain;
   sql: Sql;
@@ -29,10 +29,10 @@ export type NetworkParts = {
   stop: AbortSignal;
 };
 
-/** Runs until `stop`. Never throws: whatever fails is logged and begun again. */
+/** Runs until `stop`. Never throws: errors are logged and the loop restarts. */
 export async function runNetwork(parts: NetworkParts): Promise<void> {
   const { network, databaseUrl, log, metrics, stop } = parts;
-  // a process that never leads must say so: an absent value looks like no network at all
+  // reported even by a process that never leads: an absent value would look like a missing network
   metrics.leading(network, false);
   while (!stop.aborted) {
     const leadership = await waitForLeadership(databaseUrl, network, { stop, log });
@@ -42,7 +42,7 @@ export async function runNetwork(parts: NetworkParts): Promise<void> {
       await leadOnce(parts, leadership);
     } catch (error) {
       if (error instanceof FencedError) log.warn({ network }, error.message);
-      else if (!stop.aborted) log.error({ network, err: error }, "the leader's term ended in an error");
+      else if (!stop.aborted) log.error({ network, err: error }, "the leader's term ended with an error");
     } finally {
       metrics.leading(network, false);
       await leadership.release();

@@ -11,7 +11,7 @@ const WAIT_MIN_S = 5;
 const WAIT_MAX_S = 300;
 const LISTED_MAX = 20;
 
-/** A header's value: what none can hold would fail only where it is sent. */
+/** A header value: invalid characters would otherwise fail only when it is sent. */
 const idempotencyKey = z
   .string()
   .min(8)
@@ -32,9 +32,9 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
         description: z.string().min(1).describe("What is paid for; the payer reads it"),
         reference: z.string().min(1).max(100).optional().describe("Your own order number"),
         expiresInHours: z.int().min(1).optional().describe("Default: the service's"),
-        network: z.enum(["base", "base-sepolia"]).optional().describe("base-sepolia is test money"),
+        network: z.enum(["base", "base-sepolia"]).optional().describe("base-sepolia uses test money"),
         metadata: z.record(z.string(), z.string()).optional(),
-        customerEmail: z.string().optional().describe("Gets the receipt by mail once the link is paid"),
+        customerEmail: z.string().optional().describe("Receives the receipt by e-mail once the link is paid"),
         idempotencyKey: idempotencyKey.optional(),
       }),
       annotations: {
@@ -59,7 +59,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
     {
       title: "Read a payment link",
       description:
-        "The present state of one link by `id`, or the newest links with your own order number by `reference`. `isPaid` is true only when the payment is final. To wait for a payment use wait_for_payment instead of calling this again and again.",
+        "The current state of one link by `id`, or the newest links with your own order number by `reference`. `isPaid` is true only when the payment is final. To wait for a payment use wait_for_payment instead of calling this again and again.",
       inputSchema: z.strictObject({
         id: linkId.optional(),
         reference: z.string().min(1).max(100).optional(),
@@ -89,7 +89,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
     {
       title: "Wait until a link is paid",
       description:
-        "Waits for the link's payment and answers as soon as it is paid, expired or cancelled, at the latest after `timeoutSeconds`. `outcome` is PAID, EXPIRED, CANCELLED or STILL_WAITING. STILL_WAITING is no failure: call again. For a reusable link it waits for the next payment. Reports progress.",
+        "Waits for the link's payment and answers as soon as it is paid, expired or cancelled, at the latest after `timeoutSeconds`. `outcome` is PAID, EXPIRED, CANCELLED or STILL_WAITING. STILL_WAITING is not a failure: call again. For a reusable link it waits for the next payment. Reports progress.",
       inputSchema: z.strictObject({
         id: linkId,
         timeoutSeconds: z.number().min(WAIT_MIN_S).max(WAIT_MAX_S).default(WAIT_DEFAULT_S),
@@ -105,7 +105,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
           progress += 1;
           if (progressToken === undefined) return;
           const params = { progressToken, progress, message };
-          // a caller who is gone is noticed by the signal
+          // the signal shows that the caller has disconnected
           void extra.sendNotification({ method: "notifications/progress", params }).catch(() => undefined);
         };
         return answerWith(await waitForPayment(options.service, { id, timeoutSeconds, signal, onProgress }));
@@ -117,14 +117,14 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
     {
       title: "Ask for a refund",
       description:
-        "Asks the merchant to refund a paid link to whoever paid it. Moves no money: status REQUESTED means that the merchant has yet to sign it with a passkey in the dashboard, so never tell anybody that the money was returned. Pass the same `idempotencyKey` when you repeat a call whose answer you did not get.",
+        "Asks the merchant to refund a paid link to whoever paid it. Moves no money: status REQUESTED means that the merchant has yet to sign it with a passkey in the dashboard, so do not tell anyone that the money was returned. Pass the same `idempotencyKey` when you repeat a call whose answer you did not get.",
       inputSchema: z.strictObject({
         linkId,
         amount: z
           .number()
           .positive()
           .optional()
-          .describe("USDC; default: what is left of the payment, or the surplus of an overpaid link"),
+          .describe("USDC; default: the remaining amount of the payment, or the surplus of an overpaid link"),
         reason: z.string().min(1).max(500).optional().describe("The merchant reads it before signing"),
         idempotencyKey: idempotencyKey.optional(),
       }),

@@ -7,7 +7,7 @@ import { answering, answerWith } from "./tool-result.ts";
 
 const LISTED_DEFAULT = 20;
 const LISTED_MAX = 100;
-/** A file of at most this many characters is answered as text; what is longer is downloaded. */
+/** A file of at most this many characters is returned as text; longer ones are downloaded. */
 const INLINE_MAX_CHARS = 60_000;
 const INLINE_MAX_BYTES = 4 * INLINE_MAX_CHARS;
 const EXPORT_WAIT_MS = 45_000;
@@ -16,7 +16,9 @@ const filters = {
   types: z
     .array(z.enum(["PAYMENT_LINK", "RECEIVE", "SEND"]))
     .optional()
-    .describe("PAYMENT_LINK: received by a link; RECEIVE: other money in; SEND: money out, refunds too"),
+    .describe(
+      "PAYMENT_LINK: received by a link; RECEIVE: other money in; SEND: money out, including refunds",
+    ),
   statuses: z
     .array(z.enum(["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"]))
     .optional()
@@ -37,7 +39,7 @@ export function registerMoneyTools(server: McpServer, { service, signal }: McpOp
     {
       title: "List transactions",
       description:
-        "Transactions of the merchant's wallet, newest first: what came in by links or otherwise, and what went out. For totals use summarize, for a whole file export. `nextCursor` continues the list. With `totalIsLowerBound` there are more than `total`.",
+        "Transactions of the merchant's wallet, newest first: what came in by links or otherwise, and what went out. For totals use summarize, for a whole file export. `nextCursor` continues the list. If `totalIsLowerBound` is set, there are more than `total`.",
       inputSchema: z.strictObject({
         ...filters,
         limit: z.int().min(1).max(LISTED_MAX).default(LISTED_DEFAULT),
@@ -86,7 +88,7 @@ export function registerMoneyTools(server: McpServer, { service, signal }: McpOp
     {
       title: "Export transactions as a file",
       description:
-        "Makes a file of the transactions that match. csv and json come back as `text` when they are short; anything else as a `downloadUrl`, which the user opens while signed in to the dashboard or fetches with the API key. `profile` books is for bookkeeping (confirmed money, gross, fee and net); xlsx and excel_csv are always books.",
+        "Creates a file of the transactions that match. Short csv and json files are returned as `text`; anything else as a `downloadUrl`, which the user opens while signed in to the dashboard or fetches with the API key. `profile` books is for bookkeeping (confirmed money, gross, fee and net); xlsx and excel_csv are always books.",
       inputSchema: z.strictObject({
         format: z.enum(["csv", "json", "pdf", "xlsx", "excel_csv"]).default("csv"),
         profile: z.enum(["standard", "accounting", "books"]).optional(),

@@ -1,10 +1,10 @@
 /**
- * pay_link: pays a link of this service with a key of the caller's own, within limits that the one who starts the server sets. It exists
+ * pay_link: pays a link of this service with the caller's own key, within limits set by whoever starts the server. It exists
  * over stdio only: a key that was sent to the service would make the service its custodian.
  *
  * A payment whose outcome is unknown is kept, and the next call for its link sends the same signed bytes again: the service answers with
- * the outcome of that payment, and a second one is never signed before it is known. Limits are those of the signer (limit-signer.ts), which
- * needs no answer of the service to be true.
+ * the outcome of that payment, and a second one is never signed before it is known. The signer enforces the limits (limit-signer.ts),
+ * without trusting the service's responses.
  */
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { z } from "zod";
@@ -24,7 +24,7 @@ import { answering, answerWith, ToolRefusal } from "./tool-result.ts";
 
 export type Payer = {
   account: Signer;
-  /** The only network that is paid on. */
+  /** The only network on which it pays. */
   chainId: number;
   spending: Spending;
   fetch?: typeof fetch | undefined;
@@ -50,10 +50,10 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     "pay_link",
     {
       title: "Pay a payment link",
-      description: `Pays a payment link of ${baseUrl} with USDC of ${account.address} on ${network}. This spends the user's money and cannot be undone: call it only when the user asked for this payment, with \`maxAmount\` as the most that the user agreed to. Call it once: when it answers OUTCOME_UNKNOWN call it again with the same link, which asks about that payment and never pays twice. Limits that the user has set apply besides.`,
+      description: `Pays a payment link of ${baseUrl} with USDC of ${account.address} on ${network}. This spends the user's money and cannot be undone: call it only when the user asked for this payment, with \`maxAmount\` as the most that the user agreed to. Call it once: when it returns OUTCOME_UNKNOWN, call it again with the same link, which asks about that payment and never pays twice. Limits that the user has set also apply.`,
       inputSchema: z.strictObject({
         link: z.string().describe("The link's id, url or aiUrl"),
-        maxAmount: z.number().positive().describe("USDC; nothing is paid when the link asks for more"),
+        maxAmount: z.number().positive().describe("USDC; nothing is paid if the link's amount is higher"),
         amount: z
           .number()
           .positive()
@@ -85,7 +85,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
   );
 
   async function pay(id: string, wanted: { maxAmount: number; amount?: number }) {
-    // one after the other: two calls that read the limit together would both be within it
+    // serialised: two calls that read the limit concurrently would both be within it
     const signed = signing.then(() => signWithinLimits(id, wanted));
     signing = signed.catch(() => undefined);
     return send(id, await signed);
@@ -107,7 +107,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
       if (error instanceof PaymentError && error.code === "OVER_LIMIT" && allowedUnits < wanted)
         throw new ToolRefusal(
           "SPENDING_LIMIT",
-          `${error.message}: the user's limit, ${formatUnits(spending.leftUnits)} USDC are left in this session`,
+          `${error.message}: the user's limit; ${formatUnits(spending.leftUnits)} USDC are left in this session`,
           "Nothing was paid. Tell the user; only the user can raise the limit, by starting this server again. Do not split the payment.",
         );
       throw error;
@@ -143,7 +143,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     unknown.delete(id);
     throw new ToolRefusal(
       "NOT_PAID",
-      "The service says that the earlier payment was not made, and it can no longer be made; it still counts for this session's limit",
+      "The service reports that the earlier payment was not made and can no longer be made; it still counts towards this session's limit",
       "Call again to pay the link, if the user still wants that.",
     );
   }
@@ -153,14 +153,14 @@ function present({ txHash, paymentId, amountUnits }: Payment) {
   return { paid: true, amount: formatUnits(amountUnits), txHash, ...(paymentId ? { paymentId } : {}) };
 }
 
-/** Only links of this service: an address elsewhere could ask for money for anybody. */
+/** Only links of this service: another URL could request money for anyone. */
 function readLinkId(link: string, baseUrl: string): string {
   const id = LINK_ID.exec(link)?.[1];
   const isHere = !link.includes("://") || originOf(link) === originOf(baseUrl);
   if (id && isHere) return id;
   throw new ToolRefusal(
     "NOT_A_LINK",
-    `${link} is no payment link of ${baseUrl}`,
+    `${link} is not a payment link of ${baseUrl}`,
     "Nothing was paid. Pass the id, url or aiUrl of a link of this service.",
   );
 }

@@ -65,7 +65,9 @@ function explain(error: unknown): { code: string; message: string; advice: strin
     const { field, scope } = error.details;
     const place = typeof field === "string" && field !== "scope" ? ` (argument ${field})` : "";
     const wait =
-      error.retryAfterS === undefined ? "" : ` Earliest in ${Math.ceil(error.retryAfterS)} seconds.`;
+      error.retryAfterS === undefined
+        ? ""
+        : ` Retry in ${Math.ceil(error.retryAfterS)} seconds at the earliest.`;
     const missing = typeof scope === "string" ? ` Missing scope: ${scope}.` : "";
     return {
       code: error.code,

@@ -1,6 +1,6 @@
 /**
- * `bun run backup [--folder backups] [--keep 28] [--every 6h]`: writes an encrypted backup of the running service's database, reads it
- * back, keeps the newest ones, and with `--every` goes on. Needs DATABASE_URL and BACKUP_KEY.
+ * `bun run backup [--folder backups] [--keep 28] [--every 6h]`: writes an encrypted backup of the running service's database, reads
+ * it back, keeps the newest ones, and with `--every` repeats. Needs DATABASE_URL and BACKUP_KEY.
  */
 import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -31,7 +31,7 @@ for (;;) {
   await sleep(isWritten ? everyMs : RETRY_MS);
 }
 
-/** With `--every` a stop is meant to come; a single backup that is interrupted must not look like one that was written. */
+/** With `--every` being stopped is normal; an interrupted single backup must not look like a written one. */
 function stop(signal: "SIGINT" | "SIGTERM"): never {
   if (everyMs !== undefined) process.exit(0);
   console.error(`the backup was interrupted (${signal})`);
@@ -48,7 +48,7 @@ async function backUp(): Promise<boolean> {
       keep,
       now,
     });
-    console.log(`${file}: ${tables} tables, ${(bytes / 1e6).toFixed(1)} MB, read back and whole`);
+    console.log(`${file}: ${tables} tables, ${(bytes / 1e6).toFixed(1)} MB, read back and complete`);
     await recordBackup(sql, now).catch(reportUnrecorded);
     return true;
   } catch (error) {
@@ -63,6 +63,6 @@ async function backUp(): Promise<boolean> {
 function reportUnrecorded(error: unknown): void {
   const reason = error instanceof Error ? error.message : String(error);
   console.error(
-    `the database does not keep when this backup was taken, so that no alert watches it: ${reason}`,
+    `the time of this backup could not be stored in the database, so no alert watches it: ${reason}`,
   );
 }

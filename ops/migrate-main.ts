@@ -28,7 +28,7 @@ async function printPlan(): Promise<void> {
     console.log(
       plan.length === 0
         ? "schema is up to date"
-        : "Each is one transaction, or builds its indexes beside writes; nothing was changed.",
+        : "Each runs as one transaction, or builds its indexes concurrently; nothing was changed.",
     );
   } finally {
     await sql.end({ timeout: 5 });

@@ -45,7 +45,7 @@ export class UnknownOutcomeError extends ConnectionError {
   readonly attempt: Attempt;
 
   constructor(attempt: Attempt) {
-    super("The outcome of the payment is unknown; look at the link before paying again");
+    super("The outcome of the payment is unknown; check the link before paying again");
     this.attempt = attempt;
   }
 }
@@ -60,7 +60,7 @@ type Item = {
 };
 type Outcome = {
   success?: boolean;
-  /** A block holds the transfer. */
+  /** Whether the transfer is in a block. */
   settled?: boolean;
   txHash?: string | null;
   accepts?: Item[];
@@ -86,10 +86,10 @@ export const USDC: Readonly<Record<number, readonly [string, Hex]>> = {
 };
 const PAUSE_MS = 500;
 const READ_TIMEOUT_MS = 30_000;
-/** The service answers a payment within two minutes, whatever became of it. */
+/** The service responds to a payment within two minutes, whatever its outcome. */
 const PAY_TIMEOUT_MS = 130_000;
 const PAY_TIMEOUT_MIN_MS = 10_000;
-/** Whoever holds a signed authorization can execute it until it expires: no link gets one for longer, in seconds. */
+/** Maximum validity in seconds, because anyone with a signed authorization can execute it until it expires. */
 const VALID_MAX_S = 900;
 
 /** `aiUrl` is the link's. Throws PaymentError, or UnknownOutcomeError. */
@@ -101,7 +101,7 @@ export async function payLink(
   return sendPayment(await signPayment(aiUrl, account, options), options);
 }
 
-/** Signs what the link asks for, and sends nothing. Throws PaymentError when it asks for more than is allowed. */
+/** Signs the link's terms without sending anything. Throws PaymentError when they exceed what is allowed. */
 export async function signPayment(
   aiUrl: string,
   account: Signer,
@@ -117,18 +117,21 @@ export async function signPayment(
   } = await readItem(amount === undefined ? aiUrl : `${aiUrl}?amount=${amount}`, fetchWith);
   const [name, token = ""] = USDC[chainId] ?? [];
   if (!name || token.toLowerCase() !== asset.toLowerCase())
-    throw refused(`The link asks for a token that is not USDC on Base: ${asset}`, "UNKNOWN_TOKEN");
+    throw refused(`The link requires a token that is not USDC on Base: ${asset}`, "UNKNOWN_TOKEN");
   if (chainIds && !chainIds.includes(chainId))
-    throw refused(`The link is paid on ${network} (${chainId}), which is not allowed`, "NETWORK_NOT_ALLOWED");
+    throw refused(
+      `The link is to be paid on ${network} (${chainId}), which is not allowed`,
+      "NETWORK_NOT_ALLOWED",
+    );
   if (typeof item.amount !== "string" || !/^\d{1,30}$/.test(item.amount))
-    throw refused(`The link asks for no amount: ${item.amount}`, "NOT_PAYABLE");
+    throw refused(`The link's amount is invalid: ${item.amount}`, "NOT_PAYABLE");
   const units = BigInt(item.amount);
   const asked = `The link asks for ${Number(units) / 1e6} USDC`;
   if (units > toUnits(maxAmount)) throw refused(`${asked}; at most ${maxAmount} may be paid`, "OVER_LIMIT");
   if (amount !== undefined && units !== toUnits(amount))
     throw refused(`${asked}, not for ${amount}`, "AMOUNT_DIFFERS");
   if (!(Number.isInteger(validS) && validS > 0 && validS <= VALID_MAX_S))
-    throw refused(`The link asks for an authorization of ${validS} seconds`, "VALIDITY_NOT_ALLOWED");
+    throw refused(`The link requires an authorization valid for ${validS} seconds`, "VALIDITY_NOT_ALLOWED");
   const validBefore = Math.floor(Date.now() / 1_000) + validS;
   const bytes = crypto.getRandomValues(new Uint8Array(32));
   const message = {
@@ -179,13 +182,11 @@ const toUnits = (usdc: number) => BigInt(Math.round(usdc * 1e6));
 
 async function readItem(url: string, fetchWith: typeof fetch): Promise<Item> {
   const answer = await fetchWith(url, { signal: AbortSignal.timeout(READ_TIMEOUT_MS) }).catch((cause) => {
-    throw new ConnectionError("The link was not read; nothing was signed", { cause });
+    throw new ConnectionError("The link could not be read; nothing was signed", { cause });
   });
   const terms = (await answer.json().catch(() => undefined)) as Outcome | null | undefined;
   if (!terms)
-    throw new ConnectionError(
-      `The link was answered with something else (${answer.status}); nothing was signed`,
-    );
+    throw new ConnectionError(`The response is not a payment link's (${answer.status}); nothing was signed`);
   const { accepts = [], error, message = "The link cannot be paid" } = terms;
   const [item] = accepts;
   if (answer.status !== 402 || !item)
@@ -201,7 +202,7 @@ async function toOutcome(answer: Response): Promise<Outcome | undefined> {
   return outcome.success === true || isRefusal ? outcome : undefined;
 }
 
-/** Our authorization is on its way, or was already settled by an answer that got lost: asking again tells. */
+/** Our authorization is in progress, or was already settled and the response was lost: repeating the request shows which. */
 function isUndecided({ success, error, retryable }: Outcome): boolean {
   return success === true || error === "SETTLEMENT_PENDING" || retryable === true;
 }

@@ -27,7 +27,7 @@ export async function verifyWebhook(
     if (bytes && (await crypto.subtle.verify("HMAC", key, bytes, signed)))
       return { id, message: JSON.parse(body) as WebhookMessage };
   }
-  throw new WebhookError("No signature of the message is valid");
+  throw new WebhookError("None of the message's signatures is valid");
 }
 
 function decode(base64: string): Uint8Array<ArrayBuffer> {

@@ -1,4 +1,4 @@
-/** The worker's environment, read once. It is the only process that sees the relayer keys (relayer-keys-env.ts). */
+/** The worker's environment, read once. Only this process sees the relayer keys (relayer-keys-env.ts). */
 import { z } from "zod";
 import { DEFAULT_RATE_SOURCE, OWN_RATES, RATE_SOURCE } from "../core/domain/exchange-rate.ts";
 import { NETWORK_IDS, NETWORKS, type NetworkId } from "../core/domain/networks.ts";
@@ -33,7 +33,7 @@ import { openSignerFaults, relayerKeysFaults, relayerKeysOf, relayerKeysShape } 
 
 export type RateSourceSetting = { name: string; url: string };
 
-/** "ecb=https://…, other=https://…"; a URL alone is that of the default source. */
+/** "ecb=https://…, other=https://…"; a URL without a name is the default source. */
 const rateSources = commaList
   .refine((items) => items.length <= 10, "must be at most 10 sources")
   .transform((items) =>
@@ -50,7 +50,7 @@ const rateSources = commaList
   )
   .refine(
     (sources) => sources.every(({ name }) => name !== OWN_RATES && name !== "par"),
-    "must not name a source own or par",
+    "must not use the source names own or par",
   )
   .refine(
     (sources) => new Set(sources.map(({ name }) => name)).size === sources.length,
@@ -59,15 +59,15 @@ const rateSources = commaList
 
 const DEFAULT_CONCURRENCY = 8;
 const MAIL_RELAY = "it names the mail relay, for example smtp://127.0.0.1:2525";
-/** Connections beside one for each task: liveness holds one, two while the job queue restarts; an export holds two and needs a third. */
+/** Connections in addition to one per task: liveness holds one, two while the job queue restarts; an export holds two and needs a third. */
 const EXTRA_CONNECTIONS = 4;
-/** Of the sender: the monitor's lock of each network holds one. */
+/** Connections of the sender: the monitor's lock holds one per network. */
 const PLANNED_CONNECTIONS = 6;
 const ASYNC_COMMIT_CONNECTIONS = 2;
-/** Of the job queue: LISTEN, and the statements that take and complete jobs, each over in a millisecond. */
+/** Connections of the job queue: LISTEN, and the statements that take and complete jobs, each within a millisecond. */
 const QUEUE_CONNECTIONS = 4;
 
-/** Text without a scheme is no error to the mail package: it connects elsewhere. */
+/** The mail package accepts text without a scheme and connects elsewhere. */
 function isMailUrl(text: string): boolean {
   const url = URL.parse(text);
   return url !== null && /^smtps?:$/.test(url.protocol) && url.hostname !== "";
@@ -87,8 +87,8 @@ const shape = {
   WORKER_CONCURRENCY: wholeNumber(1, 50).default(DEFAULT_CONCURRENCY),
   WORKER_DATABASE_MAX_CONNECTIONS: wholeNumber(17, 400).optional(),
   EVENTS_KEPT_DAYS: wholeNumber(7, 36_500).default(EVENTS_KEPT_DAYS_DEFAULT),
-  OTP_PEPPER: secretList("it hashes and seals e-mail codes, the same as the API's"),
-  WEBHOOK_SEAL_KEYS: secretList("it seals webhook secrets").optional(),
+  OTP_PEPPER: secretList("it hashes and encrypts e-mail codes; use the same value as for the API"),
+  WEBHOOK_SEAL_KEYS: secretList("it encrypts webhook secrets").optional(),
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   RATE_SOURCE: rateSources.optional(),
   /** The earlier name of RATE_SOURCE. */
@@ -106,7 +106,7 @@ const shape = {
     .default("Payments <no-reply@localhost>"),
 } as const;
 
-/** Throws EnvError with every fault. */
+/** Throws EnvError with every error. */
 export function readWorkerConfig(source?: Record<string, string | undefined>) {
   const env = readEnv(shape, source, findFaults);
   const chains = enabledChains(env);
@@ -124,27 +124,27 @@ export function readWorkerConfig(source?: Record<string, string | undefined>) {
     relayBatchMax: env.RELAY_BATCH_MAX,
     relayMaxFeeWei: BigInt(env.RELAY_MAX_FEE_GWEI) * 1_000_000_000n,
     relayDailyFeeMaxWei: dailyFeeMaxWei(env),
-    /** No link's payment is signed while a node's newest block is older by our clock; undefined: whatever its age. */
+    /** No link's payment is signed while the node's newest block is older than this by our clock; undefined: no limit. */
     relayHeadMaxAgeS: headMaxAgeS(env),
-    /** Gas that relaying for one merchant may use on a network in a UTC day; undefined: no limit. */
+    /** Gas that relaying for one merchant may use per network and UTC day; undefined: no limit. */
     relayGasPerMerchantPerDay: merchantGasPerDay(env),
-    /** Gas that reverted transactions may burn in a UTC day for one implementation of contract payers. */
+    /** Gas that reverted transactions may burn per UTC day and implementation of contract payers. */
     relayRevertedGasPerDay: BigInt(env.RELAY_REVERTED_GAS_PER_DAY),
-    /** Gas that one user's sends may use in a UTC day; the API asks it. */
+    /** Gas that one user's sends may use per UTC day; the API enforces it. */
     sendGasPerDay: BigInt(env.SEND_GAS_PER_DAY),
-    /** Gas that all sends of a network may use in a UTC day; undefined: no limit. */
+    /** Gas that all sends may use per network and UTC day; undefined: no limit. */
     sendGasTotalPerDay: sendGasTotalPerDay(env),
     concurrency: env.WORKER_CONCURRENCY,
     /** The process's database connections, by pool; LISTEN takes one more. */
     connections: shareConnections(env.WORKER_CONCURRENCY, env.WORKER_DATABASE_MAX_CONNECTIONS),
-    /** Events older than this go; 7 days at least, for webhooks are repeated for days. */
+    /** Events older than this are deleted; at least 7 days, because webhooks are retried for days. */
     eventsKeptDays: env.EVENTS_KEPT_DAYS,
     otpPeppers: env.OTP_PEPPER,
     webhookSealKeys: sealKeysOf(env.WEBHOOK_SEAL_KEYS, env.OTP_PEPPER),
-    /** Webhooks may go to http URLs and private addresses: for receivers in one's own network. */
+    /** Webhooks may target http URLs and private addresses, for receivers in the operator's own network. */
     webhookPrivateTargets: env.WEBHOOK_PRIVATE_TARGETS,
     rateSources: env.RATE_SOURCE ?? env.EXCHANGE_RATE_SOURCES ?? [],
-    /** Logged at every start. */
+    /** Logged at every startup. */
     risks: riskySettings(env),
     baseUrl: env.BASE_URL ?? "http://localhost:3000",
     smtpUrl: env.SMTP_URL,
@@ -154,7 +154,7 @@ export function readWorkerConfig(source?: Record<string, string | undefined>) {
 
 export type WorkerConfig = ReturnType<typeof readWorkerConfig>;
 
-/** The pool is never smaller than what tasks and locks hold at the same time, or they would wait for each other. */
+/** The pool must hold all connections that tasks and locks use concurrently, or they would deadlock. */
 function shareConnections(concurrency: number, max: number | undefined) {
   const [planned, asyncCommit] = [PLANNED_CONNECTIONS, ASYNC_COMMIT_CONNECTIONS];
   const others = planned + asyncCommit + QUEUE_CONNECTIONS;
@@ -176,7 +176,7 @@ const sealShape = {
   WEBHOOK_SEAL_KEYS: shape.WEBHOOK_SEAL_KEYS,
 } as const;
 
-/** Of the worker's environment only what seals. Throws EnvError with every fault. */
+/** Reads only the encryption keys from the worker's environment. Throws EnvError with every error. */
 export function readSealConfig(
   source?: Record<string, string | undefined>,
 ): Pick<WorkerConfig, "databaseUrl" | "webhookSealKeys"> {
@@ -192,7 +192,7 @@ type WorkerEnv = z.infer<z.ZodObject<typeof shape>>;
 function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): string[] {
   const faults = [...chainFaults(env, broken), ...connectionFaults(env), ...relayerKeysFaults(env, broken)];
   if (env.RATE_SOURCE !== undefined && env.EXCHANGE_RATE_SOURCES !== undefined)
-    faults.push("RATE_SOURCE and EXCHANGE_RATE_SOURCES: are one setting; give RATE_SOURCE alone");
+    faults.push("RATE_SOURCE and EXCHANGE_RATE_SOURCES: are the same setting; set only RATE_SOURCE");
   if (env.NODE_ENV !== "production") return faults;
   const { OTP_PEPPER, WEBHOOK_SEAL_KEYS } = env;
   return [
@@ -204,7 +204,7 @@ function findFaults(env: Partial<WorkerEnv>, broken: ReadonlySet<string>): strin
 }
 
 /**
- * Sixty blocks of Base: a clock that is wrong by a minute stops no payment. Chains for tests may make blocks for transactions only.
+ * Sixty blocks on Base: a clock that is off by a minute does not stop payments. Test chains may produce blocks only for transactions.
  */
 const REAL_MONEY_HEAD_MAX_AGE_S = 120;
 

@@ -2,7 +2,7 @@ import { Gauge, type Registry } from "prom-client";
 
 export type Reading = { labels: Record<string, string>; value: number };
 
-/** A gauge read from the database at each scrape. A failed read leaves it out: other metrics matter most while the database is unavailable. */
+/** A gauge read from the database at each scrape. It is omitted when the read fails: other metrics matter most while the database is unavailable. */
 export function openGauge(
   registry: Registry,
   {

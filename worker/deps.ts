@@ -6,16 +6,16 @@ import type { Sql } from "../db/postgres/client.ts";
 import type { Reader } from "../db/postgres/replica.ts";
 import type { WorkerConfig } from "./config.ts";
 
-/** What every task of the worker receives. */
+/** The dependencies of every task of the worker. */
 export type WorkerDeps = {
   readonly sql: Sql;
-  /** For exports, which a replica may answer. */
+  /** For exports, which a replica may serve. */
   readonly reader: Reader;
-  /** For leases and advisory updates, whose loss costs a retry: commits here don't wait for the disk. */
+  /** For leases and advisory updates, whose loss only costs a retry: commits here don't wait for the disk. */
   readonly asyncCommitSql: Sql;
   readonly log: Log;
   readonly chains: ReadonlyMap<NetworkId, Chain>;
-  /** The same nodes for proofs alone: what they refuse there stops no payment. */
+  /** The same nodes, used only for proofs, so that refusals there do not affect payments. */
   readonly proofChains: ReadonlyMap<NetworkId, Chain>;
   readonly config: WorkerConfig;
   readonly metrics: Metrics;

@@ -38,12 +38,12 @@ import { sendOperations } from "./wallet-ops/send-operations.ts";
 const RPC_TIMEOUT_MS = 5_000;
 /** Running jobs end first. */
 const QUEUE_TIMEOUT_MS = 12_000;
-/** For what only releases locks: a dead database must not delay the stop, and its locks are gone with it. */
+/** Time to release locks: an unreachable database must not delay the stop, and its locks end with the connections. */
 const CLOSE_TIMEOUT_MS = 1_500;
 
-/** One export is rendered at a time, and one proven beside it. */
+/** One export is rendered at a time, and another one with proofs concurrently. */
 const READ_CONNECTIONS = 2;
-/** An export can wait for a replica that is behind. */
+/** How long an export waits for a replica that lags. */
 const REPLICA_WAIT_MS = 5_000;
 
 const config = readEnvOrExit(() => readWorkerConfig());
@@ -104,7 +104,7 @@ const onRead = openReadMetrics(metrics.registry);
 const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
 
 const deps = { sql, reader, asyncCommitSql, log, chains, proofChains, config, metrics };
-// statements of payments are the same each time: a connection plans each of them once
+// payment statements never vary, so a connection plans each of them once
 const senderDeps = { ...deps, sql: plannedSql };
 const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };
 openWaitingMetrics(metrics.registry, sql);

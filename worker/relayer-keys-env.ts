@@ -1,6 +1,6 @@
 /**
- * The keys that pay the gas, from the environment: the relayer's own for each network, and those that a remote signer holds. Read by the
- * worker alone.
+ * The keys that pay the gas, from the environment: local keys for each network, and those that a remote signer holds. Only the worker
+ * reads them.
  */
 import { z } from "zod";
 import { relayerAddress } from "../core/chain/sign-relay.ts";
@@ -12,7 +12,7 @@ import { isEncryptedOrLocal } from "../core/runtime/public-url.ts";
 const privateKey = z
   .string()
   .regex(/^0x[0-9a-fA-F]{64}$/, { error: "must be 0x and 64 hex digits", abort: true })
-  .refine(isOnCurve, "must be a private key of secp256k1: neither 0 nor above the order of the curve");
+  .refine(isOnCurve, "must be a secp256k1 private key: not 0, and below the order of the curve");
 const privateKeys = commaList.pipe(z.array(privateKey).min(1)).optional();
 
 const signerAddresses = commaList
@@ -43,23 +43,23 @@ type KeysEnv = { [name in keyof typeof relayerKeysShape]?: z.infer<(typeof relay
 type NetworksEnv = Parameters<typeof enabledNetworks>[0];
 
 export type LocalKey = { address: Hex; privateKey: Hex };
-/** A key that only the signer behind this URL holds. */
+/** A key held only by the signer at this URL. */
 export type RemoteKey = { address: Hex; signerUrl: string };
 export type RelayerKey = LocalKey | RemoteKey;
 
-/** A network's own keys, else those for all. */
+/** A network's own keys, or else those for all networks. */
 function keysOf(env: KeysEnv, id: NetworkId): string[] | undefined {
   const own = id === "base" ? env.RELAYER_PRIVATE_KEYS_BASE : env.RELAYER_PRIVATE_KEYS_BASE_SEPOLIA;
   return own ?? env.RELAYER_PRIVATE_KEYS;
 }
 
-/** A signer signs for one chain id, so that a network may have its own. */
+/** A network may have its own signer, because a signer signs for one chain id. */
 function signerUrlOf(env: KeysEnv, id: NetworkId): string | undefined {
   const own = id === "base" ? env.RELAYER_SIGNER_URL_BASE : env.RELAYER_SIGNER_URL_BASE_SEPOLIA;
   return own ?? env.RELAYER_SIGNER_URL;
 }
 
-/** Of the networks that are enabled. `broken`: variables that already failed validation. */
+/** For the enabled networks. `broken`: variables that already failed validation. */
 export function relayerKeysFaults(env: KeysEnv & NetworksEnv, broken: ReadonlySet<string>): string[] {
   const faults = signerFaults(env);
   for (const id of enabledNetworks(env)) {
@@ -101,7 +101,7 @@ function hasReadableCredentials(text: string): boolean {
   }
 }
 
-/** Local keys, then remote ones; an address that is both is signed for locally. */
+/** Local keys, then remote ones; if an address is both, the local key signs. */
 export function relayerKeysOf(env: KeysEnv, id: NetworkId): RelayerKey[] {
   const local = (keysOf(env, id) ?? []).map(toRelayerKey);
   const url = signerUrlOf(env, id);
@@ -122,7 +122,7 @@ function isOnCurve(privateKey: string): boolean {
   try {
     return relayerAddress(privateKey as Hex).length > 0;
   } catch {
-    // both engines throw for a number out of range
+    // both implementations throw for a number out of range
     return false;
   }
 }

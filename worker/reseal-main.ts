@@ -1,6 +1,6 @@
 /**
- * `bun run reseal`: seals webhook and return secrets with the newest key and says when older keys may be removed. Exit code 1: some secrets
- * open with no key; 2: it could not end, and may be started again.
+ * `bun run reseal`: re-encrypts webhook and return secrets with the newest key and reports when older keys may be removed. Exit code 1: some
+ * secrets cannot be decrypted with any key; 2: it could not finish, and may be run again.
  */
 import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
@@ -19,13 +19,15 @@ await sql.end({ timeout: 5 });
 const resealed = webhooks.resealed + returns.resealed;
 const kept = webhooks.kept + returns.kept;
 const unreadable = [...webhooks.unreadable, ...returns.unreadable];
-console.log(`${resealed} secret(s) sealed with the newest key, ${kept} were already`);
+console.log(`${resealed} secret(s) re-encrypted with the newest key, ${kept} already were`);
 if (unreadable.length > 0) {
   const examples = unreadable.slice(0, 5).join(", ");
-  console.log(`${unreadable.length} open with none of the keys given, for example of ${examples}`);
+  console.log(
+    `${unreadable.length} cannot be decrypted with any of the given keys, for example those of ${examples}`,
+  );
   process.exit(1);
 }
-console.log("the older keys are not needed any more for webhook and return secrets");
+console.log("the older keys are no longer needed for webhook and return secrets");
 
 async function reseal() {
   const webhooks = await resealWebhookSecrets(sql, config.webhookSealKeys);

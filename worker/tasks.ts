@@ -1,4 +1,4 @@
-/** The job list: which function runs which job of the catalogue. Payloads are parsed here. */
+/** Maps the job types to the functions that run them. Payloads are parsed here. */
 import type { TaskList } from "graphile-worker";
 import type { NetworkId } from "../core/domain/networks.ts";
 import { traced } from "../core/tracing/spans.ts";

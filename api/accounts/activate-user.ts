@@ -23,8 +23,8 @@ export async function activate(
 }
 
 /**
- * Returns the updated user; unchanged when a concurrent request was faster. Ends sessions that were started with an e-mail code only:
- * from now on a passkey signs in.
+ * Returns the updated user; unchanged when a concurrent request came first. Ends sessions that were started with only an e-mail code: from now on a
+ * passkey is needed to sign in.
  */
 export async function moveToActive(tx: Tx, user: User): Promise<User> {
   const active = await markActive(tx, user.id);

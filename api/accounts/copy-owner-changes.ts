@@ -1,6 +1,6 @@
 /**
- * A wallet that is set up on a further network gets the owners that were added before: the same signatures are valid there, under the
- * same nonces, and wait for the wallet's first operation.
+ * A wallet that is set up on another network gets the owners that were added before: the same signatures are valid there, with the
+ * same nonces, and take effect with the wallet's first operation.
  */
 import { withOwnerIndex } from "../../core/chain/passkey-signature.ts";
 import type { UserOperation } from "../../core/chain/user-operation.ts";
@@ -15,7 +15,7 @@ import { copySignedAddition, listSignedAdditions } from "../../db/wallet-ops/own
 /** Below its key. */
 const SEQUENCE_BITS = 64;
 
-/** Up to the first nonce that is missing: what comes after it could not run. */
+/** Up to the first missing nonce: later changes could not be executed. */
 export async function copyOwnerChanges(tx: Tx, from: Wallet, to: Wallet): Promise<void> {
   const signed = await listSignedAdditions(tx, from.id);
   const added: Hex[] = [];

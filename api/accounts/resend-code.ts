@@ -15,7 +15,7 @@ const HOUR_S = 3_600;
 
 export type ResendTarget = { email: string } | { userId: string };
 
-/** Queues a mail for REGISTERED and WALLET_SETUP_PENDING users; only appears to for others. Throws RATE_LIMITED during the cool-down. */
+/** Queues an e-mail for REGISTERED and WALLET_SETUP_PENDING users; for others it only appears to. Throws RATE_LIMITED during the cool-down. */
 export async function resendCode(
   deps: ApiDeps,
   { target, trace }: { target: ResendTarget; trace: Trace },

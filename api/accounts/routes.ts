@@ -91,7 +91,7 @@ export const identityRoutes = (deps: ApiDeps) =>
       "/v1/email-verification/verify",
       async ({ body, request, requestId, clientAddress, set }) => {
         const code = body.otp ?? body.code;
-        if (!code) throw invalid("otp", "required", "otp: the 6 digits from the mail are required");
+        if (!code) throw invalid("otp", "required", "otp: the 6-digit code from the e-mail is required");
         const { user, session } = await verifyEmail(deps, {
           target: targetOf(body),
           code,
@@ -140,5 +140,5 @@ export const identityRoutes = (deps: ApiDeps) =>
 function targetOf(body: { email?: string | undefined; userId?: string | undefined }): ResendTarget {
   if (body.email) return { email: body.email };
   if (body.userId) return { userId: body.userId };
-  throw invalid("email", "required", "email: give the address the code was sent to");
+  throw invalid("email", "required", "email: pass the address that the code was sent to");
 }

@@ -18,9 +18,7 @@ const eventSchema = z
     actor: z
       .object({ id: z.string(), email: z.string().nullable() })
       .nullable()
-      .describe(
-        "The person, or the API key, that did it; null for what happened on the chain or before anybody was signed in",
-      ),
+      .describe("The user or API key that did it; null for events on the chain or before sign-in"),
     details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
     createdAt: isoTime,
   })

@@ -52,7 +52,7 @@ export const settingsRoutes = (deps: ApiDeps) =>
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
         detail: {
           operationId: "updateSettings",
-          summary: "Change settings; omitted ones are unchanged",
+          summary: "Change settings; omitted fields are unchanged",
           tags,
         },
       },

@@ -16,7 +16,7 @@ import type { ApiDeps } from "../http/deps.ts";
 const KEY_BYTES = 32;
 const PREFIX_CHARS = 10;
 
-/** Throws CONFLICT at the limit of live keys, FORBIDDEN or UNAUTHORIZED when the caller's access has ended. */
+/** Throws CONFLICT at the limit of active keys, FORBIDDEN or UNAUTHORIZED when the caller's access has ended. */
 export async function createApiKey(
   { sql }: Pick<ApiDeps, "sql">,
   given: { caller: Caller; name: string; scopes: readonly ApiKeyScope[]; trace: Trace },

@@ -14,7 +14,7 @@ const apiKeySchema = z
   .object({
     id: z.string(),
     name: z.string(),
-    prefix: z.string().describe("The first characters of the key, to tell keys apart"),
+    prefix: z.string().describe("The first characters of the key, to identify it"),
     scopes: z.array(z.enum(API_KEY_SCOPES)),
     createdAt: isoTime,
     lastUsedAt: isoTime.nullable(),
@@ -52,7 +52,7 @@ export const apiKeyRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "createApiKey",
-          summary: `Create an API key; at most ${LIVE_KEYS_MAX} live ones; takes a passkey used in the last 15 minutes`,
+          summary: `Create an API key; at most ${LIVE_KEYS_MAX} active keys; requires a passkey used in the last 15 minutes`,
           tags,
         },
       },

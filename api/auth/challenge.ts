@@ -1,4 +1,4 @@
-/** A new passkey challenge: 48 random bytes; never 32, which could be the hash of a transfer that the same passkey signs. */
+/** A new passkey challenge: 48 random bytes, not 32, so that it can never be the hash of a transfer to be signed by the same passkey. */
 import { randomBytes } from "node:crypto";
 import { newChallengeId } from "../../core/domain/ids.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";

@@ -1,4 +1,4 @@
-/** What a browser needs to make a passkey of this service: an ES256 key that verifies its user and can be found without an e-mail address. */
+/** Creation options for a passkey of this service: a discoverable ES256 key with user verification. */
 import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";
 import type { Passkey, User } from "../../db/schema.ts";
 import type { ApiConfig } from "../config.ts";
@@ -8,7 +8,7 @@ import { ES256_ONLY } from "./verify-passkey.ts";
 type Asked = {
   challengeId: string;
   challenge: string;
-  /** Those that the user has: a second one on the same authenticator would overwrite the first. */
+  /** The user's existing passkeys: a second one on the same authenticator would overwrite the first. */
   passkeys: readonly Passkey[];
   /** "any": this device, another by QR code, a security key. */
   attachment: "platform" | "any";

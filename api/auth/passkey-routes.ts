@@ -17,7 +17,7 @@ const passkeySchema = z
   .object({
     id: z.string(),
     name: z.string().nullable(),
-    synced: z.boolean().describe("Copied between the user's devices by their passkey provider"),
+    synced: z.boolean().describe("Whether the passkey provider syncs it across the user's devices"),
     backedUp: z.boolean(),
     createdAt: isoTime,
     lastUsedAt: isoTime.nullable(),
@@ -73,7 +73,7 @@ export const passkeyRoutes = (deps: ApiDeps) =>
             .max(NAME_MAX_CHARS)
             .regex(/^[^\p{Cc}\p{Cf}\p{Cs}]+$/u, "must not contain control characters")
             .nullable()
-            .describe("Null removes the name"),
+            .describe("null removes the name"),
         }),
         response: {
           200: withMeta(passkeySchema),

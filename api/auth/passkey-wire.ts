@@ -16,12 +16,12 @@ const common = {
   type: z.literal("public-key"),
 };
 
-/** A passkey that may be used, as WebAuthn options name it. */
+/** An allowed passkey in WebAuthn options. */
 export const credentialSchema = z
   .object({ id: z.string(), type: z.literal("public-key"), transports: z.array(z.string()) })
   .meta({ id: "Credential" });
 
-/** What a browser needs to make a passkey: `PublicKeyCredentialCreationOptionsJSON`. */
+/** `PublicKeyCredentialCreationOptionsJSON`. */
 export const creationOptionsSchema = z
   .object({
     challengeId: z.string(),

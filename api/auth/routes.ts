@@ -58,17 +58,19 @@ const me = userSchema
     wallet: z.object({ address: z.string(), network: z.enum(NETWORK_IDS) }).optional(),
     wallets: walletsSchema,
     permissions: z.array(z.enum(PERMISSIONS)),
-    merchants: z.array(merchantSchema).describe("Merchants that you may act for as a member"),
+    merchants: z.array(merchantSchema).describe("Merchants you can act for as a member"),
   })
   .meta({ id: "CurrentUser" });
 
-/** Who signs in: the user of an e-mail address, or the owner of the passkey that answers. */
+/** Who signs in: the user with an e-mail address, or whoever owns the passkey that responds. */
 const named = {
-  email: emailSchema.optional().describe("Without it any passkey of this site may answer"),
+  email: emailSchema.optional().describe("If omitted, any passkey registered for this site may answer"),
   discoverable: z
     .literal(true)
     .optional()
-    .describe("Without `email`: for the browser's autofill, whose challenge lives longer (see `timeout`)"),
+    .describe(
+      "For the browser's autofill, without `email`; its challenge is valid for longer (see `timeout`)",
+    ),
 };
 
 function refuseBoth(
@@ -76,7 +78,7 @@ function refuseBoth(
   context: z.RefinementCtx,
 ) {
   if (email === undefined || discoverable === undefined) return;
-  context.addIssue({ code: "custom", path: ["email"], message: "must not be given with `discoverable`" });
+  context.addIssue({ code: "custom", path: ["email"], message: "must not be combined with `discoverable`" });
 }
 
 const anyStatus = { allow: ["session"], needs: "self", requireActive: false, session: "any" } as const;
@@ -121,7 +123,7 @@ export const authRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "beginSignIn",
-          summary: "Begin a sign-in: a passkey challenge, or the missing setup step",
+          summary: "Begin a sign-in: returns a passkey challenge, or the setup step that is missing",
           tags,
         },
       },

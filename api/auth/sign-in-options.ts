@@ -40,7 +40,7 @@ export async function signInOptions(
   });
 }
 
-/** For any passkey of this site: the answer itself says whose it is. The browser's autofill keeps its request open longer than a prompt. */
+/** For any passkey of this site: the response identifies the user. The browser's autofill keeps its request open longer than a prompt. */
 export async function discoverableOptions(
   { sql }: Pick<ApiDeps, "sql">,
   { isForAutofill }: { isForAutofill: boolean },

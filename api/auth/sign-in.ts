@@ -15,7 +15,7 @@ import type { Assertion } from "./passkey-wire.ts";
 import { type Use, verifyAssertion } from "./verify-passkey.ts";
 
 export type SignInRequest = {
-  /** Undefined: a discoverable sign-in, whose passkey says who it is. */
+  /** Undefined: a discoverable sign-in, in which the passkey identifies the user. */
   email: string | undefined;
   challengeId: string;
   response: Assertion;
@@ -25,7 +25,7 @@ export type SignInRequest = {
 
 export type SignIn = { ok: true; user: User; session: Session } | { ok: false };
 
-/** The challenge is consumed first, in a transaction of its own: a failed response uses it up too. */
+/** The challenge is consumed first, in a separate transaction, so that a failed response also uses it up. */
 export async function signIn(deps: ApiDeps, request: SignInRequest): Promise<SignIn> {
   const user = await findWhoSignsIn(deps, request);
   if (!user) return { ok: false };

@@ -1,6 +1,6 @@
 /**
- * Verifies a WebAuthn registration or assertion (WebAuthn level 3, sections 7.1 and 7.2) with @simplewebauthn/server, plus checks
- * that library leaves to us: ES256 only, length and curve of the key, cross-origin frames, the credential's own id, counters.
+ * Verifies a WebAuthn registration or assertion (WebAuthn level 3, sections 7.1 and 7.2) with @simplewebauthn/server, plus the
+ * checks that the library leaves to us: ES256 only, length and curve of the key, cross-origin frames, the credential's own id, counters.
  * The caller consumes the challenge first.
  */
 import { verifyAuthenticationResponse, verifyRegistrationResponse } from "@simplewebauthn/server";
@@ -21,7 +21,7 @@ import type { Assertion, Attestation } from "./passkey-wire.ts";
 /** Under Bun the library's default list begins with ML-DSA, which no chain verifies. */
 export const ES256_ONLY = [cose.COSEALG.ES256];
 
-/** Refused with a reason for the log; the user gets one generic sentence. */
+/** A refusal with a reason for the log; the user gets a generic message. */
 export type Refused = { ok: false; reason: string };
 export type NewCredential = Omit<NewPasskey, "userId">;
 export type Use = { counter: bigint; backedUp: boolean; isSynced: boolean; isRegression: boolean };
@@ -50,9 +50,9 @@ export async function verifyNewPasskey(
     if (!verified) return { ok: false, reason: "the attestation does not verify" };
     const { credential, credentialDeviceType, credentialBackedUp, aaguid } = registrationInfo;
     if (credential.id !== response.id)
-      return { ok: false, reason: "the id is not the one the authenticator attests" };
+      return { ok: false, reason: "the id is not the one attested by the authenticator" };
     const point = readCoseKey(credential.publicKey);
-    if (!point) return { ok: false, reason: "the key is not an ES256 key the chain could verify" };
+    if (!point) return { ok: false, reason: "the key is not an ES256 key that can be verified on chain" };
     return {
       ok: true,
       credential: {
@@ -129,8 +129,8 @@ function refuseFrames(clientDataJSON: string): void {
 }
 
 /**
- * Attestation identifies the authenticator's maker. It is requested as documented but never required: iOS sends none, vendors' roots
- * change, unknown formats appear. So only a self attestation, which proves possession of the key, is verified; any other statement is
+ * Attestation identifies the authenticator's maker. It is requested as documented but never required: iOS sends none, vendors' root
+ * certificates change, and unknown formats appear. So only self attestation, which proves possession of the key, is verified; any other statement is
  * removed first.
  */
 function withoutForeignStatement(attestationObject: string): string {

@@ -1,6 +1,6 @@
 /**
- * `/.well-known/webauthn`: the origins elsewhere whose pages may use the passkeys of this RP id (related origin requests, WebAuthn level 3,
- * section 5.11). Browsers read it from the RP id's own domain, so an earlier domain goes on serving it after a move.
+ * `/.well-known/webauthn`: the origins on other domains whose pages may use passkeys of this RP id (related origin requests, WebAuthn level 3,
+ * section 5.11). Browsers read it from the RP id's domain, so after a move the earlier domain must keep serving it.
  */
 import { Elysia } from "elysia";
 import { notFound } from "../../core/domain/errors.ts";
@@ -15,6 +15,6 @@ export const wellKnownRoutes = (deps: ApiDeps) =>
       if (relatedOrigins.length === 0) throw notFound("List of related origins");
       return { origins: relatedOrigins };
     },
-    // for browsers, like the pages
+    // public, like the pages
     { detail: { hide: true } },
   );

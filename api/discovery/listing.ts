@@ -1,4 +1,4 @@
-/** The public listing of links, as agents' clients read it: a facilitator's list of resources, and the origin's own manifest. */
+/** The public listing of links for agents: in the format of a facilitator's resource list, and as the origin's manifest. */
 import { z } from "zod";
 import { type Hex, type NetworkId, parseNetwork } from "../../core/domain/networks.ts";
 import { type ListedLink, listDiscoverable } from "../../db/links/discoverable-links.ts";
@@ -19,7 +19,7 @@ export const listingQuery = z.object({
   limit: pageLimit(20),
   offset: queryNumber({ min: 0, max: LISTING_OFFSET_MAX, fallback: 0 }),
   type: text.describe("Only `http` has entries"),
-  payTo: text.describe("Entries that pay this address"),
+  payTo: text.describe("Only entries that pay this address"),
   scheme: text.describe("Only `exact` has entries"),
   network: text.describe("`eip155:8453` or `base`"),
   extensions: text.describe("Only `bazaar` has entries"),
@@ -38,10 +38,10 @@ export const resourcesSchema = z
     x402Version: z.literal(2),
     items: z.array(
       z.object({
-        resource: z.string().describe("Where it is paid"),
+        resource: z.string().describe("The URL at which it is paid"),
         type: z.literal("http"),
         x402Version: z.literal(2),
-        accepts: z.array(terms).describe("As of now; the resource's own 402 decides"),
+        accepts: z.array(terms).describe("A snapshot; the resource's own 402 response is authoritative"),
         lastUpdated: isoTime,
         description: z.string(),
         mimeType: z.string(),
@@ -135,14 +135,14 @@ async function readListing(
   const networks = networksOf(deps, query);
   if (networks.length === 0) return { links: [], total: 0, now };
   const { relayMinUnits } = deps.config;
-  // compared with addresses in lower case, whatever was asked
+  // compared with lower-case addresses
   const recipient = query.payTo?.toLowerCase() as Hex | undefined;
   const filter = { networks, recipient, relayMinUnits };
   const found = await deps.reader.read((tx) => listDiscoverable(tx, filter, query));
   return { ...found, now };
 }
 
-/** None where a filter leaves nothing: each entry is `http`, `exact` and has `bazaar`. */
+/** Empty when a filter excludes everything: every entry is `http`, `exact` and has `bazaar`. */
 function networksOf(
   { chains }: ApiDeps,
   { type, scheme, extensions, network, payTo }: ListingQuery,
@@ -157,7 +157,7 @@ function networksOf(
   return network === undefined ? enabled : enabled.filter((id) => id === parseNetwork(network));
 }
 
-/** The amount is the least that is relayed where the payer chooses. */
+/** When the payer chooses, the amount is the minimum that is relayed. */
 function presentResource(link: ListedLink, { config }: ApiDeps, now: Date) {
   const { relayMinUnits, baseUrl } = config;
   const isTooSmall = link.amountUnits < relayMinUnits;

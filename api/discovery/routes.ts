@@ -1,4 +1,4 @@
-/** Lists for agents the links that their merchants chose to list, and nothing of any other link. */
+/** Lists the links that merchants chose to list for agents; reveals nothing about other links. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";
@@ -48,7 +48,7 @@ export const discoveryRoutes = (deps: ApiDeps) => {
       detail: {
         operationId: "getSigningKeys",
         summary: "The public keys that sign x402 offers and receipts",
-        description: "A DID document of `did:web` with this host. 404 while nothing is signed.",
+        description: "The DID document of `did:web` for this host; 404 when signing is not configured.",
         tags,
         responses: documentedResponses({ 200: didDocument, ...errorResponses(404, 429) }),
       },
@@ -61,7 +61,7 @@ export const discoveryRoutes = (deps: ApiDeps) => {
     response: { 200: resourcesSchema, ...errorResponses(400, 429) },
     detail: {
       operationId: "listDiscoveryResources",
-      summary: "The same as x402's Bazaar lists resources",
+      summary: "The same list in the format of the x402 Bazaar",
       tags,
     },
   });

@@ -4,7 +4,7 @@ import { findReceiptOf, type PayingTransfer, type ShownDocument } from "../../db
 import { refreshDocuments } from "../../db/documents/issue-documents.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-/** Undefined when the transfer does not pay the link any more. */
+/** Undefined when the transfer no longer pays the link. */
 export async function findNumberedReceipt(
   { sql }: Pick<ApiDeps, "sql">,
   transfer: PayingTransfer,

@@ -15,25 +15,23 @@ export const documentSchema = z
     number: z
       .string()
       .describe(
-        "Such as R-2026-00042, on a test network TEST-R-2026-00042; a merchant's numbers of a kind and year have no gap, those of test networks apart",
+        "For example R-2026-00042, TEST-R-2026-00042 on a test network; without gaps per merchant, kind and year",
       ),
     status: z.enum(["VALID", "VOID"]),
     issuedAt: isoTime,
     voidedAt: isoTime.nullable(),
     voidReason: z.enum(VOID_REASONS).nullable(),
-    date: isoTime.describe("Of the payment or refund: its block's time"),
+    date: isoTime.describe("The time of the block that holds the payment or refund"),
     linkId: z.string(),
     paymentId: z.string().nullable(),
     transactionId: z.string().nullable(),
     refundId: z.string().nullable(),
-    receiptId: z.string().nullable().describe("Of a credit note: the receipt of the money that went back"),
+    receiptId: z.string().nullable().describe("For a credit note: the receipt of the refunded payment"),
     receiptNumber: z.string().nullable(),
     language: z
       .enum(LANGUAGE_TAGS)
       .nullable()
-      .describe(
-        "It was issued in: the payer's, where the payment page knew it; null on documents from before there was one",
-      ),
+      .describe("The language it was issued in: the payer's, if known; null on old documents"),
     amount: z.number(),
     currency: z.literal("USDC"),
     description: z.string(),
@@ -54,7 +52,9 @@ export const documentSchema = z
     explorerUrl: z.string(),
     pdfUrl: z
       .string()
-      .describe("The document as PDF, for whoever knows its id; `?lang=` chooses another language"),
+      .describe(
+        "The document as a PDF; anyone who knows its id can read it. `?lang=` chooses another language",
+      ),
   })
   .meta({ id: "Document" });
 

@@ -40,7 +40,7 @@ const listQuery = z.strictObject({
     .string()
     .refine(isMonth, "must be a month such as 2026-10")
     .optional()
-    .describe("Of the payment or refund, in the time zone of your books"),
+    .describe("The month of the payment or refund, in the time zone of your books"),
 });
 const listAnswer = z
   .object({ documents: z.array(documentSchema), nextCursor: z.string().nullable() })
@@ -49,19 +49,23 @@ const archiveBody = z.strictObject({
   month: z
     .string()
     .refine(isMonth, "must be a month such as 2026-10")
-    .describe("Of the payment or refund, in the time zone of your books"),
+    .describe("The month of the payment or refund, in the time zone of your books"),
   language: z
     .enum(LANGUAGE_TAGS)
     .optional()
-    .describe("Of every document; without it each is in the language it was issued in"),
+    .describe("The language of every document; default: the language each was issued in"),
 });
 const params = z.object({ id: z.string().max(100) });
 const oneQuery = z.object({
-  format: z.enum(["json", "pdf"]).optional().describe("Instead of the Accept header"),
-  lang: z.string().max(40).optional().describe("Of the PDF; default is the language it was issued in"),
+  format: z.enum(["json", "pdf"]).optional().describe("Overrides the Accept header"),
+  lang: z
+    .string()
+    .max(40)
+    .optional()
+    .describe("The language of the PDF; default: the language it was issued in"),
 });
 type OneQuery = z.infer<typeof oneQuery>;
-const description = "JSON, or with `Accept: application/pdf` or `?format=pdf` a PDF";
+const description = "JSON, or a PDF with `Accept: application/pdf` or `?format=pdf`";
 const one = { mediaTypes: ["application/pdf"], description: "The document", json: documentSchema };
 
 export const documentRoutes = (deps: ApiDeps) =>
@@ -83,7 +87,7 @@ export const documentRoutes = (deps: ApiDeps) =>
         if (count > ARCHIVE_DOCUMENTS_MAX)
           throw invalid(
             "month",
-            `has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the most an archive holds`,
+            `has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the maximum of an archive`,
           );
         return makeFile(deps, set, {
           userId: user.id,
@@ -109,8 +113,8 @@ export const documentRoutes = (deps: ApiDeps) =>
         body: archiveBody,
         detail: {
           operationId: "createDocumentArchive",
-          summary: "All documents of a month as a zip",
-          description: `Each receipt and credit note as PDF, void ones too, and a table of them (documents.csv); ${ARCHIVE_DOCUMENTS_MAX} documents at most. It is an export: list, progress and download are those of \`/v1/transactions/exports\`.`,
+          summary: "All documents of a month as a ZIP file",
+          description: `Every receipt and credit note as a PDF, including void ones, and an index (documents.csv); ${ARCHIVE_DOCUMENTS_MAX} documents at most. It is an export: list, poll and download it like those of \`/v1/transactions/exports\`.`,
           tags,
           responses: documentedResponses(madeFile),
         },
@@ -124,7 +128,7 @@ export const documentRoutes = (deps: ApiDeps) =>
         operationId: "listDocuments",
         summary: "Your receipts and credit notes, newest payment or refund first",
         description:
-          "A payment has its receipt, and a refund its credit note, a moment after it is CONFIRMED. A reorganisation voids the document; its number is not used again.",
+          "A receipt or credit note is issued shortly after its payment or refund is CONFIRMED. A reorganisation voids the document; its number is not reused.",
         tags,
       },
     })
@@ -160,7 +164,7 @@ export const documentRoutes = (deps: ApiDeps) =>
         query: oneQuery,
         detail: {
           operationId: "getPublicDocument",
-          summary: "A receipt or credit note, for whoever was given its id",
+          summary: "A receipt or credit note, for anyone who has its id",
           description,
           tags,
           responses: documentedResponses({ 200: one, ...errorResponses(400, 404, 429) }),

@@ -1,4 +1,4 @@
-/** Answers with a numbered document as PDF: in the language that is asked for by `?lang=`, else in its own. */
+/** Responds with a numbered document as a PDF, in the language given by `?lang=`, or in the language it was issued in. */
 
 import { acceptedLanguage, DEFAULT_LANGUAGE, findLanguage } from "../../core/domain/language.ts";
 import { documentNumber } from "../../core/domain/numbered-document.ts";
@@ -11,7 +11,7 @@ export async function sendPdf(
   document: ShownDocument,
   { asked, request }: { asked: string | undefined; request: Request },
 ): Promise<Response> {
-  // loaded when the first one is wanted: the fonts' code is large
+  // loaded with the first PDF, because the font code is large
   const { renderDocumentPdf } = await import("../../core/pdf/document-pdf.ts");
   const page = await findMerchantPage(sql, document.userId);
   const logo = page?.logoDigest ? await findLogo(sql, page.logoDigest) : undefined;

@@ -2,7 +2,7 @@
 import { invalid } from "../../core/domain/errors.ts";
 import type { EventPosition } from "../../db/events/cursor-history.ts";
 
-/** Epoch, transaction, event, digest. Cursors of version 0.1 have neither epoch nor digest; later ones of that version no digest. */
+/** Epoch, transaction, event, digest. Cursors of version 0.1 have neither epoch nor digest, or, from later builds, no digest. */
 const CURSOR = /^(?:([0-9a-f]{32})\.)?(\d{1,20})\.(\d{1,19})(?:\.([0-9a-f]{16}))?$/;
 export const CURSOR_LENGTH_MAX = 200;
 

@@ -28,7 +28,7 @@ const listQuery = z.object({
     .string()
     .max(CURSOR_LENGTH_MAX)
     .optional()
-    .describe("nextCursor of an earlier response; without one, reads from the beginning"),
+    .describe("nextCursor of an earlier response; if omitted, reads from the beginning"),
   limit: pageLimit(50),
 });
 
@@ -40,7 +40,7 @@ const listSchema = z
       nextCursor: z
         .string()
         .nullable()
-        .describe("Store it: the next events follow this position, also at the end of the log"),
+        .describe("Store it: later events follow this position, even at the end of the log"),
       limit: z.int(),
     }),
     meta: metaSchema,
@@ -49,7 +49,7 @@ const listSchema = z
 
 export const eventRoutes = (deps: ApiDeps) => {
   const eventReaders = openEventReaders(deps.sql, (error) =>
-    deps.log.warn({ err: error }, "event streams are read once a second: their readers could not be noted"),
+    deps.log.warn({ err: error }, "event stream subscribers could not be recorded; polling every second"),
   );
   return new Elysia({ name: "event-routes" })
     .use(access(deps))
@@ -78,7 +78,7 @@ export const eventRoutes = (deps: ApiDeps) => {
           parameters: takesHeaders("Last-Event-ID"),
           summary: "Your events as they happen (server-sent events)",
           description:
-            "Each message is an event as `GET /v1/events` shows it; its id is a cursor. `Last-Event-ID` continues there; without it the stream begins with what is new.",
+            "Each message is an event as returned by `GET /v1/events`; its id is a cursor. `Last-Event-ID` resumes after it; without it the stream starts with new events.",
           tags,
           responses: documentedResponses({
             200: { mediaTypes: ["text/event-stream"], description: "The stream; it ends after ten minutes" },
@@ -108,7 +108,7 @@ export const eventRoutes = (deps: ApiDeps) => {
         auth: mayRead,
         query: listQuery,
         response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
-        detail: { operationId: "listEvents", summary: "Your events, oldest first, from a cursor on", tags },
+        detail: { operationId: "listEvents", summary: "Your events, oldest first, after a cursor", tags },
       },
     );
 };

@@ -1,7 +1,7 @@
 /**
  * A user's events as they are written (server-sent events). Each message's id is a cursor of `GET /v1/events`, so a reader that reconnects
- * with `Last-Event-ID` misses nothing; one without it gets what is new. Each event's transaction notifies the id of a user whose events are
- * being read, which wakes the stream. While an older transaction is open the event is not given out yet: the log is read again soon, then every second.
+ * with `Last-Event-ID` misses nothing; one without it gets only new events. An event's transaction notifies the user's id if somebody is reading that
+ * user's events, which wakes the stream. While an older transaction is open the event is held back: the log is read again soon, then every second.
  */
 
 import type { EventPosition } from "../../db/events/cursor-history.ts";
@@ -20,16 +20,16 @@ import { presentEvents } from "./wire.ts";
 
 const slots = openStreamSlots("events");
 const PAGE = 50;
-/** Older transactions are short as a rule. */
+/** Older transactions usually end soon. */
 const RETRIES_MS = [15, 30, 60, 120, 240, 480];
 
 type Reader = {
   userId: string;
-  /** Counts open streams: one of several members must not take those of the others. */
+  /** Key for counting open streams: one member must not use up those of the others. */
   slot: string;
   /** Undefined for a reader without a position. */
   after: EventPosition | undefined;
-  /** Whether session or key still exist; asked before anything is delivered. */
+  /** Whether the session or key still exists; checked before anything is delivered. */
   isAllowed: () => Promise<boolean>;
 };
 
@@ -48,13 +48,13 @@ export function streamEvents(
   async function* messages(isOpen: () => boolean): AsyncGenerator<string> {
     await joined;
     let position = after ?? (await findNewestPosition(sql, userId));
-    // without any event there is no position, so the first one is found by reading from the beginning
+    // without any event there is no position yet, so the first event is found by reading from the beginning
     yield `retry: ${RETRY_MS}\n${position ? `id: ${writeCursor(position)}\n` : ""}event: open\ndata: {}\n\n`;
     while (isOpen()) {
       const read = async () => {
         if (!isOpen()) return { events: [], end: undefined };
         const page = await listEvents(sql, userId, { after: position, limit: PAGE });
-        // a restored log does not know the position: the reader starts again from what is there now
+        // a restored log does not know the position: the reader restarts at its current end
         if (!page) return { events: [], end: await findNewestPosition(sql, userId), isLost: true };
         return page.events.length > 0 ? page : undefined;
       };
@@ -67,7 +67,7 @@ export function streamEvents(
       position = page.end;
       const id = position ? `id: ${writeCursor(position)}\n` : "";
       if ("isLost" in page) yield `${id}event: open\ndata: {}\n\n`;
-      // only the last one's id is a position that was read up to
+      // only the id of the last event is a position that was fully read
       const events = await presentEvents({ sql, config }, userId, page.events);
       for (const [index, event] of events.entries())
         yield `${index === events.length - 1 ? id : ""}data: ${JSON.stringify(event)}\n\n`;

@@ -1,4 +1,4 @@
-/** Events as they travel, in lists and streams. */
+/** The wire format of events, in lists and streams. */
 import { z } from "zod";
 import { presentEventData } from "../../core/domain/event-data.ts";
 import { EVENT_TYPES } from "../../core/domain/event-types.ts";
@@ -18,10 +18,12 @@ export const eventSchema = z
       .looseObject({
         link: singleLinkSchema
           .optional()
-          .describe("Of events about a link or its refunds: the link as it is now"),
-        transaction: transactionSchema.optional().describe("Of events about a transaction: as it is now"),
+          .describe("For events about a link or its refunds: the current state of the link"),
+        transaction: transactionSchema
+          .optional()
+          .describe("For events about a transaction: its current state"),
       })
-      .describe("What happened, by the event's type"),
+      .describe("Details; the fields depend on the event's type"),
     createdAt: isoTime,
   })
   .meta({ id: "Event" });

@@ -20,16 +20,16 @@ import { currencySchema, refuseUnknownSource } from "./fiat-choice.ts";
 export const timeZoneSchema = z
   .string()
   .max(64)
-  // an offset such as +02:00 has no summer time
+  // an offset such as +02:00 has no daylight saving time
   .refine(
     (zone) => /^[a-z]/i.test(zone) && isTimeZone(zone),
     "must be an IANA time zone, for example Europe/Berlin",
   );
 
-/** Turn the text after them around (UAX 9). */
+/** Reverse the direction of the text after them (UAX 9). */
 const DIRECTION_CONTROLS = /[\u202a-\u202e\u2066-\u2069]/;
 
-/** Text of a document: no control characters but, where `lines`, line breaks. */
+/** Text of a document: no control characters except, with `lines`, line breaks. */
 const printed = (max: number, { lines }: { lines: boolean }) =>
   z
     .string()
@@ -43,7 +43,9 @@ const printed = (max: number, { lines }: { lines: boolean }) =>
     )
     .refine(
       (text) => !(lines ? /[^\P{Cc}\n]/u : /\p{Cc}/u).test(text),
-      lines ? "must be text and line breaks" : "must be text in one line",
+      lines
+        ? "must not contain control characters other than line breaks"
+        : "must be one line without control characters",
     );
 
 const account = z.string().regex(/^[1-9]\d{2,8}$/, "must be an account of 3 to 9 digits");
@@ -57,7 +59,7 @@ const datevSchema = z
     accountLength: z.int().min(4).max(8).describe("Sachkontenlänge"),
     accounts: z
       .strictObject({
-        wallet: account.describe("The account of the wallet, which every posting is made on"),
+        wallet: account.describe("The wallet's account, to which every entry is posted"),
         payments: account,
         received: account,
         sent: account,
@@ -65,36 +67,36 @@ const datevSchema = z
         fees: account,
         rounding: account,
       })
-      .describe("What payments, other receipts, sends, refunds, fees and rounding are posted against"),
+      .describe("Contra accounts for payments, other receipts, sends, refunds, fees and rounding"),
   })
   .refine(
     ({ accountLength, accounts }) =>
       Object.values(accounts).every((number) => number.length <= accountLength + 1),
-    { message: "has an account with more digits than accountLength allows", path: ["accounts"] },
+    { message: "has an account number with more digits than accountLength allows", path: ["accounts"] },
   );
 
 const settingsSchema = z.object({
-  legalName: printed(200, { lines: false }).nullable().describe("null: the name that payers see"),
+  legalName: printed(200, { lines: false }).nullable().describe("null: the display name shown to payers"),
   postalAddress: printed(500, { lines: true }).nullable(),
   taxId: printed(50, { lines: false }).nullable().describe("For example a VAT number"),
-  timeZone: timeZoneSchema.describe("Where your days and months begin"),
+  timeZone: timeZoneSchema.describe("The time zone in which your days and months begin"),
   monthlyStatements: z
     .boolean()
-    .describe("Make a statement of each wallet when a month is over, as PDF and CSV, and say so by mail"),
-  fiatCurrency: currencySchema
-    .nullable()
-    .describe("Currency of your books; null: amounts stay in USDC alone"),
+    .describe(
+      "Create a PDF and CSV statement of each wallet at the end of every month, and announce it by e-mail",
+    ),
+  fiatCurrency: currencySchema.nullable().describe("Currency of your books; null: amounts in USDC only"),
   rateSource: z
     .string()
     .regex(RATE_SOURCE, "must be a name of GET /v1/exchange-rates/sources, or own")
-    .describe("own: the rates you enter"),
+    .describe("own: the rates that you enter"),
   usdcRate: z
     .enum(["par", "source"])
     .describe("par: one USDC is one US dollar; source: what the source publishes for USDC"),
   documentLanguage: z
     .enum(LANGUAGE_TAGS)
-    .describe("Of receipts and credit notes whose payer's language is not known"),
-  datev: datevSchema.nullable().describe("What files for DATEV need"),
+    .describe("Language of receipts and credit notes when the payer's is not known"),
+  datev: datevSchema.nullable().describe("The numbers that DATEV exports need"),
 });
 const tags = ["Settings"];
 
@@ -105,7 +107,11 @@ export const booksSettingsRoutes = (deps: ApiDeps) =>
     .get("/v1/settings/books", async ({ user }) => present(await findMerchantBooks(deps.sql, user.id)), {
       auth: { allow: ["session"], needs: "settings:read" },
       response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
-      detail: { operationId: "getBooksSettings", summary: "Settings of your statements and documents", tags },
+      detail: {
+        operationId: "getBooksSettings",
+        summary: "Settings for your statements and documents",
+        tags,
+      },
     })
     .patch(
       "/v1/settings/books",
@@ -115,7 +121,7 @@ export const booksSettingsRoutes = (deps: ApiDeps) =>
           const shown = present(await updateMerchantBooks(tx, user.id, body));
           await recordSecurityEvent(tx, {
             ...{ userId: user.id, type: "settings_changed", ...trace },
-            // names alone: the trail is never rewritten, and an address may have to be forgotten
+            // only the names: the trail is never rewritten, and an address may have to be erased
             details: { changed: Object.keys(body).join(", ") },
           });
           return shown;
@@ -126,7 +132,7 @@ export const booksSettingsRoutes = (deps: ApiDeps) =>
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
         detail: {
           operationId: "updateBooksSettings",
-          summary: "Change settings of your documents; omitted ones are unchanged",
+          summary: "Change settings for your statements and documents; omitted fields are unchanged",
           tags,
         },
       },

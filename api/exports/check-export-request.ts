@@ -1,6 +1,6 @@
 /**
- * Which export requests are refused before they are queued. What only the rows can show is refused by the worker
- * (worker/exports/build-export.ts).
+ * Which export requests are refused before they are queued. The worker refuses what can only be
+ * seen from the rows (worker/exports/build-export.ts).
  */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
@@ -22,27 +22,27 @@ import { userId } from "../http/own-user-id.ts";
 import { bodyFilters, toFilter } from "../transactions/filter.ts";
 import { fiatFields } from "./fiat-choice.ts";
 
-/** Strict: of a misspelt filter everything would be exported. */
+/** Strict, because with a misspelt filter everything would be exported. */
 export const exportBody = z
   .strictObject({
-    userId: userId.optional().describe("Your own id, if any"),
+    userId: userId.optional().describe("Your own user id, if given"),
     format: z
       .enum(["csv", "json", "pdf", "xlsx", "excel_csv", ...IMPORT_FORMATS])
       .describe(
-        "xero_csv, quickbooks_csv and datev hold values in a currency, rounded row by row, with a rounding row",
+        "xero_csv, quickbooks_csv and datev hold values in a currency, rounded per row, with a final rounding row",
       ),
     profile: z
       .enum(EXPORT_PROFILES)
       .optional()
       .describe(
-        "standard: eight columns, the default of csv, json and pdf; accounting: these and further ones; books: confirmed movements with gross, fee and net, oldest first, the only one of xlsx, excel_csv and the formats of other programs",
+        "standard: eight columns, the default for csv, json and pdf; accounting: these and more; books: confirmed movements with gross, fee and net, oldest first, the only profile for xlsx, excel_csv and the formats of accounting programs",
       ),
     metadataColumns: z
       .array(z.string().min(1).max(METADATA_KEY_MAX))
       .max(METADATA_PAIRS_MAX)
       .refine((names) => new Set(names).size === names.length, "must not name a key twice")
       .optional()
-      .describe("Keys of links' metadata that become columns of the profile books"),
+      .describe("Metadata keys of links that become columns of the profile books"),
     timeZone: z
       .string()
       .max(64)
@@ -52,7 +52,7 @@ export const exportBody = z
       .boolean()
       .optional()
       .describe(
-        `Only of json: each confirmed movement with what proves it by its block's hash, for \`verify-export\`; an object instead of a list, ${PROOF_ROWS_MAX} movements at most, oldest first`,
+        `json only: adds a proof against its block's hash to each confirmed movement, for \`verify-export\`; an object instead of a list, ${PROOF_ROWS_MAX} movements at most, oldest first`,
       ),
     ...fiatFields,
     ...bodyFilters,
@@ -71,12 +71,12 @@ export function profileOf({
   const chosen = profile ?? (isSpreadsheet ? "books" : "standard");
   if (isSpreadsheet && chosen !== "books") throw invalid("profile", "must be books for this format");
   if (format === "pdf" && chosen === "books")
-    throw invalid("format", "must not be pdf for the profile books: POST /v1/statements makes a document");
+    throw invalid("format", "must not be pdf for the profile books: use POST /v1/statements for a document");
   if (metadataColumns && isImport) throw invalid("metadataColumns", "cannot be added to this format");
   if (metadataColumns && chosen !== "books")
-    throw invalid("metadataColumns", "are columns of the profile books alone");
+    throw invalid("metadataColumns", "are columns of the profile books only");
   if (fiatCurrency && chosen !== "books")
-    throw invalid("fiatCurrency", "adds columns to the profile books alone");
+    throw invalid("fiatCurrency", "adds columns to the profile books only");
   return chosen;
 }
 
@@ -88,27 +88,27 @@ export async function refuseUnproven(
   userId: string,
   { format, profile, filter }: ProofAsked,
 ): Promise<void> {
-  if (format !== "json") throw invalid("proof", "is of the format json alone");
+  if (format !== "json") throw invalid("proof", "is available for the format json only");
   if (profile !== undefined && profile !== "accounting")
-    throw invalid("proof", "is of the profile accounting alone");
+    throw invalid("proof", "is available for the profile accounting only");
   const count = await countChosen(sql, userId, filter);
   if (count > PROOF_ROWS_MAX)
     throw invalid(
       "proof",
-      `takes at most ${PROOF_ROWS_MAX} transactions, these are ${count}: narrow the filter`,
+      `takes at most ${PROOF_ROWS_MAX} transactions, but ${count} match: narrow the filter`,
     );
 }
 
-/** Books hold confirmed money alone. */
+/** Books contain only confirmed money. */
 export function filterOf(body: z.infer<typeof exportBody>, profile: ExportProfile): TransactionFilter {
   const filter = toFilter(body);
   if (profile !== "books") return filter;
   if (filter.statuses.some((status) => status !== "CONFIRMED"))
-    throw invalid("statuses", "can be CONFIRMED alone in the profile books");
+    throw invalid("statuses", "can only be CONFIRMED in the profile books");
   return { ...filter, statuses: ["CONFIRMED"] };
 }
 
-/** Throws VALIDATION_ERROR where a format for another program lacks what it needs of the merchant's settings. */
+/** Throws VALIDATION_ERROR when a merchant's settings lack what the format needs. */
 export function refuseUnset(
   format: ExportFormat,
   { fiat, books }: { fiat: FiatChoice | undefined; books: MerchantBooks | undefined },
@@ -116,5 +116,5 @@ export function refuseUnset(
   if (!IMPORT_FORMATS.some((one) => one === format)) return;
   if (!fiat) throw invalid("fiatCurrency", "is required by this format, here or in your books settings");
   if (format === "datev" && !books?.datev)
-    throw invalid("format", "needs the numbers of datev in your books settings");
+    throw invalid("format", "needs the datev numbers in your books settings");
 }

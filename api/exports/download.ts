@@ -9,7 +9,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import type { ResponseSet } from "../http/session-cookie.ts";
 
-/** Without spare cores each chunk takes time from others: that of this process, its connection and a reader on the same machine. */
+/** Without spare cores each chunk slows down other work: of this process, its connection and a client on the same machine. */
 const REST: Rest = { share: 2, minMs: 2, maxMs: 20 };
 
 /** The file must be READY and its owner verified. */
@@ -36,10 +36,10 @@ type FileToRead = Pick<ExportFile, "id" | "attempts" | "byteSize">;
 type Reading = { isAhead: boolean; onError?: (error: unknown) => void };
 
 /**
- * A chunk that is damaged or missing is an error of the stream, which ends the connection: one that closes would look like the whole file.
+ * A damaged or missing chunk is an error of the stream, which aborts the connection: a normal close would look like the complete file.
  *
- * The next chunk is read while the current one is sent, where there are cores for both (`isAhead`). Elsewhere it is read when it is asked
- * for, and not before the rest that follows the one before.
+ * If there are cores for both (`isAhead`), the next chunk is read while the current one is sent; otherwise on
+ * demand, after the pause that follows the previous one.
  */
 export function readFile(
   sql: Sql,
@@ -49,7 +49,7 @@ export function readFile(
   let position = 0;
   const readNext = () => {
     const piece = readChunk(sql, file, position++);
-    // awaited when it is this chunk's turn
+    // awaited when this chunk is due
     piece.catch(() => {});
     return piece;
   };
@@ -75,7 +75,7 @@ export function readFile(
   };
   const pull = (controller: ReadableStreamDefaultController<Uint8Array>) =>
     send(controller).catch((error: unknown) => {
-      // whoever left does not need the file
+      // the client has gone
       if (isCancelled) return;
       onError?.(error);
       throw error;

@@ -1,4 +1,4 @@
-/** Exchange rates: the sources and their state, and the rate that values each day. */
+/** Exchange rates: the sources with their state, and the rate used for each day. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { isDay } from "../../core/domain/calendar.ts";
@@ -23,10 +23,10 @@ const sourcesAnswer = successSchema(
     sources: z.array(
       z.object({
         name: z.string(),
-        newestDate: z.string().nullable().describe("The newest day with a rate"),
+        newestDate: z.string().nullable().describe("The most recent day with a rate"),
         fetchedAt: isoTime.nullable(),
         attemptedAt: isoTime,
-        error: z.string().nullable().describe("Why the newest attempt failed"),
+        error: z.string().nullable().describe("Why the latest attempt failed"),
       }),
     ),
   }),
@@ -41,11 +41,14 @@ const ratesAnswer = successSchema(
       .array(
         z.object({
           date: z.string(),
-          rate: z.string().nullable().describe("Units of the currency for one USDC; null: no rate, no value"),
-          rateDate: z.string().nullable().describe("The day whose rate it is: weekends take the one before"),
+          rate: z.string().nullable().describe("Units of the currency per USDC; null: no rate, so no value"),
+          rateDate: z
+            .string()
+            .nullable()
+            .describe("The day the rate is from: weekends use the last one before"),
         }),
       )
-      .describe("A row a day"),
+      .describe("One row per day"),
   }),
 );
 
@@ -79,7 +82,7 @@ export const exchangeRateRoutes = (deps: ApiDeps) =>
       {
         auth: mayExport,
         response: { 200: sourcesAnswer, ...errorResponses(401, 403, 429) },
-        detail: { operationId: "listRateSources", summary: "Where exchange rates come from", tags },
+        detail: { operationId: "listRateSources", summary: "The sources of exchange rates", tags },
       },
     )
     .get(
@@ -105,7 +108,7 @@ export const exchangeRateRoutes = (deps: ApiDeps) =>
         response: { 200: ratesAnswer, ...errorResponses(400, 401, 403, 429) },
         detail: {
           operationId: "listExchangeRates",
-          summary: "The rates that value your movements, day by day",
+          summary: "The daily rates used to value your movements",
           tags,
         },
       },

@@ -8,17 +8,19 @@ import type { Tx } from "../../db/postgres/client.ts";
 
 export const currencySchema = z
   .string()
-  .refine(isCurrency, "must be a currency of ISO 4217 in capitals, for example EUR");
+  .refine(isCurrency, "must be an ISO 4217 currency code in capitals, for example EUR");
 
 /** Fields of a request that values movements. */
 export const fiatFields = {
   fiatCurrency: currencySchema
     .optional()
-    .describe("Adds the value of each movement in this currency; default is the one of your books settings"),
+    .describe(
+      "Adds the value of each movement in this currency; default: the currency in your books settings",
+    ),
   correctedRates: z
     .boolean()
     .optional()
-    .describe("Values by rates as they were corrected later; default is by those published first"),
+    .describe("Use rates as corrected later; default: as first published"),
 };
 
 /** Throws VALIDATION_ERROR. */

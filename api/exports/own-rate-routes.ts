@@ -35,7 +35,10 @@ const WHO = `For owners, accountants and keys with the scope exports. At most ${
 const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
 const rateText = z
   .string()
-  .refine((text) => parseRate(text) !== undefined, "must be a positive decimal with at most 10 places");
+  .refine(
+    (text) => parseRate(text) !== undefined,
+    "must be a positive decimal with at most 10 decimal places",
+  );
 
 const periodBody = z.strictObject({
   currency: currencySchema,
@@ -43,7 +46,7 @@ const periodBody = z.strictObject({
   dateTo: day.describe("The last day, included"),
   rate: rateText
     .nullable()
-    .describe("Units of the currency for one USDC, as decimal text; null removes the rates of these days"),
+    .describe("Units of the currency per USDC, as decimal text; null removes the rates of these days"),
 });
 const dailyBody = z.strictObject({
   currency: currencySchema,
@@ -51,17 +54,20 @@ const dailyBody = z.strictObject({
     .array(z.strictObject({ date: day, rate: rateText }))
     .min(1)
     .max(OWN_RATES_AT_ONCE_MAX)
-    .refine((all) => new Set(all.map(({ date }) => date)).size === all.length, "must not have a date twice"),
+    .refine(
+      (all) => new Set(all.map(({ date }) => date)).size === all.length,
+      "must not contain a date twice",
+    ),
 });
 const listQuery = z.object({
   currency: currencySchema,
-  before: day.optional().describe("nextBefore of the page before: earlier days follow"),
+  before: day.optional().describe("nextBefore of the previous page, to continue with earlier days"),
 });
 const listAnswer = successSchema(
   z.object({
     periods: z
       .array(z.object({ dateFrom: z.string(), dateTo: z.string(), rate: z.string(), enteredAt: isoTime }))
-      .describe("Newest first; consecutive days of one rate are one period"),
+      .describe("Newest first; consecutive days with the same rate form one period"),
     nextBefore: z.string().nullable(),
     currencies: z.array(z.object({ currency: z.string(), days: z.int() })),
   }),
@@ -102,7 +108,7 @@ export const ownRateRoutes = (deps: ApiDeps) =>
       PATH,
       async ({ body, user, trace }) => {
         const { currency, dateFrom, dateTo, rate } = body;
-        // days of one rate are listed as one period, however many, and are removed as listed
+        // consecutive days with one rate are listed, and can be removed, as one period of any length
         if (rate === null) refuseOrder(body);
         else refusePeriod(body);
         await deps.sql.begin(async (tx) => {
@@ -136,7 +142,7 @@ export const ownRateRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "setOwnRates",
-          summary: "Enter your own rates; they count with the rateSource own of your books settings",
+          summary: "Enter your own rates; they apply when rateSource in your books settings is own",
           description: WHO,
           tags,
         },
@@ -177,18 +183,18 @@ export const ownRateRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "setOwnDailyRates",
-          summary: "Enter a rate of your own for each of many days, all or none",
+          summary: "Enter your own rates for many days, all or none",
           description: `For owners and accountants. At most ${OWN_RATES_MAX} days have a rate: 409 too_many.`,
           tags,
         },
       },
     );
 
-/** Throws CONFLICT, which undoes what the transaction has stored. */
+/** Throws CONFLICT, which rolls the transaction back. */
 async function refuseTooMany(tx: Tx, userId: string): Promise<void> {
   const days = (await countOwnRates(tx, userId)).reduce((sum, one) => sum + one.days, 0);
   if (days > OWN_RATES_MAX)
-    throw conflict(`That would be ${days} days with a rate; at most ${OWN_RATES_MAX} are kept`, {
+    throw conflict(`That would make ${days} days with a rate; at most ${OWN_RATES_MAX} are allowed`, {
       issue: "too_many",
     });
 }

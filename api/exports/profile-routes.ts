@@ -47,12 +47,15 @@ const line = (max: number) =>
     .trim()
     .min(1)
     .max(max)
-    .regex(/^[^\p{Cc}]+$/u, "must be text in one line");
+    .regex(/^[^\p{Cc}]+$/u, "must be one line without control characters");
 const columnSchema = z
   .strictObject({
     column: z
       .string()
-      .refine(isColumn, "must be a column of GET /v1/export-profiles/columns, or metadata. and a key"),
+      .refine(
+        isColumn,
+        "must be a column of GET /v1/export-profiles/columns, or metadata. followed by a key",
+      ),
     title: line(100),
   })
   .meta({ id: "ExportColumn" });
@@ -65,14 +68,12 @@ const fields = {
     .max(PROFILE_COLUMNS_MAX)
     .refine(
       (all) => new Set(all.map(({ title }) => title)).size === all.length,
-      "must not have a title twice",
+      "must not contain a title twice",
     )
     .nullable()
-    .describe(
-      "Which columns in which order, under your titles; null: all. For csv, excel_csv, xlsx and json",
-    ),
-  fiatCurrency: currencySchema.nullable().describe("null: the one of your books settings"),
-  timeZone: timeZoneSchema.nullable().describe("null: the one of your books settings"),
+    .describe("Columns in their order, with your titles; null: all. For csv, excel_csv, xlsx and json"),
+  fiatCurrency: currencySchema.nullable().describe("null: as in your books settings"),
+  timeZone: timeZoneSchema.nullable().describe("null: as in your books settings"),
   types: z.array(z.enum(TRANSACTION_TYPES)).max(TRANSACTION_TYPES.length).describe("Empty: all"),
   networks: z.array(z.enum(NETWORK_IDS)).max(NETWORK_IDS.length).describe("Empty: all"),
 };
@@ -112,7 +113,7 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
       {
         auth: mayExport,
         response: { 200: columnsAnswer, ...errorResponses(401, 403, 429) },
-        detail: { operationId: "listExportColumns", summary: "Columns that a profile may choose", tags },
+        detail: { operationId: "listExportColumns", summary: "Columns that a profile can choose", tags },
       },
     )
     .get(
@@ -147,7 +148,7 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
         auth: mayExport,
         body: createBody,
         response: { 201: one, ...errorResponses(400, 401, 403, 409, 413, 429) },
-        detail: { operationId: "createExportProfile", summary: "Give an export a name", tags },
+        detail: { operationId: "createExportProfile", summary: "Create an export profile", tags },
       },
     )
     .get(
@@ -235,17 +236,17 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "runExportProfile",
           parameters: takesHeaders("Prefer"),
-          summary: "Export by a profile, days in its time zone",
+          summary: "Create an export from a profile; days are in its time zone",
           tags,
           responses: documentedResponses({ ...madeFile, ...errorResponses(404) }),
         },
       },
     );
 
-/** Throws VALIDATION_ERROR: other programs' formats have columns of their own. */
+/** Throws VALIDATION_ERROR: formats for accounting programs have fixed columns. */
 function refuseColumns({ format, columns }: Pick<ProfileDefinition, "format" | "columns">): void {
   if (columns && !TABLE_FORMATS.some((one) => one === format))
-    throw invalid("columns", `can be chosen for ${TABLE_FORMATS.join(", ")} alone`);
+    throw invalid("columns", `can only be chosen for ${TABLE_FORMATS.join(", ")}`);
 }
 
 async function getProfile(
@@ -258,7 +259,7 @@ async function getProfile(
 }
 
 function nameTaken() {
-  return conflict("There is a profile of that name", { field: "name", issue: "taken" });
+  return conflict("There is already a profile with that name", { field: "name", issue: "taken" });
 }
 
 function present({

@@ -1,8 +1,8 @@
-/** The days that a request about exchange rates may name. */
+/** The range of days allowed in a request about exchange rates. */
 import { invalid } from "../../core/domain/errors.ts";
 import { addDays } from "../../core/domain/exchange-rate.ts";
 
-/** Days of one request. */
+/** Maximum days per request. */
 const DAYS_MAX = 366;
 
 type Period = { dateFrom: string; dateTo: string };
@@ -14,7 +14,7 @@ export function refusePeriod({ dateFrom, dateTo }: Period): void {
     throw invalid("dateTo", `must be less than ${DAYS_MAX} days after dateFrom`);
 }
 
-/** For what costs the same whatever number of days it names. Throws VALIDATION_ERROR. */
+/** Without a limit on the number of days, for requests whose cost does not depend on it. Throws VALIDATION_ERROR. */
 export function refuseOrder({ dateFrom, dateTo }: Period): void {
   if (dateFrom > dateTo) throw invalid("dateFrom", "must not be after dateTo");
 }

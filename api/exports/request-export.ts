@@ -1,4 +1,4 @@
-/** Queues an export and waits, within limits, until the worker has made it. */
+/** Queues an export and waits, within limits, until the worker has created it. */
 import { conflict, ServiceError } from "../../core/domain/errors.ts";
 import type { ExportFormat } from "../../core/domain/export.ts";
 import { spreadMs } from "../../core/domain/export-throttle.ts";
@@ -8,7 +8,7 @@ import type { ExportFile } from "../../db/exports/schema.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-/** Whoever waits is notified; without that a file is looked for seldom. */
+/** Fallback poll: waiting requests are normally notified. */
 const REREAD_MS = 5_000;
 
 export type Asked = {
@@ -20,7 +20,7 @@ export type Asked = {
   waitMs: number;
 };
 
-/** The export, READY unless the wait ended first. Throws CONFLICT when no file can be made of it, INTERNAL_ERROR when it failed. */
+/** The export, READY unless the wait ended first. Throws CONFLICT when the file cannot be created, INTERNAL_ERROR when it failed. */
 export async function requestExport(
   { sql, outcomes }: Pick<ApiDeps, "sql" | "outcomes">,
   { waitMs, ...asked }: Asked,

@@ -1,4 +1,4 @@
-/** Scheduled exports: saved exports that are made weekly or monthly. */
+/** Scheduled exports: saved exports that run weekly or monthly. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, notFound } from "../../core/domain/errors.ts";
@@ -34,7 +34,7 @@ const scheduleSchema = z
     frequency: z.enum(SCHEDULE_FREQUENCIES),
     delivery: z.enum(SCHEDULE_DELIVERIES),
     createdAt: isoTime,
-    pausedAt: isoTime.nullable().describe("Since then no further period is exported"),
+    pausedAt: isoTime.nullable().describe("When it was paused: no period is exported while it is set"),
     lastRun: z
       .object({
         dateFrom: z.string(),
@@ -52,11 +52,11 @@ const createBody = z.strictObject({
   profileId: z.string().max(100),
   frequency: z
     .enum(SCHEDULE_FREQUENCIES)
-    .describe("weekly: from Monday to Sunday; days in the profile's time zone"),
+    .describe("weekly: Monday to Sunday; days are in the profile's time zone"),
   delivery: z
     .enum(SCHEDULE_DELIVERIES)
     .describe(
-      "mail: to the account's address, with a link; webhook: the events export.ready and export.failed",
+      "mail: an e-mail with a link to the account's address; webhook: the events export.ready and export.failed",
     ),
 });
 const params = z.object({ id: z.string().max(100) });
@@ -109,9 +109,9 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "createExportSchedule",
-          summary: "Make an export every week or month; takes a passkey used in the last 15 minutes",
+          summary: "Schedule an export every week or month; requires a passkey used in the last 15 minutes",
           description:
-            "The first period is the one it was made in. Each is exported once it is over, confirmed, and has its last exchange rate.",
+            "The first period is the one in which the schedule was created. Each is exported once it is over, confirmed, and has its last exchange rate.",
           tags,
         },
       },
@@ -141,9 +141,9 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
         response: { 200: successSchema(scheduleSchema), ...errorResponses(400, 401, 403, 404, 413, 429) },
         detail: {
           operationId: "updateExportSchedule",
-          summary: "Pause a scheduled export, or resume it",
+          summary: "Pause or resume a scheduled export",
           description:
-            "No period is left out: those that ended during the pause are exported one after another when it is resumed.",
+            "No period is skipped: those that ended during the pause are exported one after another after resuming.",
           tags,
         },
       },
@@ -162,7 +162,7 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
           200: successSchema(z.object({ id: z.string(), deleted: z.literal(true) })),
           ...errorResponses(401, 403, 404, 429),
         },
-        detail: { operationId: "deleteExportSchedule", summary: "End a scheduled export", tags },
+        detail: { operationId: "deleteExportSchedule", summary: "Delete a scheduled export", tags },
       },
     );
 

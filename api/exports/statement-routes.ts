@@ -1,4 +1,4 @@
-/** Statements of a wallet: made on request for any period, and monthly by a schedule. */
+/** Statements of a wallet: on request for any period, and automatically every month. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { isDay, isMonth, type Period, periodOfDays, periodOfMonth } from "../../core/domain/calendar.ts";
@@ -33,24 +33,26 @@ const statementBody = z.strictObject({
   format: z
     .enum(["csv", "json", "pdf", "xlsx", "excel_csv", "camt053"])
     .describe(
-      "camt053 is ISO 20022 camt.053.001.08 in a currency, with a last entry for what rates and rounding left",
+      "camt053 is ISO 20022 camt.053.001.08 in a currency, with a final entry for differences from rates and rounding",
     ),
   ...fiatFields,
   network: z.enum(NETWORK_IDS),
   month: z.string().refine(isMonth, "must be a month such as 2026-10").optional(),
   dateFrom: day.optional().describe("The first day, with dateTo instead of month"),
   dateTo: day.optional().describe("The last day, included"),
-  timeZone: timeZoneSchema.optional().describe("Where days begin; default is the one of your books"),
+  timeZone: timeZoneSchema
+    .optional()
+    .describe("The time zone in which days begin; default: that of your books"),
 });
 
 const monthlySchema = z.object({
   month: z.string(),
   network: z.enum(NETWORK_IDS),
   status: z.enum(["IN_PROGRESS", "READY", "FAILED"]),
-  reason: z.string().nullable().describe("Why it is FAILED"),
+  reason: z.string().nullable().describe("Why it FAILED"),
   willRetry: z
     .boolean()
-    .describe("Whether the service will retry one that is FAILED; one that was refused it will not"),
+    .describe("Whether the service will retry a FAILED one; a refused one is not retried"),
   createdAt: isoTime,
   pdfUrl: z.string().nullable().describe("null when this file failed"),
   csvUrl: z.string().nullable().describe("null when this file failed"),
@@ -93,7 +95,7 @@ export const statementRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "createStatement",
           summary: "A wallet's statement for a period",
-          description: `Opening balance, every movement with the balance after it, closing balance, and whether the chain says the same in the last block of the period. It holds every movement, ${STATEMENT_ROWS_MAX} at most. A period that is not over is stated up to the last confirmed block, and one of a wallet whose earlier blocks are still being read is not final.`,
+          description: `Opening balance, every movement with the balance after it, closing balance, and whether the closing balance equals the chain's in the last block of the period. It holds at most ${STATEMENT_ROWS_MAX} movements. A period that is not over is covered up to the last confirmed block. A statement is not final while the wallet's earlier blocks are being read.`,
           tags,
           responses: documentedResponses({ ...madeFile, ...errorResponses(404) }),
         },
@@ -136,12 +138,12 @@ function urlOf({ config }: Pick<ApiDeps, "config">, exportId: string | null): st
   return exportId && `${config.baseUrl}/v1/transactions/exports/${exportId}/download`;
 }
 
-/** Throws VALIDATION_ERROR for a period that has no beginning or no end, or has not begun. */
+/** Throws VALIDATION_ERROR for a period without a beginning or end, or one that has not begun. */
 function readPeriod({ month, dateFrom, dateTo }: z.infer<typeof statementBody>, timeZone: string): Period {
   if (month === undefined && (dateFrom === undefined || dateTo === undefined))
     throw invalid(dateFrom === undefined ? "dateFrom" : "dateTo", "is required unless month is given");
   if (month !== undefined && (dateFrom ?? dateTo) !== undefined)
-    throw invalid("month", "cannot be given together with dateFrom and dateTo");
+    throw invalid("month", "cannot be combined with dateFrom and dateTo");
   const period =
     month === undefined
       ? periodOfDays(dateFrom ?? "", dateTo ?? "", timeZone)
@@ -156,6 +158,6 @@ async function refuseTooMany({ sql }: Pick<ApiDeps, "sql">, period: StatementPer
   if (await hasMoreMovements(sql, period, STATEMENT_ROWS_MAX))
     throw invalid(
       "month",
-      `has more than ${STATEMENT_ROWS_MAX} movements, a statement at most ${STATEMENT_ROWS_MAX}: shorten it`,
+      `has more than ${STATEMENT_ROWS_MAX} movements; a statement holds at most ${STATEMENT_ROWS_MAX}: shorten the period`,
     );
 }

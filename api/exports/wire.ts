@@ -1,4 +1,4 @@
-/** Exports on the wire, and the answers to requests for one: the file itself, or where it will be. */
+/** The wire format of exports, and the responses to export requests: the file itself, or its download URL. */
 import { z } from "zod";
 import { contentTypeOf, EXPORT_FORMATS, EXPORT_PROFILES } from "../../core/domain/export.ts";
 import { formatUnits } from "../../core/domain/money.ts";
@@ -32,7 +32,7 @@ const exportSchema = z
     id: z.string(),
     status: z.enum(["QUEUED", "RUNNING", "READY", "FAILED"]),
     format: z.enum(EXPORT_FORMATS),
-    contents: contentsSchema.nullable().describe("What the file holds; null where it is not known"),
+    contents: contentsSchema.nullable().describe("What the file holds; null if not known"),
     createdAt: isoTime,
     downloadUrl: z.string(),
     readyAt: isoTime.nullable(),
@@ -44,7 +44,7 @@ const exportSchema = z
       .describe("Transactions that match the filter; more than rowsTotal when truncated"),
     truncated: z.boolean(),
     byteSize: z.int().nullable(),
-    refusal: z.string().nullable().describe("Why no file can be made of what was asked for; it is FAILED"),
+    refusal: z.string().nullable().describe("Why the requested file cannot be made; the export is FAILED"),
   })
   .meta({ id: "Export" });
 export const one = successSchema(z.object({ export: exportSchema })).meta({ id: "ExportAnswer" });
@@ -53,17 +53,17 @@ export const exportedFile = {
   200: {
     mediaTypes: EXPORT_FORMATS.map((format) => contentTypeOf(format).replace(/;.*/, "")),
     description:
-      "The file, in its own type. `X-Export-Total` is the number of transactions that match the filter",
+      "The file, with its own content type. `X-Export-Total` is the number of transactions that match the filter",
   },
 };
-/** Answers of a route that makes a file. */
+/** Responses of a route that creates a file. */
 export const madeFile = {
   ...exportedFile,
   202: one,
   ...errorResponses(400, 401, 403, 409, 413, 429),
 };
 
-/** The file when it is ready in time and waiting is wanted; else undefined, and the headers of a 202 are set. */
+/** The file if it is ready in time and the client wants to wait; otherwise undefined, with the headers of a 202 set. */
 export async function makeFile(
   deps: ApiDeps,
   set: ResponseSet,
@@ -107,7 +107,7 @@ export function presentExport({ config }: ApiDeps, file: ExportFile): z.infer<ty
   };
 }
 
-/** A statement or an archive has a period of its own; its filter chooses nothing. */
+/** A statement or archive has its own period; its filter is not used. */
 function presentContents({
   filter,
   profile,
@@ -131,7 +131,7 @@ function presentContents({
   };
 }
 
-/** Days of a filter are days of UTC, those of statements and scheduled files of their own time zone. */
+/** Days of a filter are UTC days; those of statements and scheduled files are in their own time zone. */
 function isUtcDay(instant: Date | undefined): boolean {
   return instant === undefined || instant.getTime() % 86_400_000 === 0;
 }

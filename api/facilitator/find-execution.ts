@@ -1,4 +1,4 @@
-/** Finds the transaction of another sender that used an authorization, by one bounded query to a node. */
+/** Finds a third party's transaction that used an authorization, by one bounded query to a node. */
 
 import { AUTHORIZATION_USED_TOPIC } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
@@ -6,7 +6,7 @@ import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import { parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
 
-/** An hour of Base. An authorization that a payer shows now was signed minutes ago; nodes refuse much longer ranges. */
+/** One hour on Base. An authorization submitted now was signed minutes ago, and nodes refuse much longer ranges. */
 const BLOCKS_MAX = 1_800n;
 const TX_HASH = /^0x[0-9a-f]{64}$/;
 

@@ -26,16 +26,16 @@ export type AnswerTools = WaitTools & { sql: Sql; log: Log };
 /** Aborted once the caller's connection is closed. */
 export type Connection = Pick<AbortSignal, "aborted">;
 
-/** "unknown": this call reported no success; a retry may. */
+/** "unknown": this call did not report success, but a retry may. */
 export type AnswerOutcome = "ours" | "refused" | "unknown";
 
-/** An answer is written within this time after its claim was begun, well before the claim's lease ends. */
+/** A response is written within this time after its claim began, well before the claim's lease ends. */
 const WRITE_WITHIN_MS = (ANSWER_LEASE_S * 1_000) / 2;
-/** Another connection is answering the same request: done within milliseconds, or its process has died when the lease ends. */
+/** Another connection is answering the same request: it finishes within milliseconds, or its process has died and the lease expires. */
 const BUSY_PAUSE_MS = 50;
 const BUSY_MAX_MS = 3 * ANSWER_LEASE_S * 1_000;
 
-/** After "ours" the caller must answer success without awaiting anything else. */
+/** After "ours" the caller must respond with success without awaiting anything else. */
 export async function reportSuccessOnce(
   tools: AnswerTools,
   { paymentId, asker, connection }: { paymentId: string; asker: Asker; connection: Connection },
@@ -62,7 +62,7 @@ export async function reportSuccessOnce(
   return "unknown";
 }
 
-/** Whether this caller would get a success by settling now. */
+/** Whether settling now would report success to this caller. */
 export async function isAnswerDueTo(
   tools: VerifyTools & { sql: Sql },
   request: FacilitatorRequest,

@@ -1,4 +1,4 @@
-/** What a resource server asks a facilitator: a payer's payload and the requirements it must meet, in version 1 or 2. */
+/** A resource server's request to the facilitator: a payer's payload and the requirements it must meet, in version 1 or 2. */
 import { NETWORKS, type NetworkId, parseNetwork } from "../../core/domain/networks.ts";
 import type { IdentifiedPayment } from "../../db/payments/payment-identifiers.ts";
 import { type PaymentAttempt, parsePayment } from "../x402/payload.ts";
@@ -17,7 +17,7 @@ export type Read = { readonly ok: true; readonly request: FacilitatorRequest } |
 type Fields = Readonly<Record<string, unknown>>;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
-/** Below what an int8 column holds. */
+/** Fits into an int8 column. */
 const AMOUNT = /^[1-9]\d{0,17}$/;
 
 /** `isEnabled`: whether we relay on a network. */
@@ -60,7 +60,7 @@ export function keyOf({ network, attempt }: FacilitatorRequest) {
   return { network, token: NETWORKS[network].usdc.address, payer, nonce };
 }
 
-/** With its `payment-identifier`, if it carries one; `userId`: for whom it is settled. */
+/** With its `payment-identifier`, if it has one; `userId`: on whose behalf it is settled. */
 export function identifiedOf(
   { network, attempt }: FacilitatorRequest,
   userId: string,

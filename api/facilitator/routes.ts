@@ -1,6 +1,6 @@
 /**
- * The standard facilitator interface of x402, version 1 and 2, for USDC `exact` on the enabled networks. Verdicts, good
- * and bad, are answered with 200, malformed requests with 400. Settling needs an API key with the scope `facilitator`.
+ * The standard facilitator interface of x402, version 1 and 2, for USDC `exact` on the enabled networks. Verdicts of
+ * either kind are returned with 200, malformed requests with 400. Settling needs an API key with the scope `facilitator`.
  */
 
 import { Elysia } from "elysia";
@@ -36,7 +36,7 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
     ...openPayTools({ ...deps, sql: deps.plannedSql }, insertFacilitatedPayments),
     readChainTime: openChainTimeReader(deps.sql),
   };
-  /** Settled before, and its success is due to this caller, who must settle again to get it: so the payment counts as valid. */
+  /** Already settled, and its success belongs to this caller, who must settle again to get it, so the payment counts as valid. */
   const isRepeat = async (given: Request, headers: Headers, body: unknown, request: FacilitatorRequest) => {
     const caller = await findSeller(deps, given);
     return caller !== undefined && isAnswerDueTo(tools, request, askerOf(caller, headers, body, request));
@@ -78,7 +78,10 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
       },
       {
         limit: "facilitatorVerify",
-        detail: { operationId: "verifyPayment", summary: "Would this payment settle now? Nothing is stored" },
+        detail: {
+          operationId: "verifyPayment",
+          summary: "Check whether a payment would settle now; nothing is stored",
+        },
       },
     )
     .post(
@@ -119,7 +122,7 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
 
 type Headers = Record<string, string | undefined>;
 
-/** Verifying needs no API key; a caller with one that may settle is identified. */
+/** Verifying needs no API key; a caller whose key may settle is identified. */
 async function findSeller(deps: ApiDeps, request: Request): Promise<Caller | undefined> {
   if (!request.headers.has("authorization")) return undefined;
   try {
@@ -132,7 +135,7 @@ async function findSeller(deps: ApiDeps, request: Request): Promise<Caller | und
 }
 
 function askerOf(caller: Caller, headers: Headers, body: unknown, { attempt }: FacilitatorRequest): Asker {
-  if (caller.kind !== "apiKey") throw new Error("only API keys settle");
+  if (caller.kind !== "apiKey") throw new Error("only API keys can settle");
   return {
     userId: caller.user.id,
     keyId: caller.apiKey.id,

@@ -1,11 +1,12 @@
 /**
- * Settles a payment for another service's resource on the same engine as our own links: stored before anything is sent, relayed in
- * batches, settled by what the chain holds.
+ * Settles a payment for another service's resource with the same engine as our own links: stored before anything is sent, relayed in batches,
+ * settled according to the chain.
  *
  * Every success releases a resource, and a payload is public once it is on the chain. So a success is reported once, to the API key that
- * brought the payment, however many requests bring it at once; again only to the same Idempotency-Key or payment-identifier, or when the
- * first answer's connection was closed (report-success-once.ts). An authorization used before it was shown here is refused with the hash of its
- * transaction: x402's `exact` scheme demands that a consumed authorization fails. A link differs: it can be paid only once, by any sender.
+ * submitted the payment, however many requests submit it concurrently; again only for the same Idempotency-Key or payment-identifier, or when the
+ * connection of the first response was closed (report-success-once.ts). An authorization executed before it was submitted here is refused with
+ * the hash of its transaction: x402's `exact` scheme demands that a consumed authorization fails. Links differ: a link can be paid only once, by
+ * any sender.
  */
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
@@ -40,7 +41,7 @@ import { checkPayment, type VerifyTools } from "./verify-payment.ts";
 
 export type SettleTools = VerifyTools & PayTools<NewFacilitatedPayment>;
 
-/** The caller, and the connection that waits for the answer. */
+/** The caller, and the connection that waits for the response. */
 export type SettleCall = { asker: Asker; requestId: string; connection: Connection };
 
 export type Settlement =
@@ -67,7 +68,7 @@ export async function settlePayment(
 }
 
 export const IDENTIFIER_REUSED =
-  "this payment-identifier came with another authorization of this payer; nothing was done with this one";
+  "this payment-identifier was used with another authorization of this payer; this one was ignored";
 
 type Outcome = PaymentEnd | { refusal: string; message?: string };
 
@@ -92,7 +93,7 @@ async function bringToEnd(
     const accepted = await retryUntilDeadline(tools, () => tools.acceptor.accept(payment));
     if (accepted)
       return await awaitPayment(tools, watcher, { ...payment, linkId: null }, { isJustStored: true });
-    // stored by a concurrent request, or by this one with a commit whose answer was lost
+    // stored by a concurrent request, or by this one in a commit whose response was lost
     const stored = accepted === false && (await retryUntilDeadline(tools, () => findEarlier(tools, request)));
     if (stored) return await rejoin(tools, request, stored);
     return { kind: "unsettled", payment: refOf({ ...payment, linkId: null }) };
@@ -116,8 +117,8 @@ function findEarlier({ sql }: SettleTools, request: FacilitatorRequest): Promise
 }
 
 /**
- * The same payload again. A payment of one of our links, or of other terms, does not pay for this resource; nor does a payer and nonce
- * read off the chain without the payer's signature over these terms.
+ * The same payload again. A payment of one of our links, or with other terms, does not pay for this resource; nor do a payer
+ * and nonce copied from the chain, without the payer's signature of these terms.
  */
 async function rejoin(
   tools: SettleTools,
@@ -137,7 +138,7 @@ async function rejoin(
   return awaitPayment(tools, tools.outcomes.watch(payment.id), payment);
 }
 
-/** It failed before without a transaction: the payer may have been funded since, or the node is available again. */
+/** It failed without a transaction: since then the payer may have been funded, or the node may be available again. */
 async function retry(
   tools: SettleTools,
   request: FacilitatorRequest,
@@ -156,7 +157,7 @@ async function retry(
   );
   if (isQueued === false) {
     watcher.cancel();
-    // queued again by a concurrent request, or by this one with a commit whose answer was lost
+    // queued again by a concurrent request, or by this one in a commit whose response was lost
     const now = await retryUntilDeadline(tools, () => findEarlier(tools, request));
     if (now && now.state !== "FAILED") return rejoin(tools, request, now);
     return { kind: "failed", payment: now ?? earlier };
@@ -173,7 +174,7 @@ async function settlementOf(
   const transaction = end.payment.txHash ?? end.payment.attemptHash ?? "";
   switch (end.kind) {
     case "settled":
-      // we never signed a transaction for it: used before it was shown here, although the ledger read that later
+      // we never signed a transaction for it, so it was executed before it was submitted here, although the ledger read that later
       if (end.payment.attemptHash === null) return used(transaction);
       return answerSuccess(tools, call, end.payment.id, transaction);
     case "submitted":
@@ -188,7 +189,7 @@ async function settlementOf(
   }
 }
 
-/** The last step: nothing may be awaited between this and the answer. */
+/** The last step: nothing may be awaited between this and the response. */
 async function answerSuccess(
   tools: SettleTools,
   { asker, connection }: SettleCall,
@@ -206,9 +207,9 @@ async function answerSuccess(
 }
 
 const ANSWERED_MESSAGE =
-  "a settlement is reported once per payment: this one was reported already, or belongs to another API key; it is reported again to the same API key with the same Idempotency-Key or payment-identifier";
+  "a settlement is reported once per payment: this one was already reported, or belongs to another API key; repeat the request with the same API key and the same Idempotency-Key or payment-identifier to get it again";
 
-/** Used before it was shown here: a failure, whoever sent the transaction, with its hash where a node knows it. */
+/** Executed before it was submitted here: a failure, whoever sent the transaction, with its hash if a node knows it. */
 async function explainUsed(
   { chains }: SettleTools,
   { network, attempt }: FacilitatorRequest,
@@ -219,7 +220,7 @@ async function explainUsed(
 }
 
 function used(transaction: string): Settlement {
-  const message = "the authorization was used before it was shown here";
+  const message = "the authorization was executed before it was submitted here";
   return { ...refuse(standardReason("NONCE_USED")), transaction, message };
 }
 

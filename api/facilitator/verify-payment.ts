@@ -1,4 +1,4 @@
-/** Whether a payment would settle now: terms, window and signature on the CPU, then one simulation by a node. Nothing is stored. */
+/** Whether a payment would settle now: checks terms, window and signature locally, then simulates once on a node. Nothing is stored. */
 import { simulatePayments } from "../../core/chain/relay.ts";
 import { checkTerms, windowTimeS } from "../../core/domain/check-payment-terms.ts";
 import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
@@ -24,7 +24,7 @@ export type Verdict =
 /** No verdict: no node is available. */
 const UNEXPECTED_VERIFY_ERROR = "unexpected_verify_error";
 
-/** Everything that can be known without asking for the authorization's state. */
+/** Everything that can be checked without reading the authorization's state. */
 export async function checkPayment(tools: VerifyTools, request: FacilitatorRequest): Promise<Verdict> {
   const { network, terms, attempt } = request;
   const tooSmall = whyTooSmall(terms.amountUnits, tools.config);

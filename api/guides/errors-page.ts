@@ -1,7 +1,8 @@
-/** The page of errors: every code with its cause and what to do, written from the lists that the service answers from. */
+/** The errors page: every code with its cause and remedy, generated from the lists that the service itself uses. */
 import { ERROR_STATUS } from "../../core/domain/errors.ts";
 import { PAYMENT_REFUSALS, standardReason } from "../../core/domain/payment.ts";
 import { ERRORS, ISSUES, OPERATIONS, PAYMENTS } from "./error-causes.ts";
+import { row, table } from "./markdown-table.ts";
 
 const INTRODUCTION = `# Errors
 
@@ -41,21 +42,13 @@ export function renderErrors(): string {
     "## Codes of the API",
     table(["code", "status", "cause", "what to do"], codes),
     "## Refused payments (x402)",
-    "`error` of the answer; in brackets the reason that x402 headers and the facilitator carry. With 402 nothing was paid.",
+    "The `error` field of the response; in brackets the reason that x402 headers and the facilitator carry. With 402 nothing was paid.",
     table(["code", "status", "cause", "what to do"], payments),
     "## Failed sends and refunds",
     "`failureReason` of a send or refund that is `FAILED`.",
     table(["code", "cause", "what to do"], operations),
     "## Issues",
-    "`error.details.issue`, beside the code. Where a field breaks a rule of its own, the issue is the rule as a sentence, such as `must be at most 100`. Where an object's state is in the way, it is that state, such as `CANCELLED`.",
+    "`error.details.issue`, beside the code. For an invalid field, the issue is the rule as a sentence, such as `must be at most 100`. For a conflict with an object's state, it is that state, such as `CANCELLED`.",
     table(["issue", "cause", "what to do"], issues),
   ].join("\n\n");
-}
-
-function row(...cells: string[]): string {
-  return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-}
-
-function table(head: readonly string[], rows: readonly string[]): string {
-  return [row(...head), `|${head.map(() => "---").join("|")}|`, ...rows].join("\n");
 }

@@ -1,4 +1,4 @@
-/** The guides, in the order in which they are read. They are files of docs/guides; a page that is not named here is not served. */
+/** The guides in reading order. They are files in docs/guides; a page that is not listed here is not served. */
 import agents from "../../docs/guides/agents.md" with { type: "text" };
 import authentication from "../../docs/guides/authentication.md" with { type: "text" };
 import checkout from "../../docs/guides/checkout.md" with { type: "text" };
@@ -17,9 +17,9 @@ import { renderErrors } from "./errors-page.ts";
 
 export type Guide = { slug: string; markdown: string };
 
-/** The address that stands for the service's own in the files. */
+/** The placeholder in the files for the service's own URL. */
 export const EXAMPLE_ORIGIN = "https://pay.example.com";
-/** What only the test of the samples runs. */
+/** Blocks that only the samples test runs. */
 const HIDDEN = /^<!--[\s\S]*?-->\n+/gm;
 
 const FILES: readonly Guide[] = [
@@ -40,7 +40,7 @@ const FILES: readonly Guide[] = [
   { slug: "versions", markdown: versions },
 ];
 
-/** As they are read: without what only tests run. */
+/** As shown to readers: without the blocks that only tests run. */
 export function listGuides(): Guide[] {
   return FILES.map(({ slug, markdown }) => ({
     slug,

@@ -1,4 +1,7 @@
-/** The document around a page: navigation, search, the sections of the page, and its neighbours. Complete without a script but for search and copying. */
+/**
+ * The HTML document around a page: navigation, search, table of contents, previous and next page. Works without scripts, except for search and
+ * copying.
+ */
 import { type Html, html } from "../pages/html.ts";
 import type { DocsPage, Site } from "./site.ts";
 
@@ -20,7 +23,7 @@ export function renderDocsPage(site: Site, page: DocsPage, files: DocsFiles): Ht
   });
 }
 
-/** /docs itself: what there is. */
+/** /docs itself: the overview. */
 export function renderDocsHome(site: Site, files: DocsFiles): Html {
   const card = ({ path, title, summary }: DocsPage) =>
     html`<li><a href="${path}"><strong>${title}</strong><span>${summary}</span></a></li>`;

@@ -1,4 +1,4 @@
-/** The reference: the OpenAPI document as markdown, a page per tag, so that it is read, searched and downloaded like a guide. */
+/** The reference: the OpenAPI document as markdown, one page per tag, so that it can be read, searched and downloaded like a guide. */
 import {
   type Answer,
   type OpenApiDocument,
@@ -8,6 +8,7 @@ import {
   type Schema,
 } from "../http/openapi-document.ts";
 import type { Guide } from "./guides.ts";
+import { row, table } from "./markdown-table.ts";
 
 const SCHEMAS = "#/components/schemas/";
 const VALUES_SHOWN = 8;
@@ -168,7 +169,7 @@ function nameOf(schema: Schema): string {
   return schema.$ref || schema.type === "array" ? typeOf(schema) : "an object";
 }
 
-/** The named schemas that the text links to, and those that these link to in turn, but for the envelope of errors, which the guide explains. */
+/** The named schemas that the text links to, directly or indirectly, except the error envelope, which the guide explains. */
 function findSchemas(document: OpenApiDocument, text: string): string[] {
   const found = new Set<string>();
   const visit = (part: string) => {
@@ -180,12 +181,4 @@ function findSchemas(document: OpenApiDocument, text: string): string[] {
   };
   visit(text);
   return [...found].sort();
-}
-
-function row(...cells: string[]): string {
-  return `| ${cells.map((cell) => cell.replaceAll("|", "\\|").replaceAll("\n", " ")).join(" | ")} |`;
-}
-
-function table(head: readonly string[], rows: readonly string[]): string {
-  return [row(...head), `|${head.map(() => "---").join("|")}|`, ...rows].join("\n");
 }

@@ -1,10 +1,10 @@
-/** Markdown to the HTML of a page, with anchors on its headings, and its sections as text for the search. */
+/** Converts markdown to a page's HTML, with heading anchors, and to text sections for the search. */
 
 export type Section = { id: string; title: string; level: number; text: string };
 export type Rendered = { title: string; summary: string; html: string; sections: Section[] };
 
 const OPTIONS = { headings: { ids: true }, noHtmlBlocks: true, noHtmlSpans: true } as const;
-/** Guides name each other as files, which is right where they are read as files. */
+/** Guides link to each other as files, which works when they are read as files. */
 const FILE_LINK = /href="([a-z0-9-]+)\.md"/g;
 const HEADING = /<h([1-4]) id="([^"]*)">([\s\S]*?)<\/h\1>/g;
 
@@ -23,7 +23,7 @@ export function renderMarkdown(markdown: string): Rendered {
           ? whole
           : `<h${level} id="${id}"><a class="anchor" href="#${id}">${text}</a></h${level}>`,
       )
-      // what scrolls sideways must be reachable by keyboard
+      // anything that scrolls horizontally must be reachable by keyboard
       .replaceAll("<table>", '<div class="table" tabindex="0"><table>')
       .replaceAll("</table>", "</table></div>")
       .replaceAll(/<pre>(<code[^>]*>[\s\S]*?<\/code>)<\/pre>/g, (_whole, code: string) =>
@@ -42,7 +42,7 @@ const LANGUAGES: Readonly<Record<string, string>> = {
   json: "JSON",
 };
 
-/** Named by its file, else by its language; the page's script puts the copy button beside the name. */
+/** Titled with its file name, else its language; the page's script adds the copy button next to the title. */
 function figure(code: string, name: string): string {
   const [, language = ""] = /class="language-(\w+)"/.exec(code) ?? [];
   return `<figure class="code"><figcaption>${name || (LANGUAGES[language] ?? language)}</figcaption><pre tabindex="0">${code}</pre></figure>`;

@@ -9,7 +9,7 @@ import { type DocsFiles, renderDocsHome, renderDocsPage } from "./page.ts";
 import { buildSite, type Site } from "./site.ts";
 
 const HEADERS = {
-  // a browser asks whether its copy is still right: 304 after a restart with the same version, new pages after an update
+  // browsers revalidate: 304 after a restart with the same version, new pages after an update
   "cache-control": "no-cache",
   vary: "accept-encoding",
   "content-security-policy": PAGE_POLICY,
@@ -23,7 +23,7 @@ const MARKDOWN = "text/markdown; charset=utf-8";
 
 type File = { type: string; plain: Uint8Array<ArrayBuffer>; zipped: Uint8Array<ArrayBuffer>; tag: string };
 
-/** `document` is the OpenAPI document, read when the first page is asked for. */
+/** `document` is the OpenAPI document, read when the first page is requested. */
 export const guideRoutes = (deps: ApiDeps, document: () => object) => {
   let site: Site | undefined;
   const files = new Map<string, File>();

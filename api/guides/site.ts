@@ -1,4 +1,4 @@
-/** All pages under /docs: the guides, then the reference. Built once, when the first of them is asked for. */
+/** All pages under /docs: the guides, then the reference. Built once, on the first request. */
 import type { OpenApiDocument } from "../http/openapi-document.ts";
 import { EXAMPLE_ORIGIN, type Guide, listGuides } from "./guides.ts";
 import { renderReference } from "./reference.ts";
@@ -15,12 +15,12 @@ export type Site = {
   llms: string;
 };
 
-/** Of a section, for the search: enough to find it by its words. */
+/** Characters per section in the search index: enough to find it by its words. */
 const SEARCH_CHARS = 900;
 
 export function buildSite(document: OpenApiDocument, baseUrl: string): Site {
   const toPage = ({ slug, markdown: text }: Guide): DocsPage => {
-    // recorded examples name another origin, too
+    // recorded examples contain another origin, too
     const markdown = text.replaceAll(EXAMPLE_ORIGIN, baseUrl);
     return { slug, markdown, ...renderMarkdown(markdown), path: `/docs/${slug}` };
   };
@@ -45,7 +45,7 @@ function entriesOf({ path, title: page, sections }: DocsPage): SearchEntry[] {
   }));
 }
 
-/** https://llmstxt.org: what there is, as links to markdown. */
+/** https://llmstxt.org: an overview with links to the markdown pages. */
 function renderLlms(guides: readonly DocsPage[], reference: readonly DocsPage[], baseUrl: string): string {
   const line = ({ title, path, summary }: DocsPage) => `- [${title}](${baseUrl}${path}.md): ${summary}`;
   return `# USDC payment service

@@ -1,5 +1,5 @@
 /**
- * The health checks, one function for each component: returns its public details, throws or returns `unhealthy` when it does not work. The
+ * The health checks, one function per component: returns its public details; throws or returns `unhealthy` when it does not work. The
  * indexer of a network is unhealthy when it has never started, when a block is unread for more than 10 s, when no leader has reported for
  * more than 60 s, or when the last reconciliation found that the ledger differs from the chain. It is reported, but /health/ready does not
  * depend on it. Which components it depends on: report.ts.
@@ -29,15 +29,15 @@ export type Finding = {
 
 /** A working indexer reads every block within this time; link payments are delayed until it does. */
 const INDEXER_UNREAD_MAX_S = 10;
-/** A leader reports every few seconds, also when the chain stands still. */
+/** A leader reports every few seconds, even when the chain produces no blocks. */
 const INDEXER_SILENT_MAX_S = 60;
 
 export async function checkDatabase(sql: Sql): Promise<Finding> {
   if (await takesWrites(sql)) return { status: "healthy" };
-  return { status: "unhealthy", error: "the database takes no writes" };
+  return { status: "unhealthy", error: "the database does not accept writes" };
 }
 
-/** Of this process; a full one is reported before it stops the logs, and Postgres where it is on the same machine. */
+/** This process's disk; reported before it is so full that logs stop, or Postgres on the same machine. */
 export function judgeDisk(space: DiskSpace | undefined): Finding {
   if (!space) return { status: "healthy" };
   const details = { freeBytes: space.freeBytes, totalBytes: space.totalBytes };
@@ -51,7 +51,7 @@ export async function checkNetwork(chain: Chain): Promise<Finding> {
 
 /**
  * The token, the entry point and the wallet contracts are deployed where we call them; on a public network with the audited code.
- * A chain of this machine may have its stand-in, which is reported.
+ * A local chain may use a stand-in, which is reported.
  */
 export async function checkContracts(chain: Chain, { isPublic }: { isPublic: boolean }): Promise<Finding> {
   const contracts = {

@@ -58,7 +58,7 @@ async function examine(deps: ApiDeps): Promise<HealthReport> {
 /** Critical: the database, the chain of each enabled network and its contracts, a relayer key. Other components are reported but do not affect the status. */
 function componentsOf({ sql, chains, config, log }: ApiDeps): Promise<Judged>[] {
   const all = [...chains.values()];
-  // a chain of this machine may have a stand-in for the wallets' contracts
+  // a local chain may use a stand-in for the wallet contracts
   const isPublic = ({ network }: Chain) =>
     config.nodeEnv === "production" &&
     config.chains.some(({ id, rpcUrls }) => id === network.id && !rpcUrls.every(isOnThisMachine));
@@ -95,7 +95,7 @@ async function judge(
   return { name, finding: await bounded(name, check, log), isCritical };
 }
 
-/** Errors are logged in full; the public answer only says that there was one. */
+/** Errors are logged in full; the public response only says that there was one. */
 async function bounded<Found extends Finding>(
   name: ComponentName,
   check: () => Promise<Found>,

@@ -32,21 +32,21 @@ import { userAgentOf } from "./user-agent.ts";
 
 export type AuthRule = {
   allow: readonly [CredentialKind, ...CredentialKind[]];
-  /** What an API key must be allowed to do, of a list one suffices; required when keys are allowed. "any": the route calls others, which check their own. */
+  /** The scope an API key needs (one of a list is enough); required when keys are allowed. "any": the route calls other routes, which check theirs. */
   scope?: ApiKeyScope | readonly ApiKeyScope[] | "any";
-  /** What the role of a member who acts for a merchant must include; see core/domain/member.ts. API keys have scopes instead. */
+  /** The capability that the role of a member acting for a merchant must include; see core/domain/member.ts. API keys have scopes instead. */
   needs: Need;
-  /** Status for a key without the scope; default 403. With 401 a request without any key reads the scope, too. */
+  /** Status for a key without the scope; default 403. With 401, a request without any key is also told the scope. */
   missingScope?: 401;
   /** Default true: users who have not finished their wallet setup get 403. */
   requireActive?: boolean;
-  /** "recovery": only the session of a recovery. "any": also such a session. Default: every other session. */
+  /** "recovery": only recovery sessions. "any": all sessions. Default: all but recovery sessions. */
   session?: "recovery" | "any";
-  /** A session must have proven its passkey within the last 15 minutes; see fresh-passkey.ts. */
+  /** The session must have used its passkey within the last 15 minutes; see fresh-passkey.ts. */
   freshPasskey?: boolean;
   /** Default "general". */
   limit?: LimitName;
-  /** The answer may take seconds: it is given only to a caller who would be admitted then, too. */
+  /** The response may take seconds, so the caller is checked again before it is sent. */
   waits?: boolean;
 };
 
@@ -77,10 +77,10 @@ export const access = oncePer((deps: ApiDeps) =>
   }),
 );
 
-/** A route that lets API keys in where only a session may be is a fault of the program, found when the app is built. */
+/** A route that admits API keys where only a session is allowed is a programming error, detected when the app is built. */
 function checked(rule: AuthRule): AuthRule {
   if (rule.allow.includes("apiKey") && SESSION_ONLY.includes(rule.needs))
-    throw new Error(`a route that needs ${rule.needs} lets API keys in`);
+    throw new Error(`a route that needs ${rule.needs} admits API keys`);
   return rule;
 }
 
@@ -113,7 +113,7 @@ async function admit(deps: ApiDeps, incoming: Incoming, rule: AuthRule): Promise
 
 type Admitted = { rule: AuthRule; userId: string };
 
-/** Throws UNAUTHORIZED or FORBIDDEN when a request that was admitted would not be any more, for the same account. */
+/** Throws UNAUTHORIZED or FORBIDDEN when an admitted request would no longer be admitted for the same account. */
 async function admitAgain(deps: ApiDeps, request: Request, { rule, userId }: Admitted): Promise<void> {
   const caller = await authenticate(deps, request, rule.allow);
   if (caller.kind === "apiKey" && !hasScope(caller, rule))
@@ -147,7 +147,7 @@ function isScope(scope: AuthRule["scope"]): scope is ApiKeyScope {
   return typeof scope === "string" && scope !== "any";
 }
 
-/** The session of a recovery may register a passkey, and nothing else. */
+/** A recovery session may only register a passkey. */
 function refuseRecovery(caller: Caller, { session }: AuthRule): void {
   if (caller.kind === "apiKey" || session === "any") return;
   const isRecovery = caller.session.method === "recovery";
@@ -156,12 +156,12 @@ function refuseRecovery(caller: Caller, { session }: AuthRule): void {
     "FORBIDDEN",
     isRecovery
       ? "This session may only register a passkey; sign in with it once it is an owner of your wallet"
-      : "Only the session of a recovery may do this; a signed-in user adds an owner instead",
+      : "Only a recovery session may do this; signed in, add an owner instead",
     { details: { field: "session", issue: isRecovery ? "recovery_session" : "not_recovering" } },
   );
 }
 
-/** Records where the session is used from, at most once a minute. */
+/** Records the browser and address using the session, at most once a minute. */
 async function noteSeen(deps: ApiDeps, incoming: Incoming, { id, lastSeenAt }: LiveSession): Promise<void> {
   if (Date.now() - lastSeenAt.getTime() < SEEN_EVERY_S * 1_000) return;
   const { request, clientAddress } = incoming;
@@ -169,7 +169,7 @@ async function noteSeen(deps: ApiDeps, incoming: Incoming, { id, lastSeenAt }: L
   await noteSessionSeen(deps.sql, id, { userAgent, clientAddress, everyS: SEEN_EVERY_S });
 }
 
-/** Sliding end: a session with less than 30 minutes left gets a fresh hour and a fresh cookie, up to its absolute end. */
+/** Sliding expiry: a session with less than 30 minutes left is renewed for an hour with a new cookie, up to its absolute end. */
 async function renew(deps: ApiDeps, set: ResponseSet, { session }: PersonCaller): Promise<void> {
   if (session.expiresAt.getTime() - Date.now() >= SESSION_RENEWED_BELOW_S * 1_000) return;
   if (session.expiresAt >= session.absoluteEndAt) return;
@@ -177,7 +177,7 @@ async function renew(deps: ApiDeps, set: ResponseSet, { session }: PersonCaller)
   if (renewed) await setSessionCookie(set, deps.config, renewed);
 }
 
-/** RFC 6750: the challenge names what the next call needs. */
+/** RFC 6750: the challenge says what the next call needs. */
 function scopeNeeded(scope: ApiKeyScope, message: string): ServiceError {
   return new ServiceError(
     "UNAUTHORIZED",

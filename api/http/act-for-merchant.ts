@@ -1,6 +1,7 @@
 /**
- * `X-Merchant: user_…` acts for the merchant whose member the signed-in person is. The role is read for every request, so a removal or a
- * change of role counts at once on every process. Browsers' event streams and downloads cannot set a header: a GET takes it as query `merchant`.
+ * `X-Merchant: user_…` makes a request act for a merchant of which the signed-in person is a member. The role is read for every request, so a
+ * removal or change of role takes effect immediately on every process. Event streams and downloads in browsers cannot set headers, so a GET also
+ * accepts the query parameter `merchant`.
  */
 
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
@@ -17,7 +18,10 @@ import type { ApiDeps } from "./deps.ts";
 export const MERCHANT_HEADER = "x-merchant";
 export const MERCHANT_QUERY = "merchant";
 
-/** The caller with `user` and `role` of the merchant. Throws FORBIDDEN for a merchant whose member the caller is not, or when the role lacks what is needed. */
+/**
+ * The caller with `user` and `role` of the merchant. Throws FORBIDDEN when the caller is not a member of the merchant, or the role lacks the
+ * capability.
+ */
 export async function actForMerchant(
   deps: Pick<ApiDeps, "sql">,
   request: Request,
@@ -32,16 +36,16 @@ export async function actForMerchant(
 }
 
 /**
- * In the transaction that makes what outlasts the session, such as an API key, and before its other locks: membership and session do not end
- * until it does, so whatever ends them finds what was made. Users are locked before sessions, as by a recovery or a verified address, which end all
- * sessions. Throws FORBIDDEN or UNAUTHORIZED when they have ended since the request was admitted.
+ * Call in the transaction that creates something that outlasts the session, such as an API key, before taking other locks: membership and session
+ * cannot end until it commits, so whatever ends them finds what was created. Users are locked before sessions, as by a recovery or a verified
+ * address, which end all sessions. Throws FORBIDDEN or UNAUTHORIZED when they have ended since the request was admitted.
  */
 export async function holdAccess(tx: Tx, caller: Caller, need: Need): Promise<void> {
-  if (caller.kind === "apiKey") throw new Error("an API key makes nothing that outlasts a session");
+  if (caller.kind === "apiKey") throw new Error("an API key cannot create anything that outlasts a session");
   const { person, user, session } = caller;
   if (person.id !== user.id) {
     const key = { merchantId: user.id, userId: person.id };
-    // the role is read by a statement of its own, which sees what was committed while the lock was waited for
+    // a separate statement reads the role, so that it sees what was committed during the wait for the lock
     const membership = (await holdMember(tx, key)) ? await findMembership(tx, key) : undefined;
     if (!membership) throw notMember();
     const role = effectiveRole(membership.role, membership);
@@ -63,7 +67,7 @@ async function asMember(
   return { ...caller, user: membership.merchant, role: effectiveRole(membership.role, membership) };
 }
 
-/** Throws VALIDATION_ERROR for what is no user's id, and for a header and a query that differ. */
+/** Throws VALIDATION_ERROR unless it is a user id, and when header and query differ. */
 function readMerchant(request: Request): string | undefined {
   const header = request.headers.get(MERCHANT_HEADER) ?? undefined;
   const isRead = request.method === "GET" || request.method === "HEAD";
@@ -76,7 +80,7 @@ function readMerchant(request: Request): string | undefined {
   throw invalid("X-Merchant", "must be one merchant's user id");
 }
 
-/** The same for a merchant that does not exist. */
+/** The same error as for a merchant that does not exist. */
 function notMember(): ServiceError {
   return new ServiceError("FORBIDDEN", "You are not a member of this merchant", {
     details: { field: "X-Merchant", issue: "not_a_member" },

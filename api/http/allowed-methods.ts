@@ -1,4 +1,4 @@
-/** Which methods a path has, for 405 and its `Allow` header. Asked only when no route matched. */
+/** The methods that a path supports, for 405 and its `Allow` header. Used only when no route matched. */
 
 export type RouteTable = readonly { method: string; path: string }[];
 

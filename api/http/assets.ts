@@ -1,10 +1,10 @@
-/** The built files of the pages, held in memory: scripts, styles and pictures under names that change with their content. */
+/** The built files of the pages, held in memory: scripts, styles and images under names that contain a content hash. */
 import { existsSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { z } from "zod";
 
 const DIST = "web/dist";
-/** Beside the sources; for a compiled process, which has none, in the folder it was started in. */
+/** Next to the sources; a compiled process, which has none, uses its working directory. */
 const PLACES = [join(import.meta.dir, "../..", DIST), join(process.cwd(), DIST)];
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -14,7 +14,7 @@ const TYPES: Readonly<Record<string, string>> = {
   ".png": "image/png",
   ".html": "text/html; charset=utf-8",
 };
-/** Best first, with the ending of its twin. */
+/** Best first, with the file extension of the compressed copy. */
 const ENCODINGS = [
   ["br", ".br"],
   ["gzip", ".gz"],
@@ -81,7 +81,7 @@ function respond({ type, plain, encoded }: Asset, encodings: string): Response {
     vary: "accept-encoding",
     "x-content-type-options": "nosniff",
     "content-security-policy": "default-src 'none'",
-    // chats draw a preview's picture from their own pages
+    // chat apps load preview images from their own pages
     "cross-origin-resource-policy": "cross-origin",
   };
   const accepted = new Set(encodings.split(",").map((item) => item.trim().split(";")[0]));

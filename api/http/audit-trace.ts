@@ -1,4 +1,4 @@
-/** Who made a request, from where and under which id: written beside each change, so that the security trail leads back to the request. */
+/** Who made a request, from where and with which id: stored with each change, so that the security trail leads back to the request. */
 export type Trace = {
   requestId: string;
   clientAddress: string;

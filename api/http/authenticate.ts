@@ -13,9 +13,8 @@ export type CredentialKind = "session" | "apiKey";
 const API_KEY = /^sk_[A-Za-z0-9_-]{20,100}$/;
 
 /**
- * The caller of a request, by the first credential that is there: a bearer token, then the cookie. A test bearer counts as
- * a session where TEST_MODE allows it. Throws UNAUTHORIZED when there is none, or it is not valid, and FORBIDDEN for a valid API key where keys are not
- * allowed.
+ * The caller of a request, from the first credential present: a bearer token, then the cookie. A test bearer counts as a session where TEST_MODE
+ * allows it. Throws UNAUTHORIZED when there is none, or it is not valid, and FORBIDDEN for a valid API key where keys are not allowed.
  */
 export async function authenticate(
   deps: ApiDeps,
@@ -59,10 +58,10 @@ async function sessionOf(deps: ApiDeps, token: string) {
   return { ...found, person: found.user, actorId: found.user.id };
 }
 
-/** On a route that takes a session: a valid key gets 403 with the reason, an unknown one is no credential at all. */
+/** On a route that requires a session: a valid key gets 403 with the reason, an unknown one counts as no credential. */
 async function refusalOfKey(deps: ApiDeps, key: string): Promise<ServiceError> {
   await callerOfKey(deps, key);
-  return new ServiceError("FORBIDDEN", "This route takes a session; an API key may not use it", {
+  return new ServiceError("FORBIDDEN", "This route requires a session; API keys are not accepted", {
     details: { field: "authorization", issue: "session_required" },
   });
 }

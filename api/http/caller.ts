@@ -7,14 +7,14 @@ import type { LiveSession } from "../../db/sessions/sessions.ts";
 type Acting = {
   /** The account whose data the request reads and changes. */
   user: User;
-  /** Who is named by security trail and requests: the person's or the API key's id. */
+  /** Who is recorded in the security trail and in requests: the person's or the API key's id. */
   actorId: string;
 };
 export type PersonCaller = Acting & {
   kind: "session" | "test";
   /** Who is signed in: `user` itself, or a member of it. */
   person: User;
-  /** "owner" in an account of one's own. */
+  /** "owner" in the caller's own account. */
   role: MemberRole;
   session: LiveSession;
 };

@@ -1,12 +1,12 @@
-/** The caller's address: the socket's, or the one that trusted proxies forwarded. */
+/** The caller's IP address: the socket's, or the one that trusted proxies forwarded. */
 import { isIP, isIPv6 } from "node:net";
 import type { TrustedProxies } from "../../core/runtime/trusted-proxies.ts";
 
 const HOPS_MAX = 20;
 
 /**
- * The address a limit counts. `X-Forwarded-For` is trusted only when the peer is a trusted proxy, and is then walked
- * from the right to the first hop that is not one. Anything that is no address ends the walk at the last trusted hop.
+ * The address used for rate limits. `X-Forwarded-For` is trusted only when the peer is a trusted proxy, and is then walked from the
+ * right to the first hop that is not one. Anything that is not an address ends the walk at the last trusted hop.
  */
 export function clientAddressOf(
   peer: string | undefined,
@@ -27,18 +27,18 @@ export function clientAddressOf(
 
 const behalves = new WeakMap<Request, string>();
 
-/** A request that this process makes to itself for a caller counts for the caller's address. */
+/** A request that this process makes to itself on behalf of a caller counts against the caller's address. */
 export function requestOnBehalfOf(request: Request, clientAddress: string): Request {
   behalves.set(request, clientAddress);
   return request;
 }
 
-/** The address a request was made on behalf of, when this process made it. */
+/** The address on whose behalf this process made the request, if it did. */
 export function behalfOf(request: Request): string | undefined {
   return behalves.get(request);
 }
 
-/** IPv4-mapped IPv6 as IPv4, without port or brackets; "" when it is no address. */
+/** IPv4-mapped IPv6 as IPv4, without port or brackets; "" when it is not an address. */
 function normalizeAddress(text: string): string {
   const bare = text.replace(/^\[([^\]]*)\](?::\d+)?$/, "$1").replace(/^(\d+\.\d+\.\d+\.\d+):\d+$/, "$1");
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1];
@@ -46,7 +46,7 @@ function normalizeAddress(text: string): string {
   return isIP(address) === 0 ? "" : address;
 }
 
-/** The part of an address one customer holds: IPv4 whole, IPv6 by its /64. */
+/** The part of an address that one customer controls: the whole IPv4 address, or the /64 of an IPv6 address. */
 export function addressGroup(address: string): string {
   if (!isIPv6(address)) return address;
   const [head = "", tail = ""] = address.split("::");

@@ -1,7 +1,7 @@
 /**
- * Cross-site request forgery, behind SameSite=Strict: a request that is authenticated by a cookie and may change something
- * must come from our own origin or a listed one, as far as the browser sends its origin, and may carry JSON only (json-body.ts:
- * a form cannot send `application/json`, so it cannot send a body at all).
+ * Protection against cross-site request forgery, in addition to SameSite=Strict: a request that is authenticated by a cookie and may change
+ * something must come from our own origin or a listed one, if the browser sends its origin, and may carry only JSON (json-body.ts: a form cannot
+ * send `application/json`, so it cannot send a body at all).
  */
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import type { ApiConfig } from "../config.ts";
@@ -25,7 +25,7 @@ export function refuseForgery(request: Request, config: ApiConfig): void {
     throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
 }
 
-/** Throws FORBIDDEN for a page of a foreign origin, for routes that pages have no business with. */
+/** For routes that pages never call: throws FORBIDDEN for a page of a foreign origin. */
 export function refuseForeignOrigin(request: Request, config: ApiConfig): void {
   const origin = request.headers.get("origin");
   if (origin !== null && !isOwnOrigin(origin, config)) throw crossSite();

@@ -13,9 +13,9 @@ import type { Drain } from "./drain.ts";
 
 export type ApiDeps = {
   sql: Sql;
-  /** For payments, whose statements are the same each time: a connection plans each of them once. */
+  /** For payments, whose statements never vary: a connection plans each of them once. */
   plannedSql: Sql;
-  /** For lists, which a replica may answer. */
+  /** For lists, which a replica may serve. */
   reader: Reader;
   outcomes: Outcomes;
   config: ApiConfig;

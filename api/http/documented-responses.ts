@@ -1,6 +1,6 @@
 /**
- * `detail: { responses: documentedResponses({ … }) }`: documents answers that Elysia must not validate or strip, such as streams,
- * files and bodies put together elsewhere. Takes a zod schema for JSON, or a media type for anything else.
+ * `detail: { responses: documentedResponses({ … }) }`: documents responses that Elysia must not validate or strip, such as streams,
+ * files and bodies built elsewhere. Takes a zod schema for JSON, or a media type for anything else.
  */
 import { z } from "zod";
 import { errorSchema } from "./envelope.ts";
@@ -9,11 +9,11 @@ import { toJsonSchema } from "./json-schema.ts";
 /** `json`: the same answer as JSON, beside the media types. */
 type Described = z.ZodType | { mediaTypes: readonly string[]; description: string; json?: z.ZodType };
 
-/** `schema`: or the function that makes it, which takes zod milliseconds, and few processes are asked for the document. */
+/** `schema`: or a function that creates it, because that takes zod milliseconds and few processes serve the document. */
 type Content = Record<string, { schema: object }>;
 type Responses = Record<string, { description: string; content: Content }>;
 
-/** 500 with the error envelope is always among them. Several routes with the same answers give them a name, and share them as components. */
+/** 500 with the error envelope is always included. Routes with the same responses give them a name and share them as components. */
 export function documentedResponses(responses: Record<number, Described>, name?: string): Responses {
   const all: Record<number, Described> = { 500: errorSchema, ...responses };
   return Object.fromEntries(
@@ -24,7 +24,7 @@ export function documentedResponses(responses: Record<number, Described>, name?:
   );
 }
 
-/** `detail: { requestBody: documentedBody(schema) }`: a JSON body that the route reads by itself. */
+/** `detail: { requestBody: documentedBody(schema) }`: a JSON body that the route parses itself. */
 export function documentedBody(schema: z.ZodType): { required: boolean; content: Content } {
   return {
     required: !schema.safeParse(undefined).success,
@@ -32,7 +32,7 @@ export function documentedBody(schema: z.ZodType): { required: boolean; content:
   };
 }
 
-/** Makes the schemas of an operation, in place. */
+/** Creates the schemas of an operation, in place. */
 export function makeSchemas({ requestBody, responses = {} }: DocumentedOperation): void {
   const documented = [requestBody ?? {}, ...Object.values(responses)] as Documented[];
   for (const { content = {} } of documented)

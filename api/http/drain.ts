@@ -1,13 +1,13 @@
 /**
- * Stopping without a failed request behind a load balancer: the process first says that it is not ready and goes on answering, each
- * answer with `connection: close`, until the balancer has seen it; only then it stops listening and finishes what is running.
+ * Graceful shutdown behind a load balancer, without failed requests: the process first reports that it is not ready and
+ * keeps serving, with `connection: close`, until the balancer has noticed; only then it stops listening and finishes running requests.
  */
 import type { Log } from "../../core/runtime/log.ts";
 
 export type Drain = {
-  /** From the stop signal on: not ready, and no connection is kept. */
+  /** Set by the stop signal: not ready, and no connection is kept alive. */
   readonly isDraining: boolean;
-  /** Aborted when the process stops listening: streams without an end of their own close, and their clients reconnect elsewhere. */
+  /** Aborted when the process stops listening: endless streams close, and their clients reconnect elsewhere. */
   readonly closing: AbortSignal;
   begin: () => void;
   close: () => void;
@@ -28,7 +28,7 @@ export function openDrain(): Drain {
   };
 }
 
-/** Resolves when all requests are answered. The server refuses connections from `drainS` on and closes those without a request. */
+/** Resolves when all requests are finished. After `drainS` the server refuses connections and closes idle ones. */
 export async function drainServer(
   drain: Drain,
   { server, drainS, log }: { server: { stop: () => unknown } | null; drainS: number; log: Log },

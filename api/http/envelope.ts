@@ -1,4 +1,4 @@
-/** What all answers share: the error envelope with how failures get into it, and the general `data` + `meta` form. */
+/** What all responses share: the error envelope, how errors are mapped to it, and the general `data` + `meta` form. */
 import { Elysia, NotFoundError, ParseError, ValidationError } from "elysia";
 import { z } from "zod";
 import {
@@ -37,16 +37,16 @@ export const metaSchema = z
   .object({ requestId: z.string(), timestamp: isoTime })
   .meta({ id: "ResponseMeta" });
 
-/** An answer in the general form. */
+/** A response in the general form. */
 export const withMeta = <Data extends z.ZodType>(data: Data) => z.object({ data, meta: metaSchema });
-/** The same of a list that is read page by page. */
+/** The same for a paginated list. */
 export const pageSchema = <Item extends z.ZodType>(item: Item) =>
   z.object({
     data: z.array(item),
     pagination: z.object({ hasNextPage: z.boolean(), nextCursor: z.string().nullable(), limit: z.int() }),
     meta: metaSchema,
   });
-/** An answer with a message. */
+/** A response with a message. */
 export const successSchema = <Data extends z.ZodType>(data: Data) =>
   z.object({ success: z.literal(true), data, message: z.string() });
 export const success = <Data>(data: Data, message: string) => ({ success: true as const, data, message });
@@ -65,7 +65,7 @@ export const errorSchema = z
 
 type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 409 | 413 | 422 | 429 | 500;
 
-/** `response: { 200: …, ...errorResponses(400, 401) }`: documents the envelope for these statuses; 500 is always among them. */
+/** `response: { 200: …, ...errorResponses(400, 401) }`: documents the envelope for these statuses; 500 is always included. */
 export function errorResponses<const Statuses extends readonly ErrorStatus[]>(
   ...statuses: Statuses
 ): Record<Statuses[number] | 500, typeof errorSchema> {
@@ -74,7 +74,7 @@ export function errorResponses<const Statuses extends readonly ErrorStatus[]>(
 }
 
 /**
- * The one place where failures become answers: a caller reads what he can correct; everything else is a 500 without details and a log line.
+ * The one place where errors become responses: callers see what they can correct; everything else is a 500 without details and a log line.
  * `routes` is read when a path is not found, to tell a wrong method from an unknown path.
  */
 export const errorMapper = (deps: ApiDeps, routes: () => RouteTable) =>
@@ -100,7 +100,7 @@ function toServiceError(error: unknown, request: Request, routes: () => RouteTab
   return internalError(error);
 }
 
-/** A response that does not match its own schema is our defect, never the caller's. Its values stay out of the log. */
+/** A response that does not match its schema is our bug, never the caller's. Its values stay out of the log. */
 function fromValidation(error: ValidationError): ServiceError {
   const issue: { path?: unknown; message?: unknown } | undefined = error.all[0];
   const path = fieldOf(issue?.path);
@@ -120,7 +120,7 @@ function fieldOf(path: unknown): string {
   return typeof path === "string" ? path.split("/").filter(Boolean).join(".") : "";
 }
 
-/** Our own body parser's refusal arrives wrapped. */
+/** Errors of our body parser arrive wrapped. */
 function fromParse(error: ParseError): ServiceError {
   if (error.cause instanceof ServiceError) return error.cause;
   return invalid("body", "cannot be read");
@@ -137,14 +137,14 @@ function fromNotFound(request: Request, routes: RouteTable): ServiceError {
   });
 }
 
-/** `{"a":{"toString":1}}` where a text was expected: building Elysia's own message throws this TypeError. */
+/** `{"a":{"toString":1}}` where a string was expected: Elysia's own message building throws this TypeError. */
 function isUnprintableInput(error: unknown): boolean {
   return (
     error instanceof TypeError && /No default value|Cannot convert object to primitive/.test(error.message)
   );
 }
 
-/** U+0000 in a text or a JSON value: Postgres refuses it (SQLSTATE 22021, 22P05) when a schema let it through. */
+/** U+0000 in a string or JSON value that passed its schema: Postgres refuses it (SQLSTATE 22021, 22P05). */
 function isUnstorableText(error: unknown): boolean {
   return error instanceof Error && "code" in error && (error.code === "22021" || error.code === "22P05");
 }
@@ -169,7 +169,7 @@ const UNITS: Record<string, { one: string; many: string }> = {
   array: { one: "entry", many: "entries" },
 };
 
-/** Plain messages for every schema of this process that brings none: "must be …" or "is …", to be read after the field's name. */
+/** Plain messages for schemas in this process that define none: "must be …" or "is …", to be read after the field's name. */
 export function useOwnValidationMessages(): void {
   z.config({ customError: describeIssue });
 }
@@ -189,7 +189,7 @@ function describeIssue(issue: Issue): string | undefined {
     case "invalid_union":
       return "is not well formed";
     case "unrecognized_keys":
-      return `has fields that are not known here: ${issue.keys.join(", ")}`;
+      return `has unknown fields: ${issue.keys.join(", ")}`;
     default:
       return undefined;
   }

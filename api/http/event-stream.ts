@@ -1,4 +1,4 @@
-/** Server-sent events: how many streams a process holds, how long one lasts, and how it ends. What it says is its caller's. */
+/** Server-sent events: how many streams a process holds, how long one lasts, and how it ends. The caller supplies the messages. */
 import type { Drain } from "./drain.ts";
 
 /** Sent when nothing has happened for this long, so that proxies keep the connection. */
@@ -14,13 +14,13 @@ export type StreamSlots = {
   reserve: (key: string) => (() => void) | undefined;
 };
 
-/** Concurrent streams of a process: `max` in all, `maxEach` of one key; further clients have to poll. */
+/** Concurrent streams per process: `max` in total, `maxEach` per key; other clients have to poll. */
 const STREAMS = {
   /** By member, or API key. */
   events: { max: 500, maxEach: 10 },
   /** By address, or network of addresses. */
   link: { max: 500, maxEach: 20 },
-  /** Calls that are being answered, by API key. */
+  /** Calls in progress, by API key. */
   mcp: { max: 200, maxEach: 10 },
 } as const;
 
@@ -46,9 +46,9 @@ export function openStreamSlots(kind: keyof typeof STREAMS): StreamSlots {
 
 type EventStream = {
   drain: Pick<Drain, "closing">;
-  /** Aborted when the client has gone. */
+  /** Aborted when the client disconnects. */
   signal: AbortSignal;
-  /** Yields messages as they go over the wire; asks `isOpen` before each wait and after it. */
+  /** Yields messages in wire format; checks `isOpen` before and after each wait. */
   messages: (isOpen: () => boolean) => AsyncGenerator<string>;
   /** Called once, however the stream ends. */
   onEnd: () => void;

@@ -1,17 +1,17 @@
 /**
- * Limits the size of a request's headers and URL. The server refuses larger ones with a 431 without a body, so its limit is raised to that of a
- * body, and ours below it answers with a reason. A payment header has x402's own limit.
+ * Limits the size of a request's headers and URL. The server would refuse larger ones with a 431 without a body, so its limit is raised to that
+ * of a body, and our lower limit responds with a reason. A payment header has x402's own limit.
  */
 import http from "node:http";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { BODY_MAX_BYTES } from "./json-body.ts";
 
-/** All headers but the payment, names and values together; as much as the server takes when nothing is configured. */
+/** All headers except the payment header, names plus values; the server's default limit. */
 export const HEADERS_MAX_CHARS = 16_384;
-/** Of a URL; nothing that this service is asked needs a quarter of it. */
+/** For URLs; no request to this service needs a quarter of it. */
 export const URL_MAX_CHARS = 16_384;
 const PAYMENT_HEADERS: readonly string[] = ["x-payment", "payment-signature"];
-/** A payment header of 1 MiB and the headers beside it are still answered with a body. */
+/** A payment header of 1 MiB plus the other headers still gets a response with a body. */
 const SERVER_HEAD_MAX_BYTES = BODY_MAX_BYTES + 4 * HEADERS_MAX_CHARS;
 
 /** Call before listening. Bun.serve reads the process-wide limit of node:http; it has no option of its own. */
@@ -34,7 +34,7 @@ export function refuseLargeHeaders(request: Request): void {
   );
 }
 
-/** Throws 414, whatever the route: what reads a path or a query string may then take its length for granted. */
+/** Throws 414, whatever the route, so that code that reads a path or query string can rely on the limit. */
 export function refuseLongUrl({ url }: Request): void {
   if (url.length <= URL_MAX_CHARS) return;
   throw new ServiceError(

@@ -1,12 +1,12 @@
 /**
  * The only body parser: JSON of at most 1 MiB. Forms, text and files are refused unread.
- * Handlers also get `bodyText`, the body as it was sent: parsing rounds numbers, and an amount is read digit by digit.
+ * Handlers also get `bodyText`, the body as sent: parsing rounds numbers, while amounts are read digit by digit.
  */
 import { Elysia } from "elysia";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 
 export const BODY_MAX_BYTES = 1_048_576;
-/** Deeper than any body we take, shallow enough for every recursive reader behind us. */
+/** Deeper than any body we accept, shallow enough for all recursive code that processes it. */
 const DEPTH_MAX = 32;
 
 export const jsonBody = new Elysia({ name: "json-body" })
@@ -24,18 +24,14 @@ export const jsonBody = new Elysia({ name: "json-body" })
     const body = parseJson(text);
     const illFormed = SURROGATE_ESCAPE.test(text) ? findIllFormed(body) : undefined;
     if (illFormed)
-      throw invalid(
-        illFormed.join(".") || "body",
-        "invalid_text",
-        "The body has half of a surrogate pair, which is no text",
-      );
+      throw invalid(illFormed.join(".") || "body", "invalid_text", "The body contains an unpaired surrogate");
     return body;
   });
 
-/** Only an escape brings a half into a text: as bytes it is no UTF-8. Postgres stores it neither as text nor in JSON. */
+/** Only an escape can put an unpaired surrogate into a string, since as bytes it is not UTF-8. Postgres stores it neither as text nor in JSON. */
 const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 
-/** The path of the first text that is none, or of what has such a key. */
+/** The path of the first malformed string, or of the object that has such a key. */
 function findIllFormed(value: unknown, path: readonly string[] = []): readonly string[] | undefined {
   if (typeof value === "string") return value.isWellFormed() ? undefined : path;
   if (typeof value !== "object" || value === null) return undefined;
@@ -76,14 +72,14 @@ function tooDeep(): ServiceError {
   return invalid("body", "too_deep", `The body is nested deeper than ${DEPTH_MAX} levels`);
 }
 
-/** Throws 413 for a body whose announced length is too large; nothing of it is read. */
+/** Throws 413 for a body whose Content-Length is too large, without reading it. */
 export function refuseLargeBody(request: Request): void {
   if (Number(request.headers.get("content-length") ?? 0) > BODY_MAX_BYTES) throw tooLarge();
 }
 
-/** The body as text. One that comes in chunks is counted as it comes, and no longer read once it is too large: 413. */
+/** The body as text. A chunked body is counted as it arrives and no longer read once it is too large: 413. */
 export async function readBodyText(request: Request): Promise<string> {
-  // the server reads no more of a body than was announced, and refuseLargeBody has checked that
+  // the server reads no more than the Content-Length, which refuseLargeBody has checked
   if (!request.body || request.headers.has("content-length")) return request.text();
   const pieces: Uint8Array[] = [];
   let bytes = 0;

@@ -3,7 +3,7 @@ import { z } from "zod";
 
 const documented = z.registry<{ json: object }, z.core.$ZodType>();
 
-/** How the document shows a schema that reads text of a query, or several wire formats. */
+/** How the document shows a schema that parses query text or several wire formats. */
 export function documentedAs<Schema extends z.ZodType>(schema: Schema, json: object): Schema {
   documented.add(schema, { json });
   return schema;
@@ -11,7 +11,7 @@ export function documentedAs<Schema extends z.ZodType>(schema: Schema, json: obj
 
 export function toJsonSchema(schema: z.ZodType) {
   return z.toJSONSchema(schema, {
-    // answers keep what they are validated with; objects stay open for fields of later versions
+    // responses keep the schema they are validated with; objects stay open for fields of later versions
     io: "input",
     unrepresentable: "any",
     target: "draft-2020-12",

@@ -1,4 +1,4 @@
-/** A list's pages: how many rows one has, and the opaque position in a user's list. Bound to list and user: another's or an edited cursor is refused. */
+/** Pagination: the page size, and opaque cursors into a user's list. A cursor is bound to list and user: another user's or an edited one is refused. */
 import { createHash } from "node:crypto";
 import { invalid } from "../../core/domain/errors.ts";
 import { queryNumber } from "./query.ts";
@@ -15,7 +15,7 @@ type Position = { micros: bigint; id: string };
 const CHECK_BYTES = 9;
 const FORM = /^(\d{1,18})\.([A-Za-z0-9_-]{1,64})$/;
 
-/** Of a list that was asked for one row more than a page has: that row tells whether there is a next page. */
+/** For a list that was read with one row more than a page holds: the extra row shows whether there is a next page. */
 export function pageOf<Row>(found: readonly Row[], limit: number, cursorOf: (last: Row) => string) {
   const rows = found.slice(0, limit);
   const last = rows.at(-1);
@@ -23,7 +23,7 @@ export function pageOf<Row>(found: readonly Row[], limit: number, cursorOf: (las
   return { rows, hasNextPage, nextCursor: hasNextPage && last ? cursorOf(last) : null };
 }
 
-/** The general form's `data` and `pagination` of a list so short that its first page is the whole. */
+/** `data` and `pagination` of the general form for a list that always fits on one page. */
 export function wholeList<Row>(data: Row[]) {
   const limit = Math.max(PAGE_ROWS_MAX, data.length);
   return { data, pagination: { hasNextPage: false, nextCursor: null, limit } };

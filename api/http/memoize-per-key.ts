@@ -1,4 +1,4 @@
-/** Memoises a value for each key object: plugins that every feature uses are built once for each app. */
+/** Memoises a value per key object: plugins that every feature uses are built once per app. */
 export function oncePer<Key extends object, Value>(build: (key: Key) => Value): (key: Key) => Value {
   const made = new WeakMap<Key, { value: Value }>();
   return (key) => {

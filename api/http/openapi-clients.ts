@@ -1,6 +1,6 @@
 /**
- * The document that clients are generated from: what programs call. Operations for a signed-in person's browser alone (members, owners,
- * signing) are left to the full document, since a generated client cannot hold a passkey. What is refused is one `default` answer.
+ * The document from which clients are generated: the operations that programs call. Operations only for a signed-in person's browser (members,
+ * owners, signing) are only in the full document, since a generated client cannot hold a passkey. All errors are one `default` response.
  */
 import { extendSchemas, shareAnswers, shareParameters } from "./openapi-deduplicate.ts";
 
@@ -23,18 +23,18 @@ export type FullDocument = {
   components: Record<string, Json>;
 } & Json;
 
-/** How a user signs up and gets a wallet: for persons, too, but everything else requires it. */
+/** How a user signs up and gets a wallet: also for persons, but everything else requires it. */
 const WAY_IN = /^\/v1\/(auth\/(me|status|logout)|wallets\/(setup\/\w+|recovery))$/;
-/** Public, but only a browser holds what it takes: a new passkey. */
+/** Public, but only a browser can create the passkey it needs. */
 const RECOVERY = /^\/v1\/auth\/recover/;
-/** Other spellings of /v1/x402, protocols whose own libraries read them, and what no production has. */
+/** Aliases of /v1/x402, protocols that have their own libraries, and what production never serves. */
 const ELSEWHERE = /^\/(x402|mcp|\.well-known\/did\.json|v1\/test)(\/|$)/;
-/** Refusals of x402 are alike but for their status. */
+/** Refusals of x402 differ only in their status. */
 const REFUSED_PAYMENT = /\/Payment4(?!02)\d\d$/;
 const PAYMENT_REFUSED = { $ref: "#/components/responses/PaymentRefused" };
 /** An API key belongs to one account. */
 const X_MERCHANT = "#/components/parameters/X-Merchant";
-/** Parts of components that nothing refers to are dropped; these are referred to by name. */
+/** Unreferenced components are dropped; these are referenced by name. */
 const KEPT = ["securitySchemes", "headers"];
 /** A generated client tries the first scheme first. */
 const ACCESS = [{ apiKey: [] }, { session: [] }];
@@ -135,13 +135,13 @@ function shorten(
   };
 }
 
-/** What most operations take stands once in the document. */
+/** Parameters common to most operations appear once in the document. */
 function describeAccess(security: Json[] = []): { security?: Json[] } {
   const takesBoth = security.length === ACCESS.length && security.some((one) => "apiKey" in one);
   return takesBoth ? {} : { security };
 }
 
-/** Not required is what a parameter is by default, and a rule of its text is for the full document. */
+/** Parameters are optional by default; rules about their text are left to the full document. */
 function shortenParameter({ required, schema, ...rest }: Parameter): Parameter {
   const { maxLength: _, ...type } = schema ?? {};
   return { ...rest, ...(schema && { schema: type }), ...(required && { required }) };
@@ -160,7 +160,10 @@ type Schema = {
   anyOf?: Schema[];
 };
 
-/** Generators take a field with a default for one that must be sent; the description says it instead. Rules of texts are for the full document. */
+/**
+ * Generators treat a field with a default as required, so the description names the default instead. Rules about text are left to the full
+ * document.
+ */
 function describeDefaults(schema: Schema): Schema {
   const {
     default: fallback,
@@ -205,11 +208,11 @@ function findPlainErrors(responses: Json): Set<string> {
   return new Set(names.map(([name]) => `#/components/responses/${name}`));
 }
 
-/** All types are one message, whose `type` says which. */
+/** All event types share one message schema, discriminated by `type`. */
 function describeEvent(webhooks: Json) {
   const [any] = Object.values(webhooks) as { post: Json }[];
   const summary =
-    "An event of your account; `type` says which, and `data` holds the link or transaction it is about";
+    "An event of your account; `type` names it, and `data` holds the link or transaction it concerns";
   return { post: { ...any?.post, operationId: "onEvent", summary } };
 }
 

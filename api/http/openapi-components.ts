@@ -1,6 +1,6 @@
 /**
- * Turns inline schemas of a generated document into named components: `$defs` of schemas with an id (`.meta({ id })`), the enumerations
- * that many schemas share, and the error answers. Two different schemas of one name are a fault of ours, and stop the generation.
+ * Turns inline schemas of a generated document into named components: `$defs` of schemas with an id (`.meta({ id })`), the enumerations that
+ * many schemas share, and the error responses. Two different schemas with the same name are a bug and stop the generation.
  */
 import { isDeepStrictEqual } from "node:util";
 import { API_KEY_SCOPES } from "../../core/domain/api-key-scopes.ts";
@@ -54,7 +54,7 @@ export function nameComponents(part: unknown, schemas: Json): unknown {
   if (enumeration) return enumeration;
   if (rest.maximum === Number.MAX_SAFE_INTEGER) delete rest.maximum;
   if (rest.minimum === Number.MIN_SAFE_INTEGER) delete rest.minimum;
-  // zod's pattern of a time says what the format says, in 300 characters
+  // zod's 300-character pattern of a time repeats what the format says
   if (rest.format === "date-time" || rest.format === "email") delete rest.pattern;
   return Object.fromEntries(
     Object.entries(rest).map(([key, value]) => [
@@ -71,7 +71,7 @@ function withoutSchemaId({ id, ...schema }: Json): Json {
   return id === undefined || typeof id === "string" ? schema : { id, ...schema };
 }
 
-/** "This or null" as one schema with two types, however it was written; an enumeration then names null, too. */
+/** "This or null" as one schema with two types, however it was written; an enumeration then includes null. */
 function allowNull(schema: Json): Json {
   const choices = schema.anyOf as Json[] | undefined;
   const [only, ...others] = choices?.filter(({ type }) => type !== "null") ?? [];
@@ -111,20 +111,20 @@ const ERROR_NAMES: Record<string, { name: string; description: string }> = {
   400: { name: "BadRequest", description: "The request is not valid; `error.details` names the field" },
   401: { name: "Unauthorized", description: "No valid session or API key" },
   403: { name: "Forbidden", description: "Signed in, but not allowed to do this" },
-  404: { name: "NotFound", description: "There is no such thing, or it is not yours" },
-  405: { name: "MethodNotAllowed", description: "Another method is needed; see the Allow header" },
-  409: { name: "Conflict", description: "The present state does not allow this" },
+  404: { name: "NotFound", description: "It does not exist, or is not yours" },
+  405: { name: "MethodNotAllowed", description: "Method not allowed; see the Allow header" },
+  409: { name: "Conflict", description: "The current state does not allow this" },
   413: { name: "TooLarge", description: "The body is too large" },
-  422: { name: "Unprocessable", description: "Understood, but against a rule" },
+  422: { name: "Unprocessable", description: "Well-formed, but not allowed by a rule" },
   429: { name: "TooManyRequests", description: "A rate limit was exceeded" },
   431: { name: "HeadersTooLarge", description: "The request's headers are too large" },
-  500: { name: "ServerError", description: "A failure on the side of the service" },
+  500: { name: "ServerError", description: "An error of the service" },
 };
 const IS_API_ERROR = "#/components/schemas/ApiError";
 
 /**
- * Answers that are the plain error envelope are references to one per status, and so are answers that several routes share
- * (`x-component`, see documented-responses.ts).
+ * Responses with the plain error envelope become references to one component per status, as do responses that
+ * several routes share (`x-component`, see documented-responses.ts).
  */
 export function nameAnswers(responses: Json, shared: Json): Json {
   return Object.fromEntries(
@@ -149,7 +149,7 @@ function headersOf(status: string): Json {
   return name ? { headers: { [name]: { $ref: `#/components/headers/${name}` } } } : {};
 }
 
-/** The plugin's own words for an answer without a description say nothing that the status does not. */
+/** The plugin's default description of a response only repeats the status. */
 function describePlainly(answer: Json): Json {
   const isOwnText = /^(Response for status \d+|A JSON answer)$/.test(String(answer.description));
   return isOwnText ? { ...answer, description: "OK" } : answer;

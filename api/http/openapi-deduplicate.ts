@@ -1,4 +1,4 @@
-/** Shortens an OpenAPI document: equal answers become components, and an object with all fields of another one refers to it. */
+/** Shortens an OpenAPI document: equal responses become components, and an object with all fields of another refers to it. */
 import { isDeepStrictEqual } from "node:util";
 
 type Json = Record<string, unknown>;
@@ -6,9 +6,9 @@ type Parameter = { name?: string } & Json;
 type Operation = { operationId: string; responses: Record<string, Json>; parameters?: Parameter[] };
 type ObjectSchema = { properties?: Json; required?: string[] } & Json;
 
-/** A reference has half of them. */
+/** A reference takes half of this. */
 const SHARED_BYTES_MIN = 100;
-/** Parameters are shared from nearly twice a reference on: a component has its name once more. */
+/** Parameters are shared when longer than almost two references, because a component repeats the name. */
 const REFERENCE_SLACK = 20;
 const SCHEMAS = "#/components/schemas/";
 
@@ -38,7 +38,7 @@ function capitalize(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 }
 
-/** Returns the components to add: a parameter that several operations take alike, under its own name or that of the first operation. */
+/** Returns the components to add: a parameter that several operations share, under its own name or that of the first operation. */
 export function shareParameters(operations: readonly Operation[]): Json {
   const uses = new Map<string, Operation[]>();
   for (const operation of operations)
@@ -64,7 +64,7 @@ export function shareParameters(operations: readonly Operation[]): Json {
   return shared;
 }
 
-/** An object with all fields of another one, alike, and further ones. */
+/** An object with all the fields of another one, and more. */
 export function extendSchemas(schemas: Json): Json {
   const known = Object.entries(schemas) as [string, ObjectSchema][];
   return Object.fromEntries(

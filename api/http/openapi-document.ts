@@ -1,4 +1,4 @@
-/** Types of the OpenAPI document as we write it, for its readers: the reference under /docs, and tests. */
+/** Types of our OpenAPI document, for the reference under /docs and for tests. */
 
 export type Schema = {
   $ref?: string;
@@ -51,7 +51,7 @@ export type OpenApiDocument = {
   components: { schemas: Record<string, Schema> } & Record<string, Record<string, unknown>>;
 };
 
-/** What a reference of the document stands for, or the part itself. */
+/** Resolves a reference; returns anything else as it is. */
 export function resolve<Part extends { $ref?: string }>(document: OpenApiDocument, part: Part): Part {
   if (!part.$ref) return part;
   const found = part.$ref

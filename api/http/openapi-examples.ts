@@ -1,4 +1,4 @@
-/** Examples in the document, recorded from real answers by `bun tests/http/record-examples.ts`; a test compares them with the schemas. */
+/** Examples in the document, recorded from real responses by `bun tests/http/record-examples.ts`; a test compares them with the schemas. */
 import recorded from "./openapi-examples.json" with { type: "json" };
 
 type Content = Record<string, { example?: unknown }>;

@@ -6,7 +6,7 @@ const text = (maxLength: number) => ({ type: "string", maxLength });
 
 const REQUEST_HEADERS = {
   "Idempotency-Key": {
-    description: `Makes a retry safe: within ${IDEMPOTENCY_KEYS_KEPT_DAYS} days the same key with the same body gets the first answer, with \`Idempotent-Replayed: true\`; with another body it is refused with 409`,
+    description: `Makes retries safe: within ${IDEMPOTENCY_KEYS_KEPT_DAYS} days the same key with the same body returns the first response, with \`Idempotent-Replayed: true\`; with another body it is refused with 409`,
     schema: text(255),
     example: "order-1042",
   },
@@ -16,27 +16,27 @@ const REQUEST_HEADERS = {
     example: "respond-async",
   },
   "Last-Event-ID": {
-    description: "The id of the last message that was received: the stream continues after it",
+    description: "The id of the last message received: the stream resumes after it",
     schema: text(200),
   },
   "X-Merchant": {
     description:
-      "The merchant that a member acts for: an id of `merchants` of /v1/auth/me. Without it a request concerns the caller's own account. A GET takes it as query `merchant`, too, for streams and downloads of browsers",
+      "The merchant that a member acts for: an id from `merchants` of /v1/auth/me. Default: the caller's own account. A GET also accepts the query parameter `merchant`, for streams and downloads in browsers",
     schema: text(41),
     example: "user_7b0a2c1e-8f6d-4d0e-9a53-0c1f4e5d6a7b",
   },
   "X-PAYMENT": {
-    description: "A payment of x402 version 1: its JSON, base64-encoded",
+    description: "An x402 version 1 payment: JSON, base64-encoded",
     schema: { type: "string" },
   },
   "Accept-Language": {
     description:
-      "Of the page the payer sees: the receipt is issued in the first language of it that the payment page has, without one in the merchant's",
+      "The payer's languages: the receipt is issued in the first one that the payment page supports, else in the merchant's",
     schema: text(200),
     example: "de",
   },
   "PAYMENT-SIGNATURE": {
-    description: "A payment of x402 version 2: its JSON, base64-encoded",
+    description: "An x402 version 2 payment: JSON, base64-encoded",
     schema: { type: "string" },
   },
 } as const;
@@ -56,7 +56,8 @@ export const headerParameters = Object.fromEntries(
 export const responseHeaders = {
   "Retry-After": { description: "Seconds to wait before the next attempt", schema: { type: "integer" } },
   "Idempotent-Replayed": {
-    description: "`true` when this is the stored answer to an earlier request with the same Idempotency-Key",
+    description:
+      "`true` when this is the stored response to an earlier request with the same Idempotency-Key",
     schema: { type: "string", enum: ["true"] },
   },
   "PAYMENT-REQUIRED": {

@@ -1,4 +1,4 @@
-/** The `webhooks` section of the OpenAPI document: the message of each event type, as the endpoint that a merchant added receives it. */
+/** The `webhooks` section of the OpenAPI document: the message of each event type as a merchant's endpoint receives it. */
 import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 
 const header = (name: string, description: string) => ({
@@ -9,17 +9,17 @@ const header = (name: string, description: string) => ({
   schema: { type: "string" },
 });
 
-/** Named as the parameters of a webhook refer to them. */
+/** Keyed by the names that webhook parameters refer to. */
 export const webhookParameters = {
-  "webhook-id": header("webhook-id", "The event's id, the same at every attempt: process each id once"),
-  "webhook-timestamp": header("webhook-timestamp", "Unix seconds of this attempt; refuse one that is old"),
+  "webhook-id": header("webhook-id", "The event's id, the same in every attempt: process each id once"),
+  "webhook-timestamp": header("webhook-timestamp", "Time of this attempt in Unix seconds; refuse old ones"),
   "webhook-signature": header(
     "webhook-signature",
-    "Standard Webhooks 1.0.0: `v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; several are separated by a space while a secret is replaced",
+    "Standard Webhooks 1.0.0: `v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; while a secret is being rotated there are several, separated by a space",
   ),
 };
 
-/** Shared by all types but for the value of `type`. */
+/** The same for all types except for the value of `type`. */
 export const webhookMessage = {
   type: "object",
   properties: {
@@ -28,7 +28,7 @@ export const webhookMessage = {
     data: {
       type: "object",
       description:
-        "`subjectId`, fields by the event's type, and the whole link or transaction as GET shows it at the moment of this attempt",
+        "`subjectId`, fields that depend on the event's type, and the whole link or transaction as GET returns it at the time of this attempt",
       properties: {
         subjectId: { type: "string" },
         link: { $ref: "#/components/schemas/PaymentLinkDetail" },

@@ -14,11 +14,11 @@ import { describeWebhooks, webhookMessage, webhookParameters } from "./openapi-w
 const VERSION = "3.1.0";
 const DESCRIPTION = `Passkey wallets, payment links and gasless x402 payments in USDC on Base.
 
-Amounts of links are numbers, amounts of transactions decimal text, both in USDC with at most 6 decimals. Times are ISO 8601 in UTC.
-Lists take \`limit\` and \`cursor\`; \`nextCursor\` is null on the last page. Errors are \`ApiError\`: branch on \`error.code\`.
-Every answer carries \`X-Request-Id\`; send your own to find it again in the logs.`;
+Amounts of links are numbers, amounts of transactions decimal text, both in USDC with at most 6 decimals. Times are ISO
+8601 in UTC. Lists take \`limit\` and \`cursor\`; \`nextCursor\` is null on the last page. Errors are \`ApiError\`: branch on \`error.code\`.
+Every response carries \`X-Request-Id\`; send your own to find it in the logs.`;
 
-/** `document` is made when it is first wanted: by then every feature is mounted. */
+/** `document` is created on first use: by then every feature is mounted. */
 export const openApi = (document: () => object) => {
   let forClients: object | undefined;
   const hidden = { detail: { hide: true } } as const;
@@ -78,7 +78,9 @@ export function buildDocument(app: AnyElysia, baseUrl: string): object {
       schemas: sortByName({ ...schemas, WebhookMessage: webhookMessage }),
       responses: {
         ...sortByName(responses),
-        WebhookReceived: { description: "Received; anything else is retried, ten times in three days" },
+        WebhookReceived: {
+          description: "Received; anything else is retried, up to ten attempts within three days",
+        },
       },
       requestBodies: {
         WebhookMessage: {
@@ -94,13 +96,13 @@ export function buildDocument(app: AnyElysia, baseUrl: string): object {
           in: "cookie",
           name: "authToken",
           description:
-            "The session cookie set by signing in. A member of another merchant acts for it with the header `X-Merchant: user_…`.",
+            "The session cookie that signing in sets. A member of another merchant acts for it with the header `X-Merchant: user_…`.",
         },
         apiKey: {
           type: "http",
           scheme: "bearer",
           description:
-            "An API key, `sk_…`, made on /v1/api-keys. In test mode a session token of /v1/test/token is taken too, together with the header `X-Test-Mode: true`.",
+            "An API key, `sk_…`, created with /v1/api-keys. In test mode a session token from /v1/test/token is also accepted, together with the header `X-Test-Mode: true`.",
         },
       },
     },
@@ -118,7 +120,7 @@ function sortByName<Value>(named: Record<string, Value>): Record<string, Value> 
   return Object.fromEntries(Object.entries(named).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** The plugin drops the header parameters of a route that has others. */
+/** The plugin drops the header parameters of a route that has other parameters. */
 function addRequestHeaders(app: AnyElysia, paths: Paths): void {
   for (const route of app.routes) {
     const operation = operationOf(paths, route);
@@ -131,7 +133,7 @@ function addRequestHeaders(app: AnyElysia, paths: Paths): void {
 
 type Detail = { parameters?: { $ref: string }[]; "x-needs"?: Need; security?: Record<string, unknown>[] };
 
-/** Those that the route names, and the merchant where a member may act. */
+/** The route's headers, plus the merchant header where members may act. */
 function headersOf({ parameters = [], "x-needs": need, security = [] }: Detail): { $ref: string }[] {
   const isForMembers = need !== undefined && need !== "self" && need !== "account";
   const takesSession = security.some((one) => "session" in one);
@@ -142,7 +144,7 @@ function operationOf(paths: Paths, { path, method }: { path: string; method: str
   return paths[path.replace(/:([^/]+)/g, "{$1}")]?.[method.toLowerCase()];
 }
 
-/** With a body parser of our own the plugin leaves the content of a request body empty; it is JSON, always. */
+/** Because of our own body parser the plugin leaves the content of request bodies empty; it is always JSON. */
 function nameJsonBodies(app: AnyElysia, paths: Paths): void {
   for (const route of app.routes) {
     const schema: unknown = route.hooks.body;

@@ -1,4 +1,4 @@
-/** The content security policy of every page for people: nothing of another origin, no inline script, no frame around it. */
+/** The content security policy of every page for people: nothing from other origins, no inline scripts, no framing. */
 export const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",

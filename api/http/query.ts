@@ -1,12 +1,12 @@
-/** Query strings: read as they were written, and the whole numbers in them. */
+/** Query strings: parsed literally, including whole numbers. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { MERCHANT_QUERY } from "./act-for-merchant.ts";
 import { documentedAs } from "./json-schema.ts";
 
 /**
- * A query string as it was written: a key's text, or the texts of a repeated key in order. Where a route has a schema, Elysia
- * takes a comma for a list and brackets for JSON, whatever the schema says; a search for "Invoice 5, July" is one text.
+ * A query string as it was written: a key's text, or the texts of a repeated key in order. On a route with a schema, Elysia
+ * parses a comma as a list and brackets as JSON, whatever the schema says, but a search for "Invoice 5, July" is one text.
  */
 export const plainQuery = new Elysia({ name: "plain-query" }).onTransform(
   { as: "global" },
@@ -43,8 +43,8 @@ export function queryNumber({ min, max, fallback }: { min: number; max: number; 
 const NAME_SHOWN_CHARS = 40;
 
 /**
- * A query whose every parameter is known. Another spelling of a filter (`status` for `statuses`, `dateFrom[]`, `Search`) would be ignored,
- * and the answer contain what nobody asked for: in lists and sums of money that is a wrong answer, not a tolerant one.
+ * Refuses unknown parameters. Otherwise a misspelt filter (`status` for `statuses`, `dateFrom[]`, `Search`) would be ignored and the response would
+ * contain rows nobody asked for: in lists and sums of money that is wrong, not tolerant.
  */
 export function knownQuery<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const names = Object.keys(shape);
@@ -60,7 +60,7 @@ export function knownQuery<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
 
 function formOf(names: readonly string[], name: string): string {
   const isList = names.includes(`${name}[]`);
-  return `is not a form of ${name}: ${isList ? `repeat ${name}, or separate values by commas` : "write it without more"}`;
+  return `is not a form of ${name}: ${isList ? `repeat ${name}, or separate values by commas` : "use it without a suffix"}`;
 }
 
 function shown(names: readonly string[]): string {

@@ -1,7 +1,7 @@
 /**
- * All rate limits of the service, those of signing in too, and how requests are counted: for the signed-in user, else for the client's
- * address, in one upsert (db/http/rate-limit-counters.ts). rate-limiter-flexible was measured beside it: 66 µs of CPU and 7,700 requests a second against
- * 30 µs and 19,000, and it needs a table and a connection pool of its own.
+ * All rate limits of the service, including sign-in, and how requests are counted: per signed-in user, else per client address,
+ * in one upsert (db/http/rate-limit-counters.ts). rate-limiter-flexible was measured beside it: 66 µs of CPU and 7,700 requests a second against
+ * 30 µs and 19,000, and it needs its own table and connection pool.
  */
 import { ServiceError } from "../../core/domain/errors.ts";
 import { type Counter, countRequest } from "../../db/http/rate-limit-counters.ts";
@@ -12,7 +12,7 @@ import type { ResponseSet } from "./session-cookie.ts";
 type Limit = {
   readonly limit: number;
   readonly windowS: number;
-  /** Each route of the class counts by itself; otherwise all of them share one counter. */
+  /** Each route of the class has its own counter; otherwise they share one. */
   readonly perRoute?: true;
   /** Counted by client address even for a signed-in user. */
   readonly byAddress?: true;
@@ -23,7 +23,7 @@ const HOUR = 3_600;
 
 const LIMITS = {
   general: { limit: 1_000, windowS: HOUR },
-  /** Each step of registering, of signing in and of recovery, codes by mail among them. */
+  /** Each step of registration, sign-in and recovery, including e-mail codes. */
   authentication: { limit: 10, windowS: MINUTE, perRoute: true, byAddress: true },
   googleAuthorize: { limit: 10, windowS: MINUTE, byAddress: true },
   walletSetup: { limit: 10, windowS: HOUR, perRoute: true },
@@ -35,12 +35,12 @@ const LIMITS = {
   exports: { limit: 20, windowS: HOUR },
   publicLinkData: { limit: 240, windowS: MINUTE, byAddress: true },
   claims: { limit: 10, windowS: MINUTE, byAddress: true },
-  /** Key: the link and the client's address. Taken for a claim that is not known yet. */
+  /** Key: the link and the client's address. Counted for new claims. */
   claimsOfLink: { limit: 5, windowS: HOUR },
   discovery: { limit: 60, windowS: MINUTE, byAddress: true },
   x402Requirements: { limit: 120, windowS: MINUTE, byAddress: true },
   x402Pay: { limit: 30, windowS: MINUTE, byAddress: true },
-  /** Key: the paying address. Taken with `takeFromLimit` once the payload was read. */
+  /** Key: the paying address. Counted with `takeFromLimit` once the payload is parsed. */
   x402Payer: { limit: 10, windowS: MINUTE },
   facilitatorVerify: { limit: 1_200, windowS: MINUTE, byAddress: true },
   facilitatorSettle: { limit: 1_200, windowS: MINUTE },
@@ -49,13 +49,13 @@ const LIMITS = {
 
 export type LimitName = keyof typeof LIMITS;
 
-/** A key that was refused is refused from memory this long, so that a flood costs one statement a second. By `performance.now()`. */
+/** How long a refused key is refused from memory, so that a flood costs one statement per second. By `performance.now()`. */
 const REFUSED_MEMORY_MS = 1_000;
 const REFUSED_KEYS_MAX = 10_000;
 
 const refused = new Map<string, { counter: Counter; untilMs: number }>();
 
-/** Counts a request under `limitName`, writes the headers, and throws RATE_LIMITED when it is one too many. */
+/** Counts a request under `limitName`, sets the headers, and throws RATE_LIMITED when the limit is exceeded. */
 export async function takeFromLimit(
   deps: Pick<ApiDeps, "sql" | "config">,
   set: ResponseSet,

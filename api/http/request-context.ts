@@ -4,7 +4,7 @@
  *   log            a child logger that carries it
  *   clientAddress  the caller's address, TRUSTED_PROXIES honoured
  *   admission      who is signed in, filled by the `auth` macro (access.ts), which gives handlers `user`
- * and every answer its headers, and every request one log line when it ends.
+ * and gives every response its headers and every request a log line when it ends.
  */
 import { Elysia } from "elysia";
 import { newRequestId } from "../../core/domain/ids.ts";
@@ -40,7 +40,7 @@ export const requestContext = oncePer(({ config, log, metrics, drain }: ApiDeps)
       context.requestId = requestId;
       context.startedMs = performance.now();
       context.admission = {};
-      // Made on first use: most requests log nothing but their line.
+      // Created on first use: most requests log nothing else.
       Object.defineProperty(context, "log", { get: () => log.child({ requestId }) });
       context.clientAddress =
         behalfOf(request) ??

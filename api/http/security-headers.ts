@@ -1,4 +1,4 @@
-/** Headers on every answer. An API answer is data: never cached, never framed, never sniffed, never run. */
+/** Headers of every response. API responses are data: never cached, framed, sniffed or executed. */
 
 const API_HEADERS = {
   "x-api-version": "v1",

@@ -13,7 +13,7 @@ export type ResponseSet = Context["set"];
 
 type NewToken = Pick<Session, "id" | "userId" | "expiresAt">;
 
-/** A JWT that ends when the session does. */
+/** A JWT that expires with the session. */
 export async function tokenOf(config: ApiConfig, session: NewToken): Promise<string> {
   const [newest] = keysOf(config);
   const exp = Math.floor(session.expiresAt.getTime() / 1_000);
@@ -65,9 +65,9 @@ type SessionClaims = { sid: string; sub: string; iat: number; exp: number };
 const ALGORITHM = "HS256";
 const TYPE = "session+jwt";
 const TOKEN_MAX_CHARS = 1_024;
-/** Unpadded base64url, as RFC 7515 writes it; the library also reads padding. */
+/** Unpadded base64url, as RFC 7515 requires; the library also accepts padding. */
 const COMPACT = /^[\w-]+\.[\w-]+\.[\w-]+$/;
-/** How far another instance's clock may run ahead. */
+/** How far another instance's clock may be ahead. */
 const CLOCK_SKEW_S = 30;
 
 const claimsSchema = z.strictObject({
@@ -82,9 +82,9 @@ const claimsSchema = z.strictObject({
 type TokenConfig = Pick<ApiConfig, "jwtSecrets" | "baseUrl">;
 
 /**
- * The session JWT, by @elysiajs/jwt (jose inside). The plugin pins nothing by itself when it verifies: it would take every HMAC
- * algorithm, any issuer and tokens without an end. So each verification names algorithm, type, issuer, audience and claims. One
- * plugin a key: the first key signs, a token of any key in the list is read.
+ * The session JWT, by @elysiajs/jwt (jose inside). By default the plugin's verification accepts every HMAC algorithm, any issuer and
+ * tokens without expiry, so each verification names algorithm, type, issuer, audience and claims. One plugin per key: the first
+ * key signs, tokens of every key in the list are accepted.
  */
 const keysOf = oncePer(({ jwtSecrets, baseUrl }: TokenConfig) => {
   const [first, ...others] = jwtSecrets;
@@ -103,7 +103,7 @@ function openKey(secret: string, issuer: string) {
   return session;
 }
 
-/** One text a token: base64url decoders ignore the spare bits of the last character (RFC 4648 3.5). */
+/** Ensures one encoding per token: base64url decoders ignore the spare bits of the last character (RFC 4648 3.5). */
 function isCanonical(token: string): boolean {
   const signature = token.slice(token.lastIndexOf(".") + 1);
   return Buffer.from(signature, "base64url").toString("base64url") === signature;

@@ -1,4 +1,4 @@
-/** The schema of `settledBy` as links and history rows carry it. The values: core/domain/settled-by.ts. */
+/** The schema of `settledBy` in links and history rows. The values: core/domain/settled-by.ts. */
 import { z } from "zod";
 import { SETTLED_BY } from "../../core/domain/settled-by.ts";
 import { documentedAs } from "./json-schema.ts";

@@ -4,7 +4,7 @@ import { isTracing, runInSpan, type Span, type SpanAttributes, startSpan } from 
 
 const spans = new WeakMap<Request, Span>();
 
-/** Around every route that is added afterwards; without an exporter the app stays as it is. */
+/** Wraps every route added afterwards; without an exporter it does nothing. */
 export function traceRequests(app: AnyElysia): AnyElysia {
   if (!isTracing()) return app;
   return app.wrap((handle) => (request: Request) => {
@@ -15,7 +15,7 @@ export function traceRequests(app: AnyElysia): AnyElysia {
   });
 }
 
-/** Ids and patterns only: a path holds ids of links, a query may hold a person's search. */
+/** Only ids and patterns: a path contains link ids, and a query may contain a person's search. */
 export function endRequestSpan(
   request: Request,
   { method, route, status, ids }: { method: string; route: string; status: number; ids: SpanAttributes },

@@ -1,4 +1,4 @@
-/** The program that made a request, by its User-Agent: shown so that a person recognises a session, never used for a decision. */
+/** The program that made a request, from its User-Agent: shown so that people recognise their sessions, never used for decisions. */
 
 const USER_AGENT_MAX_CHARS = 300;
 
@@ -30,7 +30,7 @@ const SYSTEMS: readonly (readonly [RegExp, string])[] = [
 ];
 const OTHER_MAX_CHARS = 60;
 
-/** "Firefox on Linux"; for a program that is no browser we know, the beginning of its header. */
+/** "Firefox on Linux"; for unknown programs, the beginning of the header. */
 export function describeUserAgent(userAgent: string | null): string | null {
   if (userAgent === null) return null;
   const browser = BROWSERS.find(([pattern]) => pattern.test(userAgent))?.[1];

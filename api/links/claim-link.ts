@@ -1,5 +1,5 @@
 /**
- * A payer states which transaction paid a link, optionally with a proof. The chain is checked at once, within limits; an unknown
+ * A payer states which transaction paid a link, optionally with a proof. The chain is checked immediately, within limits; an unknown
  * transaction becomes a claim with a lease.
  */
 
@@ -23,8 +23,8 @@ import type { ApiDeps } from "../http/deps.ts";
 type ClaimDeps = Pick<ApiDeps, "sql" | "chains" | "config">;
 
 /**
- * `signature`: of `clientAddress`, over the claim's typed data. `payerLanguage`: of the page that the payer saw;
- * undefined of a program.
+ * `signature`: by `clientAddress`, of the claim's typed data. `payerLanguage`: of the page that the payer saw;
+ * undefined for programs.
  */
 export type Claimed = {
   linkId: string;
@@ -39,7 +39,7 @@ export type ClaimAnswer = { status: LinkStatus; typedData?: ReturnType<typeof cl
 
 /** Maximum time the request waits for the chain. */
 const LOOK_TIMEOUT_MS = 3_000;
-/** A claimed transaction's receipt may have 27 MB. Claims beyond these are checked by the worker, some at a time. */
+/** A claimed transaction's receipt may have 27 MB. Claims beyond this number are checked by the worker, a few at a time. */
 const LOOKS_AT_ONCE = 12;
 let looks = 0;
 
@@ -54,12 +54,12 @@ export async function claimLink(
   claimed: Claimed,
   { takeTurn, requestId }: { takeTurn: () => Promise<void>; requestId: string },
 ): Promise<ClaimAnswer> {
-  // before its link: what the claim has moved is seen in the link then
+  // before the link, so that the link shows what the claim has changed
   const known = await findClaim(deps.sql, claimed);
   const link = await findPublicLink(deps.sql, claimed.linkId);
   if (!link) throw notFound("Payment link");
   if (link.isReusable)
-    throw conflict("This payment link is paid by uses of it; claim the use", {
+    throw conflict("This is a reusable payment link; claim one of its uses", {
       field: "linkId",
       issue: "reusable_link",
     });
@@ -73,7 +73,7 @@ export async function claimLink(
   const proof = claimed.signature ? await readProof(deps, terms, claimed) : null;
   const look = await lookWithinBounds(deps, link, claimed, proof !== null);
   await refuseWrong(deps, claimed, { look, terms, isProven: proof !== null });
-  // early only when a node confirmed that the transaction is not mined: without an answer it may already be public
+  // early only when a node confirmed that the transaction is not mined: without a response it may already be public
   const mayHaveBlock = look?.kind !== "unknown" && look?.kind !== "waiting";
   return deps.sql.begin(async (tx) => {
     const opened = await openClaim(tx, {
@@ -130,7 +130,7 @@ async function readProof(
 }
 
 function unverifiable(cause?: unknown): ServiceError {
-  return new ServiceError("INTERNAL_ERROR", "The signature could not be checked now; retry", {
+  return new ServiceError("INTERNAL_ERROR", "The signature could not be checked; retry", {
     details: { field: "signature", retryable: true },
     cause,
   });
@@ -180,7 +180,7 @@ function doesNotPay(): ServiceError {
   });
 }
 
-/** Undefined when no node answered in time, or too many are asked already: the chain is checked again later. */
+/** Undefined when no node responded in time, or too many checks are running: the chain is checked again later. */
 async function lookWithinBounds(
   { chains }: ClaimDeps,
   link: PublicLink,
@@ -199,7 +199,7 @@ async function lookWithinBounds(
       if (error instanceof RpcTransportError) return undefined;
       throw error;
     })
-    // also after the timeout: until then its answer is in memory
+    // also after the timeout: the response stays in memory until then
     .finally(() => {
       looks -= 1;
     });

@@ -25,12 +25,12 @@ export type LinkTerms = {
   expiresInHours: number;
   order: OrderData;
   reuse: ReuseTerms;
-  /** Absent unless it is: stored hashes of earlier requests have no such field. */
+  /** Absent unless true, because stored hashes of earlier requests lack the field. */
   isDiscoverable?: true;
 };
 
 /**
- * The response body and whether it is a stored one. Throws NOT_FOUND without a wallet on the network, CONFLICT for a key used with another
+ * The response body, and whether it is a stored response. Throws NOT_FOUND without a wallet on the network, CONFLICT for a key used with another
  * request and for a reference that another link has.
  */
 export async function createLink(

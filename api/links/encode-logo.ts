@@ -1,9 +1,9 @@
-/** A merchant's picture as a logo: decoded and encoded again, so that what pages, receipts and mails carry is our own bytes. */
+/** A merchant's image as a logo: decoded and re-encoded, so that pages, receipts and e-mails only contain bytes that we produced. */
 import { invalid } from "../../core/domain/errors.ts";
 
-/** Of the file that is sent; four thirds of it as base64, below the limit of a body. */
+/** Size of the uploaded file; as base64 it is four thirds of that, below the limit of a body. */
 export const UPLOAD_MAX_BYTES = 512 * 1024;
-/** Larger pictures are refused by their header: a few bytes may claim gigabytes of pixels. */
+/** Larger images are refused by their header: a few bytes may claim gigabytes of pixels. */
 const PIXELS_MAX = 2_048 * 2_048;
 export const LOGO_MAX_BYTES = 64 * 1024;
 /** As a browser's FileReader writes it. */
@@ -16,7 +16,7 @@ const ATTEMPTS = [
   { side: 128, palette: true },
 ] as const;
 
-/** PNG of at most 64 kB, of base64 or a data URL. Throws VALIDATION_ERROR for everything that is no PNG, JPEG or WebP, or is too large. */
+/** PNG of at most 64 kB, of base64 or a data URL. Throws VALIDATION_ERROR for anything but a PNG, JPEG or WebP image, or when it is too large. */
 export async function encodeLogo(base64: string): Promise<Uint8Array> {
   const bytes = Buffer.from(base64.replace(DATA_URL, ""), "base64");
   if (bytes.length === 0) throw invalid("image", "must be a PNG, JPEG or WebP picture as base64");
@@ -33,12 +33,11 @@ export async function encodeLogo(base64: string): Promise<Uint8Array> {
       .catch(refuse);
     if (encoded.length <= LOGO_MAX_BYTES) return encoded;
   }
-  throw invalid("image", "does not compress to 64 kB");
+  throw invalid("image", "cannot be compressed to 64 kB");
 }
 
 function refuse(cause: unknown): never {
   const code = (cause as { code?: unknown } | null)?.code;
-  if (code === "ERR_IMAGE_TOO_MANY_PIXELS")
-    throw invalid("image", `must have at most ${PIXELS_MAX} pixels in all`);
+  if (code === "ERR_IMAGE_TOO_MANY_PIXELS") throw invalid("image", `must have at most ${PIXELS_MAX} pixels`);
   throw invalid("image", "must be a PNG, JPEG or WebP picture as base64");
 }

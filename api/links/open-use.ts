@@ -1,4 +1,4 @@
-/** Opens a use of a reusable link for a payer who comes by the page or the public API. */
+/** Opens a use of a reusable link for a payer on the page or the public API. */
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
@@ -8,7 +8,7 @@ import { openUse } from "../../db/links/uses.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 
-/** Throws NOT_FOUND, CONFLICT when it cannot be paid any more, and VALIDATION_ERROR for an amount that it does not take. */
+/** Throws NOT_FOUND, CONFLICT when it can no longer be paid, and VALIDATION_ERROR for an amount that it does not accept. */
 export async function openUseFor(
   sql: Sql,
   { linkId, amountUnits }: { linkId: string; amountUnits: bigint | undefined },
@@ -27,7 +27,7 @@ export async function openUseFor(
       throw notFound("Reusable payment link");
     case "LINK_NOT_PAYABLE":
     case "LINK_ALREADY_PAID":
-      throw new ServiceError("CONFLICT", "This payment link takes no further payment", {
+      throw new ServiceError("CONFLICT", "This payment link accepts no more payments", {
         details: { field: "linkId", issue: opened.reason },
       });
     case "AMOUNT_REQUIRED":

@@ -1,4 +1,4 @@
-/** The fields of a merchant's order on the wire: limits, and how they read back. */
+/** The order fields of a link: limits and wire format. */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import {
@@ -11,7 +11,7 @@ import {
 import { RETURN_URL_MAX, whyNotAReturnUrl } from "../../core/domain/return-url.ts";
 import { emailSchema } from "../accounts/email-address.ts";
 
-/** Text of at most so many characters as Postgres counts them. */
+/** Text with a maximum length in characters as Postgres counts them. */
 const text = (max: number) =>
   z
     .string()
@@ -19,11 +19,11 @@ const text = (max: number) =>
     .refine((given) => given.isWellFormed() && !given.includes("\0"), "must be text")
     .meta({ maxLength: max });
 
-/** One line: it is signed in lines, printed in tables and compared with what people type. */
+/** One line, because it is signed line by line, printed in tables and compared with what people type. */
 export const referenceSchema = text(REFERENCE_MAX)
   .refine(
     (given) => given.trim() !== "" && given.trim() === given,
-    "must not be blank nor begin or end with spaces",
+    "must not be blank, or begin or end with spaces",
   )
   .refine((given) => !/[\p{Cc}\u2028\u2029]/u.test(given), "must be one line without control characters");
 
@@ -44,26 +44,28 @@ const returnUrl = z
     const fault = whyNotAReturnUrl(context.value);
     if (fault) context.issues.push({ code: "custom", message: fault, input: context.value });
   })
-  // as browsers write it: without line breaks and spaces that a parser skips
+  // as normalised by the URL parser: without line breaks and surrounding spaces
   .transform((given) => new URL(given).href)
   .pipe(z.string().max(RETURN_URL_MAX));
 
 export const orderFields = {
-  reference: referenceSchema.optional().describe("Your own number of the order; payers see it"),
+  reference: referenceSchema.optional().describe("Your own order number; payers see it"),
   uniqueReference: z
     .boolean()
     .optional()
-    .describe("Refuse with 409 when another link of yours has this reference, now and of later links"),
+    .describe("Refuse with 409 if another link of yours has this reference; also applies to later links"),
   metadata: metadata
     .optional()
     .describe(
       `At most ${METADATA_PAIRS_MAX} pairs of text, ${METADATA_KEY_MAX} and ${METADATA_VALUE_MAX} characters; never public`,
     ),
-  customerEmail: emailSchema.optional().describe("Who gets the receipt by mail; never public"),
+  customerEmail: emailSchema.optional().describe("Receives the receipt by e-mail; never public"),
   successUrl: returnUrl
     .optional()
-    .describe("Where the payer returns to once it is PAID: https, or http on localhost; with a signed query"),
-  cancelUrl: returnUrl.optional().describe("Where a payer who does not pay returns to"),
+    .describe(
+      "Where the payer returns to once the link is PAID: https, or http on localhost; a signed query is added",
+    ),
+  cancelUrl: returnUrl.optional().describe("Where a payer returns to without paying"),
 };
 
 export const orderSchema = {
@@ -76,7 +78,7 @@ export const orderSchema = {
 
 type OrderBody = { [Field in keyof typeof orderFields]?: z.infer<(typeof orderFields)[Field]> };
 
-/** Throws VALIDATION_ERROR for a unique reference that is not given, and for metadata that would not be kept. */
+/** Throws VALIDATION_ERROR when uniqueReference is set without a reference, and for metadata that would be lost. */
 export function readOrder(body: OrderBody, bodyText: string): OrderData {
   if (body.uniqueReference && body.reference === undefined)
     throw invalid("uniqueReference", "needs a reference");
@@ -91,7 +93,7 @@ export function readOrder(body: OrderBody, bodyText: string): OrderData {
   };
 }
 
-/** The parsed metadata lacks this key alone, since it would become the object's prototype. */
+/** Parsing drops only this key from metadata, since it would become the object's prototype. */
 function hasProtoKey(bodyText: string): boolean {
   const { metadata: sent } = JSON.parse(bodyText) as { metadata: object };
   return Object.hasOwn(sent, "__proto__");

@@ -19,7 +19,7 @@ const ORIGIN_MAX = 255;
 /** 128 bits of SHA-256. */
 const DIGEST_DIGITS = 32;
 
-/** An origin as browsers write it: scheme, host and port, nothing behind. */
+/** An origin as browsers serialise it: scheme, host and port, nothing else. */
 const origin = z
   .string()
   .max(ORIGIN_MAX)
@@ -28,27 +28,31 @@ const origin = z
     const isLocal = url?.protocol === "http:" && ["localhost", "127.0.0.1"].includes(url.hostname);
     return url !== null && url.origin === text && (url.protocol === "https:" || isLocal);
   }, "must be an origin such as https://shop.example: https, or http on localhost, without a path")
-  // it becomes a part of a header
+  // it becomes part of a header
   .refine((text) => !/[\s;,*]/.test(text), "must be one origin");
 
 const changesSchema = z.object({
   frameOrigins: z
     .array(origin)
     .max(ORIGINS_MAX)
-    .describe("Origins whose pages may show your payment pages through embed.js; no others may"),
+    .describe("The only origins whose pages may embed your payment pages with embed.js"),
   accentColor: z
     .string()
     .toLowerCase()
     .regex(COLOR, "must be a colour such as #0b50e6")
     .nullable()
-    .describe("Of buttons and links; pages darken or lighten it until it is readable. null: the default"),
+    .describe(
+      "Colour of buttons and links; pages darken or lighten it until it is readable. null: the default",
+    ),
 });
 const settingsSchema = changesSchema
   .extend({
     logoUrl: z
       .string()
       .nullable()
-      .describe("Your logo on pages, receipts and receipt mails, on white; null: the name's first letter"),
+      .describe(
+        "Your logo on payment pages, receipts and receipt e-mails, on white; null: the name's first letter",
+      ),
   })
   .meta({ id: "PageSettings" });
 const logoSchema = z.strictObject({
@@ -67,7 +71,7 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
     .get("/v1/settings/pages", async ({ user }) => present(await findMerchantPage(deps.sql, user.id), deps), {
       auth: { allow: ["session"], needs: "settings:read" },
       response: { 200: settingsSchema, ...errorResponses(401, 403, 429) },
-      detail: { operationId: "getPageSettings", summary: "Settings of your payment pages", tags },
+      detail: { operationId: "getPageSettings", summary: "Settings for your payment pages", tags },
     })
     .patch(
       "/v1/settings/pages",
@@ -84,7 +88,7 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
         detail: {
           operationId: "updatePageSettings",
-          summary: "Change them; omitted ones are unchanged",
+          summary: "Change settings for your payment pages; omitted fields are unchanged",
           tags,
         },
       },
@@ -106,7 +110,7 @@ export const pageSettingsRoutes = (deps: ApiDeps) =>
         response: { 200: settingsSchema, ...errorResponses(400, 401, 403, 413, 429) },
         detail: {
           operationId: "setLogo",
-          summary: "Set the logo; it is encoded again as a PNG of at most 64 kB",
+          summary: "Set the logo; it is re-encoded as a PNG of at most 64 kB",
           tags,
         },
       },

@@ -1,4 +1,4 @@
-/** Reads amounts exactly. JSON.parse rounds to a double, so money is read from the digits in the body. */
+/** Parses amounts exactly. JSON.parse rounds to a double, so money is parsed from the digits in the body. */
 import { invalid } from "../../core/domain/errors.ts";
 import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/link.ts";
 import { formatUnits, parseUnits, parseUnitsFromNumber, USDC_DECIMALS } from "../../core/domain/money.ts";
@@ -19,7 +19,7 @@ export function readAmountUnits(bodyText: string, field: string, parsed: number)
   return units;
 }
 
-/** The same without an upper bound, of a number or a plain decimal text; `literal` is the number as it was sent. */
+/** The same without an upper bound, for a number or plain decimal text; `literal` is the number as sent. */
 export function toExactUnits(field: string, given: number | string, literal: string | undefined): bigint {
   if (typeof given === "string" ? given.startsWith("-") : given <= 0)
     throw invalid(field, "must be greater than 0");
@@ -33,7 +33,7 @@ function unitsOfNumber(parsed: number, literal: string | undefined): bigint | un
   return literal === undefined ? parseUnitsFromNumber(parsed) : unitsOfLiteral(literal);
 }
 
-/** Micro-USDC of a literal; undefined when it is negative, too long, or finer than micro-USDC. */
+/** Converts a literal to micro-USDC; undefined when it is negative, too long, or more precise than micro-USDC. */
 function unitsOfLiteral(literal: string): bigint | undefined {
   const match = literal.length <= LITERAL_MAX_CHARS ? NUMBER.exec(literal) : null;
   if (!match) return undefined;
@@ -47,7 +47,7 @@ function unitsOfLiteral(literal: string): bigint | undefined {
 
 type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
 
-/** The body parsed again, with the texts of the numbers at `field`, as they were sent, by the object they are in. */
+/** Parses the body again, keeping the literals of the numbers at `field` by the object they are in. */
 export function readLiterals(
   bodyText: string,
   field: string,

@@ -10,19 +10,19 @@ import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { noteLinkWatch } from "../../db/links/link-watches.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
-/** While the node is known to have pending logs. */
+/** Poll interval while the node is known to serve pending logs. */
 const POLL_MS = 250;
-/** Until the node has shown a transfer, of any address: most nodes answer an empty list for a block they do not know. */
+/** Poll interval until the node has returned any transfer: most nodes return an empty list for the pending block. */
 const PROBE_MS = 2_000;
 const RETRY_MAX_MS = 60_000;
-/** A timer may end this much early: the poll that is due then must not wait for the next one. */
+/** A timer may fire this much early: the poll due then must not wait for the next one. */
 const EARLY_MS = 50;
-/** How long an answer with logs shows that the node has pending logs. */
+/** How long a response with logs proves that the node serves pending logs. */
 const SHOWN_FOR_MS = 600_000;
-/** The indexer polls faster for so long after the last note. */
+/** How long the indexer polls faster after the last notification. */
 const WATCH_S = 10;
 const NOTE_EVERY_MS = 4_000;
-/** Values in a topic position that every node takes. */
+/** Values per topic position that every node accepts. */
 const RECIPIENTS_MAX = 1_000;
 
 export type WatchedLink = {
@@ -36,7 +36,7 @@ type OnSeen = (block: number) => void;
 type Watcher = { readonly link: WatchedLink; readonly onSeen: OnSeen };
 type NetworkWatch = { readonly watchers: Set<Watcher>; shownMs: number; failures: number };
 
-/** One poll for each network, however many watch. */
+/** One poll per network, however many watchers there are. */
 const watches = new WeakMap<Chain, NetworkWatch>();
 
 /** Calls `onSeen` whenever a pending transfer fits the link. Returns a function that stops it. */
@@ -62,7 +62,7 @@ async function pollWhileWatched(chain: Chain, sql: Sql, watch: NetworkWatch): Pr
     const startedMs = performance.now();
     if (startedMs - notedMs >= NOTE_EVERY_MS) {
       notedMs = startedMs;
-      // a note that is lost is made again
+      // a lost notification is repeated
       void noteLinkWatch(sql, chain.network.id, WATCH_S).catch(() => undefined);
     }
     const isShown = startedMs - watch.shownMs < SHOWN_FOR_MS;

@@ -1,4 +1,4 @@
-/** The public side of a link, for payers without an account: its id is sufficient. Open to pages of any origin. */
+/** The public routes of a link, for payers without an account: its id is sufficient. Accessible to pages of any origin. */
 
 import { Elysia } from "elysia";
 import { z } from "zod";
@@ -58,7 +58,7 @@ const claimBody = z.object({
     .transform((text) => text.toLowerCase() as Hex)
     .optional()
     .describe(
-      "clientWalletAddress's EIP-712 signature of the claim's typedData: proves which link the transfer pays",
+      "The EIP-712 signature of the claim's typedData by clientWalletAddress: proves which link the transfer pays",
     ),
 });
 const claimAnswer = z.object({
@@ -68,16 +68,16 @@ const claimAnswer = z.object({
   proofRequired: z
     .literal(true)
     .optional()
-    .describe("Present when the transfer could pay other links too: send the claim again with a signature"),
+    .describe("Present when the transfer could also pay other links: send the claim again with a signature"),
   typedData: z.looseObject({}).optional().describe("What to sign (eth_signTypedData_v4)"),
 });
 const useBody = z
-  .strictObject({ amount: z.number().optional().describe("USDC; needed where the payer chooses it") })
+  .strictObject({
+    amount: z.number().optional().describe("USDC; required when the payer chooses the amount"),
+  })
   .optional();
 const useSchema = z.object({
-  linkId: z
-    .string()
-    .describe("A link of its own: its data, events, page and x402 resource are those of any link"),
+  linkId: z.string().describe("A separate link, with its own data, events, page and x402 resource"),
   parentId: z.string(),
   amount: z.number(),
   currency: z.literal("USDC"),
@@ -176,7 +176,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
             200: {
               mediaTypes: ["text/event-stream"],
               description:
-                "One event per change, until the link has ended. `seen: true` beside the link's data: the block being built holds a transfer that would pay it. A hint: the status does not depend on it",
+                "One event per change, until the link has ended. `seen: true` beside the link's data means that the block being built contains a transfer that would pay it; a hint that does not affect the status",
             },
             ...errorResponses(404, 429),
           }),

@@ -1,4 +1,4 @@
-/** The secret a shop verifies returning payers with. */
+/** The secret with which a shop verifies returning payers. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
@@ -49,6 +49,10 @@ export const returnRoutes = (deps: ApiDeps) =>
       {
         auth,
         response: { 200: secretSchema, ...errorResponses(400, 401, 403, 429) },
-        detail: { operationId: "rotateReturnSecret", summary: "Replace that secret at once", tags },
+        detail: {
+          operationId: "rotateReturnSecret",
+          summary: "Replace that secret, effective immediately",
+          tags,
+        },
       },
     );

@@ -1,4 +1,4 @@
-/** The secret that signs a merchant's return addresses: made when it is first needed, sealed at rest. */
+/** The secret that signs a merchant's return URLs: created on first use, encrypted at rest. */
 import { newReturnSecret } from "../../core/domain/return-url.ts";
 import { type KeyList, seal, tryUnseal, unseal } from "../../core/domain/seal-secrets.ts";
 import {
@@ -10,7 +10,7 @@ import type { Tx } from "../../db/postgres/client.ts";
 
 type Keys = { webhookSealKeys: KeyList };
 
-/** The merchant's secret, still sealed; a new one if there is none yet. */
+/** The merchant's secret, still encrypted; a new one if there is none yet. */
 export async function ensureReturnSecret(
   tx: Tx,
   { webhookSealKeys }: Keys,
@@ -20,19 +20,19 @@ export async function ensureReturnSecret(
   return known ?? keepFirstReturnSecret(tx, userId, sealNew(webhookSealKeys, userId).sealed);
 }
 
-/** Throws when none of the keys opens it. */
+/** Throws when none of the keys decrypts it. */
 export async function getReturnSecret(tx: Tx, keys: Keys, userId: string): Promise<string> {
   return unseal(keys.webhookSealKeys, placeOf(userId), await ensureReturnSecret(tx, keys, userId));
 }
 
-/** Replaces it; the old one signs nothing from now on. */
+/** Replaces the secret; the old one is no longer used for signing. */
 export async function rotateReturnSecret(tx: Tx, { webhookSealKeys }: Keys, userId: string): Promise<string> {
   const { secret, sealed } = sealNew(webhookSealKeys, userId);
   await replaceReturnSecret(tx, userId, sealed);
   return secret;
 }
 
-/** Undefined when none of the keys opens it: the page of a link works without. */
+/** Undefined when none of the keys decrypts it: payment pages work without it. */
 export function openReturnSecret(keys: KeyList, userId: string, sealed: Uint8Array): string | undefined {
   return tryUnseal(keys, placeOf(userId), sealed)?.text;
 }

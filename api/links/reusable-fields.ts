@@ -1,4 +1,4 @@
-/** Reusable links on the wire: how often a link is paid, and whether the payer chooses the amount. */
+/** The wire format of reusable links: how often a link can be paid, and whether the payer chooses the amount. */
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/link.ts";
@@ -24,17 +24,21 @@ export const reuseFields = {
     .max(MAX_PAYMENTS_LIMIT)
     .nullable()
     .default(1)
-    .describe("How often it can be paid until it expires; null: no end"),
-  minAmount: amount.optional().describe("With `amount: null`: the least a payer may choose; default 0.00001"),
-  maxAmount: amount.optional().describe("With `amount: null`: the most; default 1,000,000"),
+    .describe("How many payments it accepts until it expires; null: unlimited"),
+  minAmount: amount
+    .optional()
+    .describe("With `amount: null`: the smallest amount a payer may choose; default 0.00001"),
+  maxAmount: amount
+    .optional()
+    .describe("With `amount: null`: the largest amount a payer may choose; default 1,000,000"),
 };
 
 export const reuseSchema = {
-  amount: z.number().nullable().describe("Null when the payer chooses"),
+  amount: z.number().nullable().describe("null when the payer chooses"),
   maxPayments: z.int().nullable().describe("Null: no end"),
   minAmount: z.number().nullable(),
   maxAmount: z.number().nullable(),
-  parentId: z.string().nullable().describe("Of one payment of a reusable link: that link"),
+  parentId: z.string().nullable().describe("For one payment of a reusable link: the reusable link"),
 };
 
 type ReuseBody = {
@@ -46,26 +50,26 @@ type ReuseBody = {
 
 const LEAST_CHOICE_UNITS = 10n;
 
-/** The amount, which is the least one when the payer chooses, and the terms of reuse. Throws VALIDATION_ERROR. */
+/** The amount (the minimum when the payer chooses) and the terms of reuse. Throws VALIDATION_ERROR. */
 export function readReuse(
   bodyText: string,
   body: ReuseBody & { customerEmail?: string | undefined },
 ): { amountUnits: bigint; reuse: ReuseTerms } {
   const { amount, maxPayments, minAmount, maxAmount } = body;
   if (maxPayments !== 1 && body.customerEmail !== undefined)
-    throw invalid("customerEmail", "belongs to a link that is paid once");
+    throw invalid("customerEmail", "is only for links that are paid once");
   if (amount !== null) {
     if (minAmount !== undefined || maxAmount !== undefined)
-      throw invalid(minAmount === undefined ? "maxAmount" : "minAmount", "needs amount to be null");
+      throw invalid(minAmount === undefined ? "maxAmount" : "minAmount", "requires amount to be null");
     const amountUnits = readAmountUnits(bodyText, "amount", amount);
     if (maxPayments === 1) return { amountUnits, reuse: PAID_ONCE };
     return { amountUnits, reuse: { isReusable: true, maxPayments, minUnits: null, maxUnits: null } };
   }
-  // a shop whose amount got lost must not get a link that takes any
+  // a shop that failed to send its amount must not get a link that accepts any amount
   if (minAmount === undefined && maxAmount === undefined)
     throw invalid("amount", "may be null only with minAmount or maxAmount");
   if (body.customerEmail !== undefined)
-    throw invalid("customerEmail", "belongs to a link with a fixed amount");
+    throw invalid("customerEmail", "is only for links with a fixed amount");
   const minUnits = readBound(bodyText, "minAmount", minAmount) ?? LEAST_CHOICE_UNITS;
   const maxUnits = readBound(bodyText, "maxAmount", maxAmount) ?? LINK_AMOUNT_MAX_UNITS;
   if (minUnits > maxUnits) throw invalid("maxAmount", "must be at least minAmount");

@@ -1,4 +1,4 @@
-/** A merchant's payment links, limited to the signed-in user's own. */
+/** A merchant's own payment links. */
 
 import { Elysia } from "elysia";
 import { z } from "zod";
@@ -127,7 +127,7 @@ export const linkRoutes = (deps: ApiDeps) =>
         response: { 200: singleLinkSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: {
           operationId: "updatePaymentLink",
-          summary: "List a payment link for agents, or take it off the list",
+          summary: "List a payment link for agents, or remove it from the list",
           tags,
         },
       },
@@ -142,7 +142,7 @@ export const linkRoutes = (deps: ApiDeps) =>
         response: { 200: linkPaymentsSchema, ...errorResponses(400, 401, 403, 404, 429) },
         detail: {
           operationId: "listLinkPayments",
-          summary: "Payments of a link, newest first: of a reusable one its uses",
+          summary: "Payments of a link, newest first; of a reusable link, its uses",
           tags,
         },
       },
@@ -254,7 +254,7 @@ async function update(
 ): Promise<PaymentLink> {
   const link = await getLink(deps, id, userId);
   if (link.parentId !== null)
-    throw conflict("A payment of a reusable link is not listed by itself; list the link", {
+    throw conflict("A single payment of a reusable link cannot be listed; list the reusable link", {
       field: "discoverable",
       issue: "is_use",
     });

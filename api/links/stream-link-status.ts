@@ -1,6 +1,6 @@
 /**
- * A link's status as server-sent events: immediately, at every change, and comments that keep the connection open. `seen` says that the
- * block being built holds a transfer that would pay it.
+ * A link's status as server-sent events: immediately, at every change, and comments that keep the connection open. `seen` means that the
+ * block being built contains a transfer that would pay it.
  */
 import { isOpenStatus } from "../../core/domain/link.ts";
 import { findPublicLink, type PublicLink } from "../../db/links/links.ts";
@@ -18,7 +18,7 @@ import { watchPending } from "./pending-transfers.ts";
 import { presentPublicLink } from "./wire.ts";
 
 const slots = openStreamSlots("link");
-/** A pending transfer that is not seen again by then has not become one of a block. */
+/** A pending transfer that is not seen again within this time did not get into a block. */
 const SEEN_FOR_MS = 10_000;
 
 /** Undefined when there are too many streams. */
@@ -35,7 +35,7 @@ export function streamLink(
     seenBlock = block;
     const isNew = performance.now() - seenMs >= SEEN_FOR_MS;
     seenMs = performance.now();
-    // wakes the reader below; should the notification be lost, it reads every second
+    // wakes the loop below; if the notification is lost, it polls every second
     if (isNew) void notify(sql, [linkId]).catch(() => undefined);
   };
   const chain = isOpenStatus(link.status) ? chains.get(link.network) : undefined;
@@ -49,10 +49,10 @@ export function streamLink(
         if (!isOpen()) return { state: "", text: "", status: undefined };
         const link = await findPublicLink(sql, linkId);
         const isRecent = performance.now() - seenMs < SEEN_FOR_MS;
-        // what the ledger has read is pending no longer; some nodes answer the newest block for the one being built
+        // what the ledger has read is no longer pending; some nodes return the newest block as the pending one
         const isSeen = link?.status === "ACTIVE" && isRecent && seenBlock > link.ledgerBlock;
         const data = link ? { ...presentPublicLink(link, config), ...(isSeen ? { seen: true } : {}) } : null;
-        // the time alone is no change
+        // a new timestamp alone is not a change
         const state = JSON.stringify({ ...data, now: undefined });
         return state === sent ? undefined : { state, text: JSON.stringify(data), status: link?.status };
       };

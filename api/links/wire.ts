@@ -1,4 +1,4 @@
-/** Payment links on the wire: request and response schemas, and how rows map to them. */
+/** The wire format of payment links: request and response schemas, and how rows map to them. */
 import { getAddress } from "viem";
 import { z } from "zod";
 import {
@@ -47,7 +47,7 @@ export const updateBody = z.strictObject({ discoverable }).meta({ id: "UpdatePay
 
 export const createBody = z
   .strictObject({
-    userId: userId.optional().describe("Your own id, if any"),
+    userId: userId.optional().describe("Your own user id, if given"),
     ...reuseFields,
     description,
     currency: z.literal("USDC").optional(),
@@ -67,11 +67,11 @@ export const listQuery = knownQuery({
   ...page,
   status: z.enum(LINK_STATUSES).optional(),
   reference: z.string().min(1).max(REFERENCE_MAX).optional().describe("Links with exactly this reference"),
-  customerEmail: emailSchema.optional().describe("Links for this customer; upper and lower case are one"),
+  customerEmail: emailSchema.optional().describe("Links for this customer; case-insensitive"),
   exception: z
     .literal("any")
     .optional()
-    .describe("Links that were paid late, twice, too much or too little; not together with reference"),
+    .describe("Links that were paid late, twice, too much or too little; cannot be combined with reference"),
 });
 
 export const STATS_DAYS_MAX = 90;
@@ -81,12 +81,12 @@ export const TIME_ZONE_RULE = "must be an IANA time zone, for example Europe/Ber
 
 export const statsQuery = knownQuery({
   ...own,
-  by: z.literal("day").optional().describe("Adds `days`: what was received on each"),
+  by: z.literal("day").optional().describe("Adds `days`: the amount received on each day"),
   days: queryNumber({ min: 1, max: STATS_DAYS_MAX, fallback: STATS_DAYS_DEFAULT }),
   timeZone: z
     .string()
     .max(64)
-    // Postgres reads the sign of an offset the other way round
+    // Postgres interprets the sign of an offset the other way round
     .refine((zone) => /^[a-z]/i.test(zone) && isTimeZone(zone), TIME_ZONE_RULE)
     .default("UTC"),
 });
@@ -138,7 +138,7 @@ export const statsSchema = z
     days: z
       .array(z.object({ date: z.string(), received: z.string().describe("USDC"), count: z.int() }))
       .optional()
-      .describe("Oldest first, today last; all confirmed USDC received, by links or without"),
+      .describe("Oldest first, today last; all confirmed USDC received, through links or not"),
   })
   .meta({ id: "PaymentLinkStats" });
 export const publicLinkSchema = z
@@ -148,7 +148,9 @@ export const publicLinkSchema = z
     ...reuseSchema,
     reusable: z
       .boolean()
-      .describe("Paid by uses of it: POST …/uses opens one, a link of its own; x402 pays it directly"),
+      .describe(
+        "Paid through uses: POST …/uses opens one, which is a separate link; x402 pays this link directly",
+      ),
     currency: z.literal("USDC"),
     network: z.enum(NETWORK_IDS),
     recipientAddress: z.string(),
@@ -159,26 +161,26 @@ export const publicLinkSchema = z
     tokenAddress: z.string(),
     aiUrl: z.string(),
     exception: z.enum(LINK_EXCEPTIONS),
-    payable: z.boolean().describe("Whether a payment would be accepted now; claims do not matter"),
+    payable: z.boolean().describe("Whether a payment would be accepted now; claims are not considered"),
     payAmount: z
       .number()
       .nullable()
-      .describe("An amount unique among the wallet's open links: pays exactly like `amount`"),
+      .describe("An amount unique among the wallet's open links; paying it is the same as paying `amount`"),
     tag: z
       .string()
       .nullable()
       .describe(
-        "16 bytes that name the link: the first half of an authorization's nonce, or appended to a plain transfer's calldata",
+        "16 bytes that identify the link: the first half of an authorization's nonce, or appended to a plain transfer's calldata",
       ),
     settledBy,
     paymentUncertain: z
       .boolean()
-      .describe("An earlier payment may still have been executed; informative, does not prevent a payment"),
-    recipientChecksumAddress: z.string().describe("`recipientAddress` in mixed case (EIP-55)"),
+      .describe("An earlier payment may still have been executed; informational, does not prevent a payment"),
+    recipientChecksumAddress: z.string().describe("`recipientAddress` with its checksum (EIP-55)"),
     token: z
       .object({ address: z.string(), name: z.string(), version: z.string() })
-      .describe("USDC here, with the name and version of its EIP-712 domain"),
-    explorerUrl: z.string().describe("Leads to a transaction when its hash is appended"),
+      .describe("USDC on this network, with the name and version of its EIP-712 domain"),
+    explorerUrl: z.string().describe("Append a transaction hash to get its page"),
     refundedAmount: z.number(),
     paidAt: isoTime.nullable(),
     transactionHash: z.string().nullable().describe("The transaction that paid it; null before it is PAID"),
@@ -186,17 +188,19 @@ export const publicLinkSchema = z
     confirmations: z
       .int()
       .nullable()
-      .describe("Blocks that hold the paying transfer, its own included; null while no block does"),
-    confirmationsNeeded: z.int().describe("Confirmations that make it PAID"),
-    now: isoTime.describe("The server's time; compare `expiresAt` with this"),
-    reference: z.string().nullable().describe("The merchant's own number of the order"),
+      .describe(
+        "Confirmations of the paying transfer, its own block included; null while no block contains it",
+      ),
+    confirmationsNeeded: z.int().describe("Confirmations needed until it is PAID"),
+    now: isoTime.describe("The server's time, to compare `expiresAt` with"),
+    reference: z.string().nullable().describe("The merchant's own order number"),
     successUrl: z.string().nullable(),
     cancelUrl: z.string().nullable(),
     returnUrl: z
       .string()
       .nullable()
       .describe(
-        "Where the payer returns to now: successUrl once PAID, cancelUrl while nothing pays it, with `linkId, reference, status, at, sig` in the query",
+        "Where the payer returns to now: successUrl once PAID, cancelUrl while unpaid, with `linkId, reference, status, at, sig` in the query",
       ),
   })
   .meta({ id: "PublicPaymentLink" });
@@ -204,7 +208,7 @@ export const linkPaymentsSchema = z
   .object({
     payments: z.array(
       z.object({
-        linkId: z.string().describe("The use that was paid; refunds and receipts take it"),
+        linkId: z.string().describe("The id of the use that was paid; pass it to refunds and receipts"),
         paymentId: z.string().nullable(),
         transactionId: z.string().nullable(),
         status: z.enum(LINK_STATUSES),
@@ -240,7 +244,7 @@ export function presentLinkPayment(row: LinkPayment, { baseUrl }: Addresses) {
 
 export type PublicLinkData = z.infer<typeof publicLinkSchema>;
 
-/** Of a link that is paid once: its amount is known. */
+/** For a link that is paid once, whose amount is known. */
 export type FixedLinkData = Omit<PublicLinkData, "amount"> & { amount: number };
 
 type Addresses = { baseUrl: string };
@@ -291,7 +295,7 @@ export function presentPublicLink(link: PublicLink, settings: PublicSettings): P
   };
 }
 
-/** A payment in progress leads nowhere: a payer who leaves as "cancelled" might pay again elsewhere. */
+/** No return URL while a payment is in progress: a payer who returns as "cancelled" might pay again elsewhere. */
 function returnUrlOf(link: PublicLink, { webhookSealKeys }: PublicSettings): string | null {
   const { id: linkId, userId, status, reference, sealedReturnSecret } = link;
   const target =
@@ -303,13 +307,13 @@ function returnUrlOf(link: PublicLink, { webhookSealKeys }: PublicSettings): str
     : signReturnUrl(target, { linkId, reference, status, at: statusSince(link) }, secret);
 }
 
-/** The same at every read, so that a reader sees no change where there is none. */
+/** The same on every read, so that readers see a change only when there is one. */
 function statusSince({ status, paidAt, expiresAt, updatedAt }: PublicLink): Date {
   if (status === "PAID") return paidAt ?? updatedAt;
   return status === "EXPIRED" ? expiresAt : updatedAt;
 }
 
-/** PENDING that rests on claims alone does not prevent a payment. */
+/** PENDING only because of claims does not prevent a payment. */
 function isPayable({ status, isFree, uses, maxPayments }: PublicLink): boolean {
   if (uses !== null && maxPayments !== null && uses >= maxPayments) return false;
   return isFree && isOpenStatus(status);

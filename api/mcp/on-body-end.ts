@@ -1,4 +1,4 @@
-/** `opening` and the same bytes; calls `onEnd` after the last one, when the source fails, or when the reader is gone. */
+/** `opening` followed by the same bytes; calls `onEnd` after the last one, when the source fails, or when the reader disconnects. */
 export function onBodyEnd(
   source: ReadableStream<Uint8Array>,
   { onEnd, opening }: { onEnd: () => void; opening?: Uint8Array | undefined },

@@ -1,6 +1,6 @@
 /**
- * MCP over streamable HTTP, without sessions: each request is served by a server of its own, so any API process answers it. Its tools
- * call the routes of this app with the caller's API key, so scopes, limits and checks are those of the routes.
+ * MCP over streamable HTTP, without sessions: each request gets its own server, so any API process can handle it. Its tools call
+ * the routes of this app with the caller's API key, so the routes' scopes, limits and checks apply.
  */
 import { type AnyElysia, Elysia } from "elysia";
 import { z } from "zod";
@@ -21,9 +21,9 @@ const MESSAGES_MAX = 20;
 const message = z.looseObject({ jsonrpc: z.literal("2.0") }).meta({ id: "JsonRpcMessage" });
 const body = z
   .union([message, z.array(message).min(1).max(MESSAGES_MAX)])
-  .describe("One or several JSON-RPC messages of the Model Context Protocol");
+  .describe("One or more JSON-RPC messages of the Model Context Protocol");
 
-/** `app` is asked at each request: by then every feature is mounted. */
+/** `app` is resolved per request: by then every feature is mounted. */
 export const mcpRoutes = (deps: ApiDeps, app: () => AnyElysia) =>
   new Elysia({ name: "mcp-routes" }).use(access(deps)).post(
     "/mcp",
@@ -31,7 +31,7 @@ export const mcpRoutes = (deps: ApiDeps, app: () => AnyElysia) =>
       refuseForeignOrigin(request, deps.config);
       const release = slots.reserve(caller.actorId);
       if (!release)
-        throw new ServiceError("RATE_LIMITED", "Too many MCP calls at once", {
+        throw new ServiceError("RATE_LIMITED", "Too many concurrent MCP calls", {
           headers: { "retry-after": "5" },
         });
       const authorization = request.headers.get("authorization") ?? "";
@@ -58,14 +58,14 @@ export const mcpRoutes = (deps: ApiDeps, app: () => AnyElysia) =>
       detail: {
         operationId: "callMcp",
         summary: "The tools of this service for agents (Model Context Protocol, streamable HTTP)",
-        description: `Answers with an event stream; a call that waits sends a comment at least every ${MCP_KEEP_ALIVE_MS / 1_000} seconds. No session is kept. The tools need the scopes of the routes that they call.`,
+        description: `Responds with an event stream; a waiting call sends a comment at least every ${MCP_KEEP_ALIVE_MS / 1_000} seconds. Stateless. The tools need the scopes of the routes that they call.`,
         tags: ["Agents"],
         responses: documentedResponses({
           200: {
             mediaTypes: ["text/event-stream", "application/json"],
-            description: "JSON-RPC answers and progress notifications",
+            description: "JSON-RPC responses and progress notifications",
           },
-          202: { mediaTypes: ["text/plain"], description: "Notifications were taken; there is no answer" },
+          202: { mediaTypes: ["text/plain"], description: "Notifications accepted; no response body" },
           400: {
             mediaTypes: ["application/json"],
             description: "Not JSON-RPC: a JSON-RPC error or an `ApiError`",

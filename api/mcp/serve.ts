@@ -1,10 +1,10 @@
-/** One MCP request. The protocol's library is loaded with the first one: most processes never need it. */
+/** One MCP request. The protocol's library is loaded with the first one, because most processes never need it. */
 import { createClient } from "../../sdk/client.ts";
 import { onBodyEnd } from "./on-body-end.ts";
 
 export const MCP_KEEP_ALIVE_MS = 15_000;
 
-/** The server sends headers with the first bytes, and notices that a reader is gone after them only. */
+/** The server sends headers with the first bytes, and only after that notices that a reader has disconnected. */
 const OPENING = new TextEncoder().encode(": open\n\n");
 
 type Served = {
@@ -14,7 +14,7 @@ type Served = {
   fetch: typeof fetch;
   /** Aborted when the process stops listening. */
   closing: AbortSignal;
-  /** Called once, when the answer has been sent or its reader is gone. */
+  /** Called once, when the response has been sent or its reader has disconnected. */
   onEnd: () => void;
 };
 
@@ -38,7 +38,7 @@ export async function serveMcp(request: Request, served: Served): Promise<Respon
       end();
       void server.close();
     });
-    // a stream whose reader is gone is not always cancelled by the server
+    // the server does not always cancel a stream whose reader has disconnected
     request.signal.addEventListener("abort", finish, { once: true });
     const answer = await transport.handleRequest(request, { parsedBody: body });
     if (!answer.body) {

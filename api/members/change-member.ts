@@ -1,6 +1,6 @@
 /**
- * Changes and ends memberships. Both count at once on every process, because each request reads its role. A member whose passkey owns
- * the wallet is removed from the chain first: the books must not hide an owner who could still sign.
+ * Changes and ends memberships. Both take effect immediately on every process, because each request reads its role. A member whose passkey owns
+ * the wallet must first be removed as an owner on chain: the member list must not hide an owner who could still sign.
  */
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { type MemberRole, mayRole } from "../../core/domain/member.ts";
@@ -46,7 +46,10 @@ export async function changeRole(
   });
 }
 
-/** With the membership end the sessions that acted for the merchant, and the API keys, open invitations and scheduled exports that the member made. Throws NOT_FOUND, and CONFLICT for an owner of the wallet. */
+/**
+ * Ending a membership also ends the sessions that acted for the merchant, and the API keys, open invitations and scheduled exports that the
+ * member created. Throws NOT_FOUND, and CONFLICT for an owner of the wallet.
+ */
 export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...key }: Named): Promise<void> {
   await sql.begin(async (tx) => {
     const member = await getLocked(tx, key);
@@ -64,7 +67,7 @@ export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...k
   });
 }
 
-/** What an owner makes outlasts their session: API keys, and invitations that someone could still accept. */
+/** Revokes what outlasts an owner's session: API keys, and invitations that someone could still accept. */
 async function revokeWhatTheyMade(tx: Tx, key: Omit<Named, "trace">, trace: Trace): Promise<void> {
   const made = { merchantId: key.merchantId, invitedBy: key.userId };
   const keys = await revokeApiKeysOf(tx, { userId: key.merchantId, createdBy: key.userId });
@@ -83,14 +86,14 @@ async function getLocked(tx: Tx, key: Omit<Named, "trace">): Promise<Member> {
 async function refuseOwnerOnChain(tx: Tx, key: Omit<Named, "trace">): Promise<void> {
   if (!(await mayOwnOnChain(tx, key))) return;
   throw conflict(
-    "A passkey of this member is an owner of the wallet, is being added, or was signed for in an addition that failed and could still be executed: remove it on every network first, or make another owner change, which uses the addition's nonce up (/v1/wallets/owners)",
+    "A passkey of this member is an owner of the wallet, is being added, or is in a failed addition that could still be executed: remove it on every network first, or make another owner change, which uses up the addition's nonce (/v1/wallets/owners)",
     { field: "userId", issue: "owner_on_chain" },
   );
 }
 
 type Recorded = Pick<Parameters<typeof recordSecurityEvent>[1], "type" | "details"> & { trace: Trace };
 
-/** In the merchant's trail; a notification ends or refreshes its open streams. */
+/** Recorded in the merchant's security trail; a notification ends or refreshes open streams. */
 async function record(tx: Tx, { merchantId }: Omit<Named, "trace">, { trace, ...event }: Recorded) {
   await recordSecurityEvent(tx, { userId: merchantId, ...event, ...trace });
   await notify(tx, [merchantId]);

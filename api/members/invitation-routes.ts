@@ -1,4 +1,4 @@
-/** Invitations as the invited person sees and answers them. The verified address of the account is what entitles to one. */
+/** Invitations from the invited person's side. Having an account with the verified address entitles a person to accept. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { listInvitationsTo } from "../../db/members/invitations.ts";
@@ -59,7 +59,7 @@ export const invitationRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "acceptInvitation",
-          summary: "Accept an invitation, once; your own account stays as it is",
+          summary: "Accept an invitation; it can be accepted once and does not change your own account",
           tags,
         },
       },

@@ -1,4 +1,4 @@
-/** Invites a person by e-mail address, whether or not they have an account yet: the answer does not tell. */
+/** Invites a person by e-mail address, whether or not they have an account: the response does not reveal it. */
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newInvitationId } from "../../core/domain/ids.ts";
 import { type InvitationOutcome, OPEN_INVITATIONS_MAX } from "../../core/domain/invitation.ts";
@@ -40,7 +40,7 @@ export async function inviteMember(
     if (email === merchant.email)
       throw conflict("This is the address of the account itself", { field: "email", issue: "own_address" });
     if ((await listMembers(tx, merchant.id)).some((member) => member.email === email))
-      throw conflict("This person is a member already: change the role instead", {
+      throw conflict("This person is already a member: change the role instead", {
         field: "email",
         issue: "already_member",
       });
@@ -93,7 +93,7 @@ export async function acceptInvitation(
     const { merchantId, role, invitedBy } = accepted;
     await lockUser(tx, merchantId);
     if ((await countMembers(tx, merchantId)) >= MEMBERS_MAX)
-      throw conflict(`This merchant has ${MEMBERS_MAX} members already`, { issue: "too_many_members" });
+      throw conflict(`This merchant already has ${MEMBERS_MAX} members`, { issue: "too_many_members" });
     await insertMember(tx, { merchantId, userId: person.id, role, invitedBy });
     const details = { memberId: person.id, email: person.email, role };
     await recordSecurityEvent(tx, { userId: merchantId, type: "member_joined", ...trace, details });

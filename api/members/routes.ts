@@ -1,4 +1,4 @@
-/** Members of a merchant: who they are, their roles, and the invitations that make them. */
+/** Members of a merchant: who they are, their roles, and invitations. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict } from "../../core/domain/errors.ts";
@@ -79,8 +79,8 @@ export const memberRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "inviteMember",
-          summary: "Invite a person by mail; replaces an open invitation to the same address",
-          description: "The answer is the same whether or not the address has an account.",
+          summary: "Invite a person by e-mail; replaces an open invitation to the same address",
+          description: "The response is the same whether or not the address has an account.",
           tags,
         },
       },
@@ -120,8 +120,9 @@ export const memberRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "changeMemberRole",
-          summary: "Change a member's role, at once on every instance",
-          description: "An owner of the wallet is removed there first (/v1/wallets/owners): 409 until then.",
+          summary: "Change a member's role, effective immediately on every instance",
+          description:
+            "An owner of the wallet must be removed from the wallet first (/v1/wallets/owners): 409 until then.",
           tags,
         },
       },
@@ -138,8 +139,10 @@ export const memberRoutes = (deps: ApiDeps) =>
         response: { 200: removed, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
           operationId: "removeMember",
-          summary: "Remove a member, with the sessions and API keys they used for this merchant, at once",
-          description: "An owner of the wallet is removed there first (/v1/wallets/owners): 409 until then.",
+          summary:
+            "Remove a member and end the sessions and API keys they used for this merchant, effective immediately",
+          description:
+            "An owner of the wallet must be removed from the wallet first (/v1/wallets/owners): 409 until then.",
           tags,
         },
       },

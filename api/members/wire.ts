@@ -1,4 +1,4 @@
-/** Members and invitations on the wire. */
+/** The wire format of members and invitations. */
 import { z } from "zod";
 import { CAPABILITIES, capabilitiesOf, effectiveRole, MEMBER_ROLES } from "../../core/domain/member.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
@@ -18,7 +18,7 @@ export const memberSchema = z
     displayName: z.string().nullable(),
     role: roleSchema,
     effectiveRole: roleSchema.describe(
-      "What counts now: an owner is an operator until a passkey of theirs is an owner of the wallet on the chain",
+      "The role in effect: an owner is an operator until one of their passkeys owns the wallet on chain",
     ),
     isAccount: z.boolean().describe("The account itself, which cannot be removed"),
     createdAt: isoTime,
@@ -52,10 +52,10 @@ export const walletsSchema = z.array(walletSchema);
 
 export const merchantSchema = z
   .object({
-    merchantId: z.string().describe("For the header `X-Merchant`, which acts for this merchant"),
+    merchantId: z.string().describe("For the `X-Merchant` header, to act for this merchant"),
     name: z.string(),
     displayName: z.string().nullable(),
-    role: roleSchema.describe("What counts now; see /v1/members"),
+    role: roleSchema.describe("The role in effect; see /v1/members"),
     permissions: z.array(z.enum(CAPABILITIES)).describe("What the role allows"),
     wallets: walletsSchema,
   })

@@ -1,4 +1,4 @@
-/** Takes an owner's signature of an owner change: one assertion queues the operation of every network, in one transaction. */
+/** Confirms an owner change with an owner's signature: one assertion queues the operations on all networks, in one transaction. */
 import { anyChainHash } from "../../core/chain/owner-operation.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
 import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
@@ -40,7 +40,7 @@ export type ChangeConfirmation = {
   trace: Trace;
 };
 
-/** Throws NOT_FOUND, CONFLICT when it was confirmed or cancelled already or a nonce is spent, VALIDATION_ERROR for what does not verify. */
+/** Throws NOT_FOUND, CONFLICT when it was already confirmed or cancelled or a nonce is spent, VALIDATION_ERROR when verification fails. */
 export async function confirmOwnerChange(deps: ApiDeps, given: ChangeConfirmation): Promise<ChangeView> {
   const change = await getChange(deps, given);
   const assertionHash = hashOfAssertion(given.response);
@@ -53,7 +53,7 @@ export async function confirmOwnerChange(deps: ApiDeps, given: ChangeConfirmatio
   const { passkey, use, signed } = await verify(deps, given, change, assertionHash);
   const isQueued = await deps.sql
     .begin(async (tx) => {
-      // a confirmation that runs at the same time waits here, and then finds the challenge used
+      // a concurrent confirmation waits here, and then finds the challenge used
       if (!(await takeChallenge(tx, given.challengeId, meant))) return false;
       if (!(await notePasskeyUse(tx, { passkey, use, trace: given.trace }))) throw notVerified();
       await refuseFormerMember(tx, change);
@@ -68,7 +68,7 @@ export async function confirmOwnerChange(deps: ApiDeps, given: ChangeConfirmatio
   return isQueued ? getChange(deps, given) : answerLate(deps, given, assertionHash);
 }
 
-/** The answer for a change that does not wait for its signature; undefined for one that does. */
+/** The response for a change that is no longer waiting for its signature; undefined for one that is. */
 function answerEarlier(change: ChangeView, assertionHash: Uint8Array): ChangeView | undefined {
   const { first, operations } = change;
   if (first.assertionHash && Buffer.from(first.assertionHash).equals(assertionHash)) return change;
@@ -158,7 +158,7 @@ async function check(
   }
 }
 
-/** What is stored must make both the hash that the chain will report and the one that is signed. */
+/** The stored fields must produce both the hash that the chain will report and the hash that is signed. */
 function assertHashes(stored: OperationView, signedHash: Hex): void {
   const operation = toUserOperation(stored);
   const hash = userOperationHash(operation, NETWORKS[stored.network].chainId);
@@ -167,7 +167,7 @@ function assertHashes(stored: OperationView, signedHash: Hex): void {
     throw new Error(`operation ${stored.id} does not make its stored hash: ${hash}`);
 }
 
-/** A removal of the member waits for this transaction, and then finds the addition queued. */
+/** A concurrent removal of the member waits for this transaction, and then finds the addition queued. */
 async function refuseFormerMember(tx: Tx, { action, userId, memberId }: ChangeView): Promise<void> {
   if (action !== "ADD" || memberId === null) return;
   const member = await lockMember(tx, { merchantId: userId, userId: memberId });

@@ -27,7 +27,7 @@ export type NewOwner = {
   owner: Hex;
   /** To be stored: a new one. */
   passkey: NewPasskey | undefined;
-  /** Whose passkey it is already. */
+  /** The user who already has this passkey. */
   memberId?: string;
 };
 
@@ -61,7 +61,7 @@ export async function startAddress(
 
 export type PasskeyAnswer = { challengeId: string; response: Attestation };
 
-/** Throws VALIDATION_ERROR for what does not verify; the challenge is used up either way. */
+/** Throws VALIDATION_ERROR when verification fails; the challenge is used up either way. */
 export async function verifyPasskeyOwner(
   deps: ApiDeps,
   { user, trace }: { user: User; trace: Trace },
@@ -74,7 +74,7 @@ export async function verifyPasskeyOwner(
     throw invalid(
       "add.passkeyResponse",
       "not_verified",
-      "The passkey's answer could not be verified; start again",
+      "The passkey's response could not be verified; start again",
     );
   }
   return { owner: ownerOf(verified.credential), passkey: { ...verified.credential, userId: user.id } };
@@ -82,7 +82,7 @@ export async function verifyPasskeyOwner(
 
 export type AddressAnswer = { challengeId: string; address: string; proof: Hex };
 
-/** `chains`: where it is to become an owner. Throws VALIDATION_ERROR for a proof that is not this address's. */
+/** `chains`: where it is to become an owner. Throws VALIDATION_ERROR for a proof not signed by this address. */
 export async function verifyAddressOwner(
   deps: ApiDeps,
   { user, wallet, chains }: { user: User; wallet: Wallet; chains: readonly Chain[] },
@@ -95,7 +95,7 @@ export async function verifyAddressOwner(
   const isProven = await isSignedByAddress(chains, { address, digest, signature: proof }).catch(
     (cause: unknown) => {
       if (!(cause instanceof RpcTransportError)) throw cause;
-      throw new ServiceError("INTERNAL_ERROR", "The proof could not be checked now; start again", {
+      throw new ServiceError("INTERNAL_ERROR", "The proof could not be checked; start again", {
         details: { field: "add.proof", retryable: true, issue: "network_unreachable" },
         cause,
       });
@@ -105,7 +105,7 @@ export async function verifyAddressOwner(
   throw invalid("add.proof", "not_verified", "The proof is not a signature of this address; start again");
 }
 
-/** A passkey that the member signs in with; it was verified when it was registered. Throws NOT_FOUND for a user who is not a member with the role owner. */
+/** A passkey with which the member signs in; it was verified at registration. Throws NOT_FOUND for a user who is not a member with the role owner. */
 export async function findMemberOwner(
   { sql, config }: Pick<ApiDeps, "sql" | "config">,
   { user, memberId }: { user: User; memberId: string },
@@ -116,7 +116,7 @@ export async function findMemberOwner(
   return { owner: ownerOf(passkey), passkey: undefined, memberId };
 }
 
-/** The row of a passkey that is prepared as an owner: it signs in once it is one. */
+/** The row of a passkey prepared as an owner: it can sign in once it is one. */
 export async function storePasskey(tx: Tx, passkey: NewPasskey): Promise<void> {
   const own = await findPasskey(tx, passkey.id, passkey.userId);
   if (own && Buffer.from(own.coseKey).equals(passkey.coseKey)) return;
@@ -140,6 +140,6 @@ function readAddress(text: string, { address, network }: { address: Hex; network
   throw invalid("add.address", parsed.issue, "The address cannot be an owner of this wallet");
 }
 
-function hostOf({ config }: Pick<ApiDeps, "config">): string {
+export function hostOf({ config }: Pick<ApiDeps, "config">): string {
   return new URL(config.baseUrl).host;
 }

@@ -1,4 +1,4 @@
-/** Reads, cancels and judges owner changes: a change has an operation on each of its networks, and one challenge for all of them. */
+/** Reads and cancels owner changes and derives their status: a change has one operation per network, and one challenge for all of them. */
 
 import { anyChainHash } from "../../core/chain/owner-operation.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
@@ -35,7 +35,7 @@ export async function getChange(
   return { ...change, operations, first };
 }
 
-/** What an Idempotency-Key prepared before, as it is now. Throws CONFLICT when the key was used with another request. */
+/** The current state of what this Idempotency-Key prepared earlier. Throws CONFLICT when the key was used with another request. */
 export async function findChangeByKey(
   { sql }: Pick<ApiDeps, "sql">,
   {
@@ -86,13 +86,13 @@ const ORDER: readonly OperationState[] = [
   "CONFIRMED",
 ];
 
-/** That of the network that is furthest behind, those left out where it waits for the wallet's deployment. */
+/** The status on the network that is furthest behind, ignoring networks where it waits for the wallet's deployment. */
 export function statusOfChange({ operations, first }: ChangeView): OperationState {
   const states = operations.filter((operation) => !waitsForDeployment(operation)).map(statusOf);
   return ORDER.find((state) => states.includes(state)) ?? statusOf(first);
 }
 
-/** A signed change for every network runs on one without an account with that account's first other operation. */
+/** On a network without a deployed account, a signed change for every network is executed with the account's first other operation. */
 export function waitsForDeployment({ isAnyChain, state, isDeployed }: OperationView): boolean {
   return isAnyChain && state === "QUEUED" && !isDeployed;
 }

@@ -1,6 +1,6 @@
 /**
- * Makes an owner change for an owner to sign: one operation a network. An addition for every network is one signature; a removal needs
- * the index on its own network, and is an ordinary operation there.
+ * Prepares an owner change for an owner to sign: one operation per network. An addition for every network needs one signature; a removal needs
+ * the owner's index on its network, and is an ordinary operation there.
  */
 import {
   ANY_CHAIN_NONCE_KEY,
@@ -48,14 +48,14 @@ export type ChangePreparation = {
   trace: Trace;
 };
 
-/** How many of the user's unsigned operations whose time is over are marked EXPIRED first, which frees their Idempotency-Keys. */
+/** How many of the user's overdue unsigned operations are marked EXPIRED first, which frees their Idempotency-Keys. */
 const EXPIRED_AT_ONCE = 100;
 
 type Planned = NewOwner & { action: OwnerAction; name: string | undefined };
 
 /**
- * Throws NOT_FOUND without a wallet or owner, CONFLICT for the last owner, an owner that is there already, or an operation on its way,
- * RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when a node does not answer.
+ * Throws NOT_FOUND without a wallet or owner, CONFLICT for the last owner, an existing owner, or an operation in progress,
+ * RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when a node does not respond.
  */
 export async function prepareOwnerChange(
   deps: ApiDeps,
@@ -80,8 +80,8 @@ export async function prepareOwnerChange(
 }
 
 /**
- * An addition on one network takes the nonce for every network that is missing there: the others have spent it, so an addition of all
- * networks cannot, and what waits behind it would never run.
+ * An addition on one network uses the every-network nonce that is missing there: the other networks have spent it, so an addition for all
+ * networks cannot use it, and whatever waits behind it would never be executed.
  */
 function fillsGap({ change }: ChangePreparation, wallets: readonly WalletOwners[]): boolean {
   return change.action === "ADD" && wallets.some(({ missingNonce }) => missingNonce !== undefined);
@@ -100,7 +100,7 @@ async function plan(
     const members = new Set(passkeys.filter(({ userId }) => userId !== user.id).map(ownerOf));
     if (!canRemoveOwner(only.coming, { removed: owner, own, members }))
       throw conflict(
-        "This is the last owner that the account itself could use the wallet with: add another one first",
+        "This is the last owner with which the account itself can use the wallet: add another one first",
         {
           field: "remove.ownerId",
           issue: "last_owner",
@@ -111,7 +111,7 @@ async function plan(
   const undeployed = wallets.find(({ state }) => network && !state.isDeployed);
   if (undeployed)
     throw conflict(
-      "The wallet is not deployed there yet: leave out network, and the owner is added by its first send",
+      "The wallet is not deployed there yet: leave out network, and the first send there adds the owner",
       {
         field: "network",
         issue: "not_deployed",
@@ -120,7 +120,7 @@ async function plan(
   const full = wallets.find(({ coming }) => coming.length >= OWNER_INDEX_MAX);
   if (full)
     throw conflict(
-      `Your wallet on ${full.wallet.network} has had ${full.coming.length} owners, counting those that were removed: no more can be added`,
+      `Your wallet on ${full.wallet.network} has had ${full.coming.length} owners, including removed ones: no more can be added`,
       { field: "add", issue: "too_many_owners" },
     );
   const added = await change.verify(wallets);
@@ -128,8 +128,8 @@ async function plan(
   if (holders.length > 0)
     throw conflict(
       holders.length === wallets.length
-        ? "This is an owner already"
-        : "This is an owner on one network already: name the other one as network",
+        ? "This is already an owner"
+        : "This is already an owner on one network: pass the other one as network",
       { field: "add", issue: "already_owner", networks: holders.map(({ wallet }) => wallet.network) },
     );
   return { action: "ADD", ...added, name: change.name };
@@ -138,13 +138,13 @@ async function plan(
 async function refuseWhileLive({ sql }: ApiDeps, walletId: string): Promise<void> {
   const id = await findLiveOperation(sql, walletId);
   if (id === undefined) return;
-  throw conflict("Another operation of this wallet is on its way; wait until it is confirmed", {
+  throw conflict("Another operation of this wallet is in progress; wait until it is confirmed", {
     issue: "operation_in_flight",
     id,
   });
 }
 
-/** By wallet, who may sign: passkeys that are owners of all of them, each with its index there. */
+/** For each wallet, the passkeys that may sign: those that own all of the wallets, each with its index there. */
 function signersOf(
   wallets: readonly WalletOwners[],
   passkeys: readonly Passkey[],
@@ -153,7 +153,7 @@ function signersOf(
     wallets.every(({ coming }) => coming.includes(ownerOf(passkey))),
   );
   if (common.length === 0)
-    throw conflict("No passkey of yours is an owner on all of these networks: name one network", {
+    throw conflict("None of your passkeys is an owner on all of these networks: pass one network", {
       field: "network",
       issue: "no_common_owner",
     });
@@ -192,17 +192,20 @@ function callOf({ action, owner }: Planned, { coming }: WalletOwners): Hex {
   return encodeAddOwner({ x: owner.slice(0, 66) as Hex, y: `0x${owner.slice(66)}` });
 }
 
-/** One signature is valid where the nonce is: it must be the same everywhere, waiting operations counted. */
+/** One signature is valid for one nonce, which must be the same on every network, counting waiting operations. */
 function commonNonce(wallets: readonly WalletOwners[]): bigint {
   const nonces = wallets.map(({ state, waiting }) =>
     waiting.reduce((next, { nonce }) => (nonce >= next ? nonce + 1n : next), state.anyChainNonce),
   );
   const [first = ANY_CHAIN_NONCE_KEY << 64n] = nonces;
   if (nonces.every((nonce) => nonce === first)) return first;
-  throw conflict("The networks have had different owner changes: change one at a time, naming network", {
-    field: "network",
-    issue: "networks_out_of_step",
-  });
+  throw conflict(
+    "The networks have had different owner changes: change one network at a time, using network",
+    {
+      field: "network",
+      issue: "networks_out_of_step",
+    },
+  );
 }
 
 type Storing = {
@@ -257,7 +260,7 @@ async function store(
           balanceAfter: "",
           deploysWallet: !state.isDeployed && !isAnyChain,
         },
-        // the first stands for the change
+        // the first one represents the change
         idempotencyKey: index === 0 ? idempotencyKey : undefined,
         request,
         requestId: trace.requestId,
@@ -293,6 +296,9 @@ function warningsOf({ action, owner }: Planned, built: readonly Built[]): Operat
   });
   if (!isLeft) return [];
   return [
-    { code: "single_owner", message: "One owner is left after this: a lost device would be lost money" },
+    {
+      code: "single_owner",
+      message: "Only one owner is left after this: losing that device would mean losing the money",
+    },
   ];
 }

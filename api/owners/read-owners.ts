@@ -1,4 +1,4 @@
-/** Reads the owners of a wallet from the chain, with the names that our rows have for them and advice for their owner. */
+/** Reads the owners of a wallet from the chain, with our names for them and warnings. */
 import type { z } from "zod";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationTerms } from "../../core/domain/wallet-operation.ts";
@@ -10,7 +10,7 @@ import type { ApiDeps } from "../http/deps.ts";
 import { ownerOf, readWalletOwners, type WalletOwners } from "./wallet-owners.ts";
 import { type OwnerNames, type ownersSchema, presentOwner } from "./wire.ts";
 
-/** Throws NOT_FOUND without a wallet there, INTERNAL_ERROR when its node does not answer. */
+/** Throws NOT_FOUND without a wallet there, INTERNAL_ERROR when its node does not respond. */
 export async function readOwners(
   deps: ApiDeps,
   { user, network }: { user: User; network: NetworkId },
@@ -53,7 +53,7 @@ export async function readNames({ sql, config }: ApiDeps, user: User): Promise<O
   };
 }
 
-/** The user's wallets on other networks; one that does not answer now says nothing. */
+/** The user's wallets on other networks; unreachable networks are skipped. */
 async function readOthers(deps: ApiDeps, user: User, network: NetworkId): Promise<WalletOwners[]> {
   const wallets = await listWallets(deps.sql, user.id);
   const others = wallets.filter((wallet) => wallet.network !== network && deps.chains.has(wallet.network));
@@ -72,14 +72,14 @@ function warningsOf(own: WalletOwners, others: readonly WalletOwners[]): Operati
           {
             code: "single_owner",
             message:
-              "This wallet has one owner: add another passkey or an address, or a lost device is lost money",
+              "This wallet has only one owner: add another passkey or an address, because losing that device would mean losing the money",
           },
         ];
   const elsewhere = others
     .filter(({ coming }) => coming.some((owner) => owner !== undefined && !owners.includes(owner)))
     .map(({ wallet }) => ({
       code: "owner_on_other_network" as const,
-      message: `On ${wallet.network} the wallet has an owner that it does not have here: remove it there, too, if it is lost`,
+      message: `On ${wallet.network} the wallet has an owner that it does not have here: remove it there too if it is lost`,
     }));
   return [...single, ...elsewhere];
 }

@@ -1,4 +1,4 @@
-/** Owners of the signed-in user's wallets. Never by an API key, and never by a session alone: an owner's passkey signs each change. */
+/** Owners of the signed-in user's wallets. Not accessible to API keys; a session alone is not enough either: an owner's passkey signs each change. */
 
 import { Elysia } from "elysia";
 import type { z } from "zod";
@@ -43,10 +43,10 @@ import {
 } from "./wire.ts";
 
 const tags = ["Owners"];
-/** No API key reads who may move the money, whatever its scopes. */
+/** No API key can read who may move the money, whatever its scopes. */
 const reading = { allow: ["session"], needs: "wallet:read" } as const;
 const changing = { allow: ["session"], needs: "owners:manage" } as const;
-/** An owner added here can sign in as the account; members are added as members instead. */
+/** An owner added here can sign in as the account; other people are added as members instead. */
 const own = { allow: ["session"], needs: "account", freshPasskey: true } as const;
 
 export const ownerRoutes = (deps: ApiDeps) =>
@@ -87,7 +87,7 @@ export const ownerRoutes = (deps: ApiDeps) =>
         response: { 200: addressStartedSchema, ...errorResponses(400, 401, 403, 404, 413, 429) },
         detail: {
           operationId: "beginAddressOwner",
-          summary: "Begin adding an address: what it has to sign first",
+          summary: "Begin adding an address: returns what it has to sign first",
           tags,
         },
       },
@@ -117,7 +117,7 @@ export const ownerRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "prepareOwnerChange",
           parameters: takesHeaders("Idempotency-Key"),
-          summary: "Prepare adding or removing an owner for a passkey to sign",
+          summary: "Prepare an owner change (add or remove) for a passkey to sign",
           tags,
         },
       },
@@ -145,7 +145,7 @@ export const ownerRoutes = (deps: ApiDeps) =>
         response: { 202: confirmedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: {
           operationId: "confirmOwnerChange",
-          summary: "Confirm a prepared owner change with the passkey's answer",
+          summary: "Confirm a prepared owner change with the passkey's response",
           tags,
         },
       },
@@ -187,12 +187,12 @@ function toChange(
   { add, remove, network }: z.infer<typeof prepareBody>,
   by: { user: User; trace: Trace },
 ): ChangePreparation["change"] {
-  if (add && remove) throw invalid("remove", "must not be given together with add");
+  if (add && remove) throw invalid("remove", "must not be combined with add");
   if (remove) {
-    if (!network) throw invalid("network", "is required: an owner is removed on one network at a time");
+    if (!network) throw invalid("network", "is required: owners are removed on one network at a time");
     return { action: "REMOVE", ownerId: remove.ownerId };
   }
-  if (!add) throw invalid("add", "is required, or remove");
+  if (!add) throw invalid("add", "or remove is required");
   const { name } = add;
   if (add.type === "member") {
     const { userId: memberId } = add;

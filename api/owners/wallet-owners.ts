@@ -1,7 +1,8 @@
-/** A user's wallets with their owners as the chain says now, and as they will be once signed additions have run. */
+/** A user's wallets with their current owners on chain, and their owners after all signed additions. */
 import { type OwnerState, readOwnerState } from "../../core/chain/owner-state.ts";
 import { toOwner } from "../../core/chain/passkey-account.ts";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import { hexOf } from "../../core/domain/hex-text.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { additionsInOrder, withAdded } from "../../core/domain/owner.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
@@ -16,17 +17,17 @@ export type WalletOwners = {
   wallet: Wallet;
   chain: Chain;
   state: OwnerState;
-  /** By index, on the chain; before deployment those the account is deployed with. */
+  /** By index, on the chain; before deployment, the owners the account will be deployed with. */
   current: (Hex | undefined)[];
-  /** Additions that need nothing but their turn. */
+  /** Additions that only wait for their turn. */
   waiting: WaitingAddition[];
-  /** Of the nonces for every network, the one that further additions wait for, and that nothing on its way spends. */
+  /** The every-network nonce that later additions wait for and that no pending operation spends. */
   missingNonce: bigint | undefined;
-  /** `current` with the additions that wait. */
+  /** `current` plus the waiting additions. */
   coming: (Hex | undefined)[];
 };
 
-/** Of all enabled networks with a wallet, or of one. Throws NOT_FOUND, and INTERNAL_ERROR when a node does not answer. */
+/** On one network, or on all enabled networks with a wallet. Throws NOT_FOUND, and INTERNAL_ERROR when a node does not respond. */
 export async function readWalletOwners(
   deps: ApiDeps,
   { userId, network }: { userId: string; network: NetworkId | undefined },
@@ -59,8 +60,8 @@ export async function readWalletOwners(
 }
 
 /**
- * A reorganisation can permanently remove what had spent a nonce: what waits behind it is no future owner until another addition takes that
- * nonce. While node and ledger disagree about the next nonce, one of them has not read the newest blocks, and none is missing.
+ * A reorganisation can permanently remove the operation that spent a nonce: additions behind it do not count as future owners until another
+ * addition uses that nonce. While node and ledger disagree about the next nonce, one of them lags and no nonce is considered missing.
  */
 function inOrderOf(own: readonly WaitingAddition[], { anyChainNonce }: OwnerState) {
   if (own.every(({ unspentNonce }) => unspentNonce === anyChainNonce))
@@ -80,11 +81,7 @@ async function readState(chain: Chain, wallet: Wallet): Promise<OwnerState> {
   }
 }
 
-/** A passkey as the account stores it. */
+/** A passkey in the account's storage format. */
 export function ownerOf({ publicKeyX, publicKeyY }: Pick<Passkey, "publicKeyX" | "publicKeyY">): Hex {
   return toOwner({ x: hexOf(publicKeyX), y: hexOf(publicKeyY) });
-}
-
-function hexOf(bytes: Uint8Array): Hex {
-  return `0x${Buffer.from(bytes).toString("hex")}`;
 }

@@ -1,4 +1,4 @@
-/** Owners and owner changes as they travel. */
+/** The wire format of owners and owner changes. */
 import { z } from "zod";
 import type { Hex } from "../../core/domain/networks.ts";
 import { CONTRACTS, NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
@@ -40,9 +40,9 @@ export const ownerName = z
 export const ownersQuery = z.object({ network: networkId.optional() });
 
 const ownerFields = {
-  ownerId: z.string().describe("Names this owner on every network"),
+  ownerId: z.string().describe("Identifies this owner on every network"),
   type: z.enum(["passkey", "address"]),
-  credentialId: z.string().nullable().describe("Of a passkey that this service knows"),
+  credentialId: z.string().nullable().describe("For a passkey known to this service"),
   address: z.string().nullable(),
   name: z.string().nullable(),
 };
@@ -57,7 +57,7 @@ export const ownersSchema = z
     owners: z.array(z.object({ ...ownerFields, index: z.int(), addedAt: isoTime.nullable() })),
     waiting: z
       .array(ownerSchema)
-      .describe("Signed additions that run with the wallet's first operation on this network"),
+      .describe("Signed additions that take effect with the wallet's first operation on this network"),
     warnings,
   })
   .meta({ id: "Owners" });
@@ -104,14 +104,16 @@ const addition = z.discriminatedUnion("type", [
   z.object({
     type: z
       .literal("member")
-      .describe("The passkey of a member with the role owner, who is one from then on; see /v1/members"),
+      .describe(
+        "The passkey of a member with the role owner, whose role takes effect with it; see /v1/members",
+      ),
     userId: z.string().max(100),
     name: ownerName.optional(),
   }),
 ]);
 
 export const prepareBody = z.object({
-  network: networkId.optional().describe("Left out when adding: every network with a wallet of yours"),
+  network: networkId.optional().describe("If omitted when adding: every network on which you have a wallet"),
   add: addition.optional(),
   remove: z.object({ ownerId: z.string().max(100) }).optional(),
 });
@@ -131,7 +133,7 @@ const ofNetwork = z
     userOpHash: z.string().describe("As the EntryPoint of this network reports it"),
     waitsForDeployment: z
       .boolean()
-      .describe("Runs with the wallet's first other operation there, which deploys it"),
+      .describe("Takes effect with the wallet's first other operation there, which deploys it"),
     transactionHash: z.string().nullable(),
     blockNumber: z.int().nullable(),
     reason: failureReason,
@@ -153,7 +155,7 @@ export const preparedSchema = z
     ...signingFields,
     chainId: documentedAs(z.int().nullable(), {
       type: ["integer", "null"],
-      description: "Null when the signature is for every network: the hash leaves the chain's id out",
+      description: "null when the signature is for every network: the hash then leaves out the chain id",
     }),
     summary,
     networks: z.array(ofNetwork),
@@ -164,9 +166,9 @@ export const changeSchema = z
   .object({
     ownerChangeId: z.string(),
     status: status.describe(
-      "Of the network that is furthest behind, those left out that wait for deployment",
+      "The status on the network that is furthest behind, not counting those that wait for deployment",
     ),
-    userOpHash: z.string().describe("What the passkey signs"),
+    userOpHash: z.string().describe("The hash that the passkey signs"),
     ...summary.shape,
     networks: z.array(ofNetwork),
     createdAt: isoTime,
@@ -179,7 +181,7 @@ export const confirmedSchema = changeSchema.extend({
   statusUrl: z.string(),
 });
 
-/** What rows know of an owner that the chain does not. */
+/** What our rows add to an owner read from the chain. */
 export type OwnerNames = { passkeys: ReadonlyMap<Hex, Passkey>; addresses: ReadonlyMap<Hex, string> };
 
 export function presentOwner(

@@ -1,4 +1,4 @@
-/** Serves a merchant's branding for pages: a style sheet with its colour, and its logo, each at an address that changes with its content. */
+/** Serves a merchant's branding for pages: a style sheet with its colour, and its logo, each at a URL that changes with its content. */
 import { Elysia } from "elysia";
 import { pageColors } from "../../core/domain/page-colors.ts";
 import { findLogo } from "../../db/links/page-settings.ts";
@@ -11,7 +11,7 @@ const LOGO = /^([0-9a-f]{32})\.png$/;
 const HEADERS = {
   "cache-control": "public, max-age=31536000, immutable",
   "x-content-type-options": "nosniff",
-  // opened by itself it is a picture and nothing more
+  // opened directly, it is only an image
   "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
   "cross-origin-resource-policy": "same-origin",
 };

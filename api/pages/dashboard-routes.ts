@@ -1,6 +1,6 @@
 /**
- * The dashboard: one shell for all of its screens, whose script calls the API. The shell is the same for every visitor, since a navigation from
- * a mail or a chat carries no cookie (SameSite=Strict). `/` answers programs with JSON.
+ * The dashboard: one shell for all of its screens, whose script calls the API. The shell is the same for every visitor, since a navigation
+ * from an e-mail or chat sends no cookie (SameSite=Strict). `/` responds to programs with JSON.
  */
 import { Elysia, NotFoundError } from "elysia";
 import { NETWORKS } from "../../core/domain/networks.ts";
@@ -57,10 +57,10 @@ export const dashboardRoutes = (deps: ApiDeps) => {
   return routes;
 };
 
-/** Under these, programs read the answers; a browser's user gets there by a link of a program. */
+/** Paths for programs; people reach them in a browser only through a program's link. */
 const API_PATHS = /^\/(v1|api|x402|facilitator|health|assets|looks|\.well-known)(\/|$)/;
 
-/** A mistyped address in a browser is answered with a page, status 404. Stands before the error mapper, which answers programs. */
+/** A mistyped address in a browser gets an HTML page with status 404. Must precede the error mapper, which responds to programs. */
 export const unknownPageRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "unknown-pages" }).onError({ as: "global" }, ({ error, request }) => {
     if (!(error instanceof NotFoundError) || !["GET", "HEAD"].includes(request.method)) return undefined;
@@ -69,7 +69,7 @@ export const unknownPageRoutes = (deps: ApiDeps) =>
     return sendPage(shell(deps, request, { isUnknown: true }), request, 404);
   });
 
-/** Browsers name HTML; clients of an API name JSON, anything, or nothing. */
+/** Browsers accept HTML explicitly; API clients accept JSON, anything, or send no Accept header. */
 function wantsHtml(request: Request): boolean {
   return /\btext\/html\b/i.test(request.headers.get("accept") ?? "");
 }
@@ -83,7 +83,7 @@ function shell({ assets, config }: ApiDeps, request: Request, { isUnknown = fals
   const language = chooseLanguage(asked, request.headers.get("accept-language"));
   const messages = dashboardMessagesOf(language);
   const page = {
-    // texts that are not translated yet are English
+    // untranslated texts stay English
     language: messages ? language : "en",
     messages: messages ?? {},
     networks: config.chains.map(({ id, confirmations }) => {

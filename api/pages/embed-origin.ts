@@ -1,7 +1,7 @@
-/** Which shop may embed a payment page: `?embed=` names its origin, which counts only when the merchant lists it. */
+/** Which shop may embed a payment page: `?embed=` names its origin, which is accepted only if the merchant lists it. */
 import type { ResponseSet } from "../http/session-cookie.ts";
 
-/** Also takes the API's `x-frame-options` back for a shop: it cannot name an origin, and not every browser lets frame-ancestors win. */
+/** For a shop it also removes the API's `x-frame-options`, which cannot name an origin, because not every browser gives frame-ancestors precedence. */
 export function findShop(
   { request, set }: { request: Request; set: ResponseSet },
   listed: readonly string[],
@@ -12,7 +12,7 @@ export function findShop(
   return asked;
 }
 
-/** The query that carries the shop's origin from one page to the next. */
+/** The query string that passes the shop's origin from one page to the next. */
 export function embedQuery(shopOrigin: string | undefined): string {
   return shopOrigin === undefined ? "" : `&embed=${encodeURIComponent(shopOrigin)}`;
 }

@@ -6,7 +6,7 @@ import type { ApiConfig } from "../config.ts";
 import type { Assets } from "../http/assets.ts";
 
 export type FurtherWallets = {
-  /** Announces them to the page; the libraries are loaded on click. */
+  /** Announces the wallets to the page; their libraries are loaded on click. */
   script: string;
   walletConnect?: { projectId: string; script: string };
   baseAccount?: { script: string };
@@ -18,11 +18,11 @@ const WALLETCONNECT_FILE = "walletconnect.js";
 const BASE_ACCOUNT_FILE = "base-account.js";
 const WALLETCONNECT = {
   relay: "wss://relay.walletconnect.org",
-  /** In a hidden frame: attests to the wallet which page asks. */
+  /** Loaded in a hidden frame: attests to the wallet which page is asking. */
   verify: "https://verify.walletconnect.org",
 };
 
-/** Throws a sentence with the command to run when a configured library is not built. */
+/** Throws an error naming the command to run when a configured library is not built. */
 export function requireWalletFiles(
   assets: Assets,
   { furtherWallets }: Pick<ApiConfig, "furtherWallets">,
@@ -58,7 +58,7 @@ export function furtherWalletsOf({
   };
 }
 
-/** Base Account's own site opens as a window, which a policy does not name. `rpcUrl`: where the page reads such a wallet's balance. */
+/** Base Account's own site opens as a window, which the policy need not allow. `rpcUrl`: where the page reads such a wallet's balance. */
 export function originsOf({ walletConnect }: FurtherWallets, rpcUrl: string): ForeignOrigins {
   const node = new URL(rpcUrl).origin;
   return walletConnect

@@ -15,7 +15,7 @@ const PAGE_HEADERS = {
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
   "referrer-policy": "no-referrer",
-  // `same-origin` would cut the popup of a wallet off from the page that opened it
+  // `same-origin` would cut a wallet's popup off from the page that opened it
   "cross-origin-opener-policy": "same-origin-allow-popups",
   "cross-origin-resource-policy": "same-origin",
   "permissions-policy":
@@ -36,23 +36,23 @@ export type PageContent = {
   description: string;
   url: string;
   body: Html;
-  /** Without it the page is text alone. */
+  /** Without it the page is plain text. */
   data?: Html | undefined;
   branding?: Branding | undefined;
   /** Wallets outside the browser may pay here. */
   hasFurtherWallets?: boolean;
-  /** Reloads a page without script after so many seconds. */
+  /** Seconds after which a page without script reloads. */
   refreshS?: number | undefined;
-  /** The shop that shows the page, in every language. */
+  /** The name of the shop, in every language. */
   shopOrigin?: string | undefined;
 };
 
-/** Of the merchant whose page it is. */
+/** The branding of the merchant whose page it is. */
 export type Branding = { accent: string | null; logoDigest: string | null };
 
 export type PageOptions = {
   hasForm?: boolean;
-  /** The one origin whose pages may show it in a frame or a popup; checked against the merchant's list. */
+  /** The only origin whose pages may show it in a frame or popup; checked against the merchant's list. */
   shopOrigin?: string | undefined;
   foreignOrigins?: ForeignOrigins | undefined;
 };
@@ -66,7 +66,7 @@ function headersOf({ hasForm = false, shopOrigin, foreignOrigins }: PageOptions)
     if (frame.length > 0) policy += `; frame-src ${frame.join(" ")}`;
   }
   if (shopOrigin === undefined) return { ...PAGE_HEADERS, "content-security-policy": policy };
-  // x-frame-options can only forbid or name no other origin: where a shop may frame the page, frame-ancestors alone says so
+  // x-frame-options cannot allow another origin: where a shop may frame the page, only frame-ancestors says so
   const { "x-frame-options": _, ...headers } = PAGE_HEADERS;
   return {
     ...headers,
@@ -123,7 +123,7 @@ ${data}
 </html>`;
 }
 
-/** Amounts of more characters are set smaller. */
+/** Longer amounts are set in a smaller size. */
 const AMOUNT_CHARS = 10;
 
 /** A link's amount as its page's heading. */
@@ -132,7 +132,7 @@ export function amountHeading(amount: string, summary: string): Html {
   return html`<h1${size} aria-label="${summary}"><bdi>${amount}</bdi> <span class="unit">USDC</span></h1>`;
 }
 
-/** The logo, or the name's first letter; the name itself stands beside it. */
+/** The logo, or the name's first letter; the name itself is next to it. */
 export function merchantMark({ logoDigest }: Branding, name: string): Html {
   const [letter = ""] = name.toUpperCase();
   return logoDigest === null

@@ -1,4 +1,4 @@
-/** HTML from template literals: every value is escaped, except what is HTML already. */
+/** HTML from template literals: every value is escaped unless it already is HTML. */
 
 export type Html = { readonly html: string };
 type Value = Html | string | number | false | null | undefined | readonly Value[];
@@ -15,9 +15,9 @@ export function html(parts: TemplateStringsArray, ...values: readonly Value[]): 
   return { html: parts.reduce((text, part, index) => text + toText(values[index - 1]) + part) };
 }
 
-/** A data block for a script: never run by the browser, so a strict policy lets it be. */
+/** A data block for a script: browsers never execute it, so a strict policy allows it. */
 export function jsonBlock(id: string, value: unknown): Html {
-  // "<" could end the block, or open a comment in it
+  // "<" could end the block or start a comment in it
   const json = JSON.stringify(value).replaceAll("<", "\\u003c");
   return { html: `<script type="application/json" id="${id}">${json}</script>` };
 }

@@ -1,4 +1,4 @@
-/** The pictures of a page's states. Decoration: the words beside them say the same. */
+/** Icons for a page's states; decorative, since the text next to them says the same. */
 import type { Html } from "./html.ts";
 
 const icon = (name: string, path: string): Html => ({

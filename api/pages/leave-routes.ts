@@ -1,6 +1,6 @@
 /**
- * Serves the page for leaving while this service runs. It is one file that people keep and can serve from any computer: what it may run
- * and load is listed in the file itself, as hashes, and headers only add what a file cannot say.
+ * Serves the page for leaving the service. It is a single file that people keep and can serve from any computer: its own policy lists,
+ * as hashes, what it may run and load, and headers only add what a file cannot express.
  */
 import { Elysia } from "elysia";
 import type { ApiDeps } from "../http/deps.ts";

@@ -1,4 +1,4 @@
-/** The page of a payment link: everything that can be read and done without a script, and what the script starts from. */
+/** The page of a payment link: everything that works without a script, and the data the script starts with. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
 import { type ForeignOrigins, type FurtherWallets, originsOf } from "./further-wallets.ts";
@@ -14,7 +14,7 @@ import { ICONS } from "./icons.ts";
 import { byHandPart, phonePart } from "./manual-payment.ts";
 import type { Messages, PageTexts } from "./page-texts.ts";
 
-/** A page without script shows a payment's progress this often. */
+/** How often a page without script refreshes a payment's progress. */
 const REFRESH_S = 10;
 
 export function linkPage(
@@ -48,7 +48,7 @@ ${returnPart(link, texts)}
   });
 }
 
-/** The further wallets that may pay this link, also when a payment in progress fails. */
+/** The wallets outside the browser that may pay this link, also when a payment in progress fails. */
 function offeredWallets(
   { status }: FixedLinkData,
   { furtherWallets }: PageFiles,
@@ -56,18 +56,18 @@ function offeredWallets(
   return status === "ACTIVE" || status === "PENDING" ? furtherWallets : undefined;
 }
 
-/** What the policy of the link's page must name for them. */
+/** What the page's content security policy must allow for them. */
 export function foreignOriginsOf(link: FixedLinkData, files: PageFiles): ForeignOrigins | undefined {
   const offered = offeredWallets(link, files);
   return offered && originsOf(offered, NETWORKS[link.network].publicRpcUrl);
 }
 
-/** What the script needs beside the page: the link, the words of one language, and how the network is added to a wallet. */
+/** Data for the script: the link, the texts of one language, and how to add the network to a wallet. */
 function pageData(link: FixedLinkData, { language, messages }: PageTexts) {
   const { displayName, explorerUrl, publicRpcUrl } = NETWORKS[link.network];
   const network = {
     name: displayName,
-    // what a wallet that does not know the network yet is given (EIP-3085)
+    // parameters for a wallet that does not know the network yet (EIP-3085)
     rpcUrl: publicRpcUrl,
     explorer: new URL(explorerUrl).origin,
   };
@@ -88,7 +88,7 @@ ${amountHeading(amount, say("summary", { amount, merchant }))}
 </header>`;
 }
 
-/** Back to the shop, once the payment is settled or while there is none; the script keeps it up to date. */
+/** The link back to the shop, after the payment is settled or while there is none; the script keeps it up to date. */
 function returnPart(link: FixedLinkData, { say }: PageTexts): Html | false {
   const { returnUrl, successUrl, cancelUrl, merchantName } = link;
   if (successUrl === null && cancelUrl === null) return false;
@@ -108,7 +108,7 @@ ${isMisfit(link) && html`<p class="note warn">${say("otherAmount", { merchant: l
     )}</p>`;
 }
 
-/** A transfer of another value is booked on the link, which nothing has paid yet. */
+/** A transfer of a different value is booked on the still unpaid link. */
 function isMisfit({ exception }: FixedLinkData): boolean {
   return exception === "UNDERPAID" || exception === "OVERPAID";
 }
@@ -145,7 +145,7 @@ function receiptOf(
   { say, formatTime }: PageTexts,
   shopOrigin: string | undefined,
 ): Html {
-  // a receipt is shown in no frame
+  // receipts are never shown in a frame
   const target = shopOrigin !== undefined && html` target="_blank"`;
   return html`<dl class="facts">
 ${paidAt && html`<div><dt>${say("paidOn")}</dt><dd><time datetime="${paidAt}">${formatTime(paidAt)}</time></dd></div>`}
@@ -165,7 +165,7 @@ function state(icon: keyof typeof ICONS, title: string, ...texts: string[]): Htm
   return html`<div class="state">${ICONS[icon]}<h2>${title}</h2>${texts.map((text) => html`<p>${text}</p>`)}</div>`;
 }
 
-/** The page of a link that does not exist, or that cannot be shown now. */
+/** The page for a link that does not exist or cannot be shown at the moment. */
 export function messagePage(
   kind: "unknown" | "unavailable",
   texts: PageTexts,

@@ -1,6 +1,6 @@
 /**
- * The part of the payment page for a payer who sends the transfer without its script: amount, address, network, and the page's address as
- * a QR code.
+ * The part of the payment page for payers who send the transfer without its script: amount, address, network, and the page's URL as a
+ * QR code.
  */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
@@ -8,11 +8,11 @@ import { type Html, html } from "./html.ts";
 import type { PageTexts } from "./page-texts.ts";
 import { qrCode } from "./qr-code.ts";
 
-/** The script closes both parts at once; without one they stay open. */
+/** The script closes both parts on load; without it they stay open. */
 export function byHandPart(link: FixedLinkData, texts: PageTexts): Html {
   const { say } = texts;
   const network = NETWORKS[link.network].displayName;
-  // plain digits with a point, as a wallet's field takes them
+  // plain digits with a decimal point, as wallets expect them
   const amount = plainAmount(link.payAmount ?? link.amount);
   return html`<details class="more" id="by-hand" open>
 <summary>${say("byHand")}</summary>
@@ -40,7 +40,7 @@ ${qrCode(pageUrl, say("qrLabel"))}
 </details>`;
 }
 
-/** Shown once a script is there to do it. */
+/** Shown only when the script is running. */
 function copyButton(text: string, label: "copyAmount" | "copyAddress", { say }: PageTexts): Html {
   return html`<button type="button" class="copy" data-copy="${text}" aria-label="${say(label)}" hidden>${say("copy")}</button>`;
 }

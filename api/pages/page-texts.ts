@@ -22,7 +22,7 @@ import zhHans from "../../web/messages/zh-Hans.json" with { type: "json" };
 
 export type Messages = typeof en;
 
-/** By BCP 47 tag, with the name each language has for itself. */
+/** By BCP 47 tag, with each language's own name. */
 export const LANGUAGES = {
   en: { name: "English", messages: en },
   es: { name: "Español", messages: es },
@@ -46,10 +46,10 @@ export type PageTexts = {
   formatTime: (time: Date | string) => string;
 };
 
-/** The dashboard's texts by their English ones, which show where a translation is missing. */
+/** The dashboard's texts keyed by the English text, which is shown when a translation is missing. */
 const DASHBOARD: Partial<Record<Language, Readonly<Record<string, string>>>> = { en: {}, de: dashboardDe };
 
-/** Undefined: the dashboard does not speak this language yet. */
+/** Undefined: the dashboard is not translated into this language. */
 export function dashboardMessagesOf(language: Language): Readonly<Record<string, string>> | undefined {
   return DASHBOARD[language];
 }
@@ -62,7 +62,7 @@ export function chooseLanguage(asked: string | null, accepted: string | null): L
 export function textsOf(language: Language): PageTexts {
   const { messages } = LANGUAGES[language];
   const direction = language === "ar" ? "rtl" : "ltr";
-  // Latin digits everywhere: an amount is compared with what a wallet shows.
+  // Latin digits everywhere, because readers compare amounts with what their wallet shows.
   const locale = `${language}-u-nu-latn`;
   const amounts = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
   const times = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });

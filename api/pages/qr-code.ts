@@ -1,10 +1,10 @@
-/** A QR code as one SVG path: dark on light also in dark mode, since many readers take no other. */
+/** A QR code as one SVG path: dark on light even in dark mode, since many readers accept nothing else. */
 import { encode } from "uqr";
 import { type Html, html } from "./html.ts";
 
-/** Modules of light around the code (ISO/IEC 18004 asks for four). */
+/** Width of the quiet zone in modules (ISO/IEC 18004 requires four). */
 const QUIET_ZONE = 4;
-/** About 5 kB each. Drawing one costs three times the rest of its page, and a page is read again by previews and reloads. */
+/** Cached codes, about 5 kB each. Drawing one costs three times the rest of its page, and pages are read repeatedly by previews and reloads. */
 const KEPT_MAX = 1_000;
 
 type Drawing = { size: number; path: string };

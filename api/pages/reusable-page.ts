@@ -1,4 +1,4 @@
-/** The page of a reusable link: who is paid for what, and a form that opens this payer's own payment. It needs no script. */
+/** The page of a reusable link: who is paid for what, and a form that opens this payer's own payment. Works without a script. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { PublicLinkData } from "../links/wire.ts";
 import { embedQuery } from "./embed-origin.ts";
@@ -13,7 +13,7 @@ import {
 import { ICONS } from "./icons.ts";
 import type { PageTexts } from "./page-texts.ts";
 
-/** `problem`: what was wrong with the amount that was sent. */
+/** `problem`: what was wrong with the submitted amount. */
 export type ReusableView = {
   url: string;
   problem?: "amountRange" | undefined;
@@ -62,7 +62,7 @@ function form(
   const range = isOpen
     ? say("amountRange", { min: formatAmount(minAmount), max: formatAmount(maxAmount) })
     : "";
-  // a text field: a number field takes a comma or a point by the browser's language, and drops what it does not understand
+  // a text field, because a number field accepts a comma or point depending on the browser's language and discards anything else
   const field =
     isOpen &&
     html`<label>${say("yourAmount")}

@@ -1,4 +1,4 @@
-/** Pages for people: `/pay/{linkId}`, and the files they load. Reading a page changes nothing: previews in chats read it, too. */
+/** Pages for people: `/pay/{linkId}`, and the files they load. Reading a page must not change anything, because chat previews read it too. */
 
 import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
@@ -37,7 +37,7 @@ export const pageRoutes = (deps: ApiDeps) => {
       ({ request }) => {
         const file = deps.assets.pathOf("embed.js").replace("/assets/", "");
         const script = deps.assets.respond(file, request.headers.get("accept-encoding") ?? "");
-        // its name never changes, so it is not kept for long
+        // its name never changes, so it is not cached for long
         script?.headers.set("cache-control", `public, max-age=${EMBED_KEPT_S}`);
         return script ?? new Response(null, { status: 404 });
       },
@@ -60,7 +60,7 @@ type PageRequest = {
   fail: (error: unknown) => void;
 };
 
-/** Whatever happens, a person gets a page that says what to do. */
+/** Whatever happens, people get a page that says what to do. */
 async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Promise<Response> {
   const { linkId, request, set, countRequest, fail } = page;
   const asked = new URL(request.url).searchParams.get("lang");

@@ -73,7 +73,7 @@ export const useFormRoutes = (deps: ApiDeps) =>
     { parse: ({ request }: { request: Request }) => readBodyText(request), detail: { hide: true } },
   );
 
-/** As it was typed: "12.50" or "12,50". */
+/** As typed: "12.50" or "12,50". */
 function readAmount(body: unknown): string | undefined {
   const text = typeof body === "string" ? body.slice(0, BODY_MAX_CHARS) : "";
   return new URLSearchParams(text).get("amount")?.trim().slice(0, AMOUNT_MAX_CHARS);

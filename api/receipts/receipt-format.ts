@@ -1,4 +1,4 @@
-/** Which of its three forms a receipt is sent in. */
+/** Which of three formats a receipt is sent in. */
 
 export const RECEIPT_FORMATS = ["json", "html", "pdf"] as const;
 export type ReceiptFormat = (typeof RECEIPT_FORMATS)[number];
@@ -10,7 +10,7 @@ const TYPES: Readonly<Record<string, ReceiptFormat>> = {
 };
 const ITEMS_MAX = 20;
 
-/** `asked` (`?format=`) wins over `Accept`, of which the best known type counts, and of equals the first; else JSON. */
+/** `asked` (`?format=`) takes precedence over `Accept`, of which the highest-ranked supported type counts, or the first of equals; else JSON. */
 export function chooseFormat(asked: ReceiptFormat | undefined, accept: string | null): ReceiptFormat {
   if (asked) return asked;
   let best: { format: ReceiptFormat; quality: number } = { format: "json", quality: 0 };

@@ -1,4 +1,4 @@
-/** The receipt as a page that prints well; it needs no script. */
+/** The receipt as a printable page; works without a script. */
 import { getAddress } from "viem";
 import { documentTextsOf } from "../../core/domain/document-texts.ts";
 import { formatUnits } from "../../core/domain/money.ts";
@@ -11,12 +11,12 @@ import type { PageTexts } from "../pages/page-texts.ts";
 
 export type ReceiptView = {
   receipt: Receipt;
-  /** Null when the payment is not confirmed any more. */
+  /** Null when the payment is no longer confirmed. */
   number: string | null;
-  /** The page's own address, and that of the same receipt as PDF. */
+  /** The page's own URL, and that of the same receipt as a PDF. */
   url: string;
   pdfUrl: string;
-  /** The merchant reads what his customer and the public do not. */
+  /** The merchant sees fields that the customer and the public do not. */
   isMerchant: boolean;
   branding: Branding;
 };

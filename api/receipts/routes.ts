@@ -31,20 +31,20 @@ type ShownReceipt = Receipt & Branding;
 const params = z.object({ id: z.string().max(100) });
 const publicParams = z.object({ linkId: z.string().max(100) });
 const query = z.object({
-  format: z.enum(RECEIPT_FORMATS).optional().describe("Instead of the Accept header"),
-  paymentId: z.string().max(100).optional().describe("The payment whose receipt it is"),
-  transactionId: z.string().max(100).optional().describe("The transaction whose receipt it is"),
+  format: z.enum(RECEIPT_FORMATS).optional().describe("Overrides the Accept header"),
+  paymentId: z.string().max(100).optional().describe("The payment to get the receipt of"),
+  transactionId: z.string().max(100).optional().describe("The transaction to get the receipt of"),
   lang: z
     .string()
     .max(40)
     .optional()
     .describe(
-      "Of the page, where the default is Accept-Language, and of the PDF, where it is the language it was issued in",
+      "The language: of the page, by default from Accept-Language; of the PDF, by default the language it was issued in",
     ),
 });
 type Query = z.infer<typeof query>;
 const tags = ["Receipts"];
-const description = "JSON, or with `Accept: text/html` a page, or with `Accept: application/pdf` a PDF";
+const description = "JSON, a page with `Accept: text/html`, or a PDF with `Accept: application/pdf`";
 const answers = (json: z.ZodType) => ({
   200: { mediaTypes: ["text/html", "application/pdf"], description: "The receipt", json },
   ...errorResponses(400, 404, 409, 429),
@@ -88,7 +88,7 @@ export const receiptRoutes = (deps: ApiDeps) =>
         query,
         detail: {
           operationId: "getPublicReceipt",
-          summary: "The receipt of a paid link, as its payer reads it",
+          summary: "The receipt of a paid link, for its payer",
           description,
           tags,
           responses: documentedResponses(answers(publicReceiptSchema)),
@@ -166,7 +166,7 @@ async function answer(deps: ApiDeps, { receipt, request, query, isMerchant }: An
     }
     case "pdf": {
       const document = await findNumberedReceipt(deps, receipt);
-      if (!document) throw conflict("There is no receipt: the payment is not confirmed any more");
+      if (!document) throw conflict("There is no receipt: the payment is no longer confirmed");
       return sendPdf(deps, document, { asked: query.lang, request });
     }
     case "html": {

@@ -11,13 +11,13 @@ import { settledBy } from "../http/settled-by-schema.ts";
 export const publicReceiptSchema = z
   .object({
     linkId: z.string(),
-    paymentId: z.string().nullable().describe("Of a payment by x402; null for a plain transfer"),
+    paymentId: z.string().nullable().describe("For an x402 payment; null for a plain transfer"),
     transactionId: z.string().nullable(),
     status: z.literal("PAID"),
     merchantName: z.string(),
     description: z.string(),
     reference: z.string().nullable(),
-    amount: z.number().describe("What came, in USDC"),
+    amount: z.number().describe("The amount received, in USDC"),
     currency: z.literal("USDC"),
     refundedAmount: z.number(),
     network: z.enum(NETWORK_IDS),
@@ -33,8 +33,8 @@ export const publicReceiptSchema = z
     documentNumber: z
       .string()
       .nullable()
-      .describe("Such as R-2026-00042, on a test network TEST-R-2026-00042"),
-    creditNotes: z.array(creditNoteSchema).describe("Of what has gone back"),
+      .describe("For example R-2026-00042, TEST-R-2026-00042 on a test network"),
+    creditNotes: z.array(creditNoteSchema).describe("Documents of refunds of this payment"),
   })
   .meta({ id: "PublicReceipt" });
 export const receiptSchema = publicReceiptSchema
@@ -44,7 +44,7 @@ export const receiptSchema = publicReceiptSchema
   })
   .meta({ id: "Receipt" });
 
-/** Its numbered documents are added by who reads them. */
+/** The callers add the numbered documents. */
 type Numbered = "documentId" | "documentNumber" | "creditNotes";
 
 export function presentPublicReceipt(receipt: Receipt): Omit<z.infer<typeof publicReceiptSchema>, Numbered> {
@@ -71,7 +71,7 @@ export function presentPublicReceipt(receipt: Receipt): Omit<z.infer<typeof publ
   };
 }
 
-/** As the merchant reads it. */
+/** As the merchant sees it. */
 export function presentReceipt(receipt: Receipt): Omit<z.infer<typeof receiptSchema>, Numbered> {
   const { customerEmail, metadata } = receipt;
   return { ...presentPublicReceipt(receipt), customerEmail, metadata };

@@ -1,6 +1,6 @@
 /**
  * Second half of a recovery: the code from the mailbox, with the proof given before, opens a session that can only register a passkey. It
- * ends all other sessions and mails the user. The new passkey signs in once the address owner has made it an owner on the chain.
+ * ends all other sessions and e-mails the user. The new passkey can sign in once the address owner has made it an owner on chain.
  */
 import { encodeAddOwner } from "../../core/chain/passkey-account.ts";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
@@ -53,7 +53,7 @@ async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise
   const { email, code, address, browser, trace } = request;
   const user = await lockUserByEmail(tx, email);
   if (user?.status !== "ACTIVE") return { refusal: "invalid" };
-  // only a request with the proof that the code was mailed for counts as an attempt
+  // only a request with the proof for which the code was sent counts as an attempt
   const meant = { userId: user.id, purpose: "recover_proven" as const };
   if (!(await hasChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
   const otp = await takeOtpAttempt(tx, user.id);
@@ -63,7 +63,7 @@ async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise
     await recordSecurityEvent(tx, { userId: user.id, type, ...trace });
     return { refusal: "invalid" };
   }
-  // the address must be an owner still
+  // the address must still be an owner
   if (!(await takeChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
   if ((await findOwnedChains(deps, user, address)).length === 0) return { refusal: "invalid" };
   if (!(await consumeOtp(tx, otp.id))) return { refusal: "invalid" };
@@ -80,7 +80,7 @@ async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise
 
 export type OwnerCall = { network: NetworkId; chainId: number; to: Hex; data: Hex };
 
-/** Registers the passkey. Returns the transactions by which an address owner makes it an owner, one a network where there is such an owner. */
+/** Registers the passkey. Returns the transactions with which an address owner makes it an owner, one for each network that has such an owner. */
 export async function registerPasskey(
   deps: ApiDeps,
   { user, answer, trace }: { user: User; answer: PasskeyAnswer; trace: Trace },
@@ -93,7 +93,7 @@ export async function registerPasskey(
     await storePasskey(tx, passkey);
     const details = { passkeyId: passkey.id };
     await recordSecurityEvent(tx, { userId: user.id, type: "passkey_added", ...trace, details });
-    // an address that waits to become an owner elsewhere can do nothing before the account is there
+    // an address whose addition is still waiting on another network can do nothing before the account is deployed there
     const waiting = await listWaitingAdditions(
       tx,
       wallets.map(({ wallet }) => wallet.id),

@@ -1,6 +1,6 @@
 /**
- * First half of a recovery: an address that owns the user's wallet signs a challenge. Only then is a code mailed, so that no one else can
- * make us mail a user or invalidate their code. Unknown users and addresses get the same answers.
+ * First half of a recovery: an address that owns the user's wallet signs a challenge. Only then is a code sent, so that no one
+ * else can make us e-mail a user or invalidate their code. Unknown users and addresses get the same responses.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { hashTypedData } from "viem";
@@ -22,9 +22,10 @@ import { sendCode } from "../accounts/send-code.ts";
 import { newChallenge } from "../auth/challenge.ts";
 import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
+import { hostOf } from "../owners/new-owner.ts";
 import { readWalletOwners } from "../owners/wallet-owners.ts";
 
-/** The typed data to sign, for a challenge of this user; for an unknown one a challenge that leads nowhere. */
+/** The typed data to sign, for a challenge of this user; unknown users get a challenge that cannot succeed. */
 export async function startRecovery(deps: ApiDeps, { email, address }: { email: string; address: Hex }) {
   const user = await findActive(deps, email);
   const challengeId = user
@@ -43,7 +44,7 @@ export async function startRecovery(deps: ApiDeps, { email, address }: { email: 
 
 export type Proof = { email: string; address: Hex; challengeId: string; signature: Hex };
 
-/** Mails a code. Throws VALIDATION_ERROR for whatever does not prove an owner, RATE_LIMITED during the cool-down of codes. */
+/** Sends a code. Throws VALIDATION_ERROR when the proof does not prove an owner, RATE_LIMITED during the cool-down of codes. */
 export async function proveOwner(deps: ApiDeps, proof: Proof, trace: Trace): Promise<void> {
   const user = await findActive(deps, proof.email);
   const challenge =
@@ -53,7 +54,7 @@ export async function proveOwner(deps: ApiDeps, proof: Proof, trace: Trace): Pro
     throw invalid(
       "signature",
       "not_verified",
-      "This does not prove an owner of a wallet of this account; start again",
+      "This does not prove ownership of a wallet of this account; start again",
     );
   }
   const sent = await deps.sql.begin(async (tx) => {
@@ -74,12 +75,12 @@ export async function proveOwner(deps: ApiDeps, proof: Proof, trace: Trace): Pro
   });
 }
 
-/** What the second half recognises the proof by. */
+/** Identifies the proof in the second half. */
 export function digestOf({ address, signature }: Pick<Proof, "address" | "signature">): Uint8Array {
   return createHash("sha256").update(`${address}:${signature.toLowerCase()}`).digest();
 }
 
-/** The chains on which the address is an owner of the user's wallet now. Throws INTERNAL_ERROR when none says so and one is unavailable. */
+/** The chains on which the address is an owner of the user's wallet now. Throws INTERNAL_ERROR when no chain says so and one is unavailable. */
 export async function findOwnedChains(deps: ApiDeps, user: User, address: Hex): Promise<Chain[]> {
   const wallets = (await listWallets(deps.sql, user.id)).filter(({ network }) => deps.chains.has(network));
   const read = await Promise.allSettled(
@@ -104,7 +105,7 @@ async function isProven(deps: ApiDeps, user: User, proof: Proof): Promise<boolea
     return await isSignedByAddress(chains, { address, digest, signature });
   } catch (cause) {
     if (!(cause instanceof RpcTransportError)) throw cause;
-    throw new ServiceError("INTERNAL_ERROR", "The signature could not be checked now; start again", {
+    throw new ServiceError("INTERNAL_ERROR", "The signature could not be checked; start again", {
       details: { field: "signature", retryable: true, issue: "network_unreachable" },
       cause,
     });
@@ -114,8 +115,4 @@ async function isProven(deps: ApiDeps, user: User, proof: Proof): Promise<boolea
 async function findActive({ sql }: ApiDeps, email: string): Promise<User | undefined> {
   const user = await findUserByEmail(sql, email);
   return user?.status === "ACTIVE" ? user : undefined;
-}
-
-function hostOf({ config }: Pick<ApiDeps, "config">): string {
-  return new URL(config.baseUrl).host;
 }

@@ -48,7 +48,7 @@ export const recoverRoutes = (deps: ApiDeps) =>
       },
       detail: {
         operationId: "beginRecovery",
-        summary: "Begin a recovery: what an address owner of the wallet has to sign",
+        summary: "Begin a recovery: returns what an address owner of the wallet has to sign",
         tags,
       },
     })
@@ -67,7 +67,7 @@ export const recoverRoutes = (deps: ApiDeps) =>
         },
         detail: {
           operationId: "sendRecoveryCode",
-          summary: "Prove the address owner by its signature; a code is mailed",
+          summary: "Prove the address owner with its signature; a code is e-mailed",
           tags,
         },
       },
@@ -114,7 +114,7 @@ export const recoverRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "finishRecovery",
           summary:
-            "Finish with the mailed code and the same signature: a session that may only register a passkey",
+            "Finish with the e-mailed code and the same signature: opens a session that may only register a passkey",
           tags,
         },
       },
@@ -161,13 +161,13 @@ export const recoverRoutes = (deps: ApiDeps) =>
                   data: z.string(),
                 }),
               )
-              .describe("The address owner's own wallet sends these; then the new passkey signs in"),
+              .describe("The address owner's own wallet sends these; then the new passkey can sign in"),
           }),
           ...errorResponses(400, 401, 403, 404, 413, 429),
         },
         detail: {
           operationId: "finishRecoveryPasskey",
-          summary: "Register the new passkey, and what the address owner has to send",
+          summary: "Register the new passkey; returns what the address owner has to send",
           tags,
         },
       },

@@ -20,13 +20,13 @@ const sessionSchema = z
     id: z.string(),
     method: z
       .enum(["otp", "passkey", "wallet_setup", "google", "test", "recovery"])
-      .describe("How it was signed in"),
+      .describe("How the user signed in"),
     createdAt: isoTime,
-    lastSeenAt: isoTime.describe("Accurate to a minute"),
+    lastSeenAt: isoTime.describe("Accurate to the minute"),
     expiresAt: isoTime,
-    userAgent: z.string().nullable().describe("Short description of the browser it was last used from"),
-    ip: z.string().nullable().describe("The address it was last used from"),
-    current: z.boolean().describe("The session of this request"),
+    userAgent: z.string().nullable().describe("Short description of the browser that last used it"),
+    ip: z.string().nullable().describe("The IP address that last used it"),
+    current: z.boolean().describe("Whether it is the session of this request"),
   })
   .meta({ id: "Session" });
 

@@ -16,7 +16,7 @@ export async function startSession(
   given: {
     user: User;
     method: SessionMethod;
-    /** That proved who signs in. */
+    /** The method that authenticated the user. */
     passkeyId?: string;
     browser: Browser;
     trace: Trace;
@@ -41,7 +41,7 @@ export async function startSession(
   return session;
 }
 
-/** The browser that signs in, and the session named by its cookie if the cookie's signature is valid. */
+/** The browser that signs in, and the session in its cookie if the cookie's signature is valid. */
 export async function browserOf(request: Request, config: ApiConfig): Promise<Browser> {
   const cookie = readCookie(request.headers.get("cookie"), SESSION_COOKIE);
   const claims = cookie ? await verifySessionToken(config, cookie) : undefined;

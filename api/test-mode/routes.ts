@@ -1,4 +1,4 @@
-/** Only with TEST_MODE=1 outside production: a token for a user and the newest mail, for scripts that act as a person. */
+/** Only with TEST_MODE=1 outside production: a token for a user and the newest e-mail, for scripts that act as a person. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";

@@ -1,4 +1,4 @@
-/** Only with TEST_WALLET, so only with a chain on this machine: what a payment page's test wallet asks, answered by the node that holds its key. */
+/** Only with TEST_WALLET, so only with a local chain: requests of a payment page's test wallet, executed by the node that holds its key. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid, notFound } from "../../core/domain/errors.ts";
@@ -19,7 +19,7 @@ const body = z.object({
   params: z.array(z.unknown()).max(10),
 });
 
-/** What the node is asked for each method; nothing else reaches it. The account is always the wallet's own. */
+/** The call that each method makes to the node; nothing else reaches it. The account is always the wallet's own. */
 const CALLS: Readonly<Record<string, (account: Hex, params: readonly unknown[]) => [string, unknown[]]>> = {
   eth_chainId: () => ["eth_chainId", []],
   eth_call: (_account, params) => ["eth_call", [...params]],
@@ -53,7 +53,7 @@ export const testWalletRoutes = (deps: ApiDeps, account: Hex) =>
     { limit: "testMode", body, detail: { hide: true } },
   );
 
-/** Wallets take it as text, the node as an object. */
+/** Wallets take typed data as text, the node as an object. */
 function parseTypedData(given: unknown): unknown {
   try {
     return typeof given === "string" ? JSON.parse(given) : given;

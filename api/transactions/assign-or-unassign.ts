@@ -26,7 +26,7 @@ import { findTransaction } from "../../db/transactions/transactions.ts";
 import { hasLiveRefunds } from "../../db/wallet-ops/list-refundable.ts";
 import type { Trace } from "../http/audit-trace.ts";
 
-/** `mismatchMinUnits`: a smaller transfer of a wrong amount sets no exception on a link. */
+/** `mismatchMinUnits`: a smaller transfer of a wrong amount does not set an exception on the link. */
 export type Asked = {
   mismatchMinUnits: bigint;
   transactionId: string;
@@ -35,8 +35,8 @@ export type Asked = {
 };
 
 /**
- * Attributes a transfer to a link of the same wallet. It pays the link when that is unpaid and the value fits, or the merchant accepts
- * another value. Throws NOT_FOUND, VALIDATION_ERROR `other_wallet`, and CONFLICT `not_confirmed`, `counted_elsewhere` or `payment_in_progress`.
+ * Attributes a transfer to a link of the same wallet. It pays the link if that is unpaid and the value fits or the merchant accepts another
+ * value. Throws NOT_FOUND, VALIDATION_ERROR `other_wallet`, and CONFLICT `not_confirmed`, `counted_elsewhere` or `payment_in_progress`.
  */
 export function assignTransaction(
   sql: Sql,
@@ -61,7 +61,7 @@ export function assignTransaction(
     if (link.hasLivePayment)
       throw refused(
         "payment_in_progress",
-        "A payment for this link is in progress; assign when it has ended",
+        "A payment for this link is in progress; assign the transfer when it has ended",
       );
     const pays = paysLink(link, transfer, accept);
     await saveAssignment(tx, { ...transfer, userId, linkId, accept });

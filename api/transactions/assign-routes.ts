@@ -43,7 +43,7 @@ export const assignRoutes = (deps: ApiDeps) =>
           accept: z
             .boolean()
             .default(false)
-            .describe("Let the transfer pay the link although its value differs from the link's amount"),
+            .describe("Let the transfer pay the link even if its value differs from the link's amount"),
         }),
         response: responses,
         detail: { operationId: "assignTransaction", summary: "Assign a received transfer to a link", tags },

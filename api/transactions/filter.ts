@@ -18,12 +18,12 @@ const VALUES_MAX = 100;
 const DAY_MS = 86_400_000;
 const CURRENCIES = ["USDC"] as const;
 
-/** Repeated keys, `key[]` or commas, in any combination; empty values are ignored. The document shows the plain form: a list. */
+/** Repeated keys, `key[]` or commas, in any combination; empty values are ignored. OpenAPI shows the plain form: a list. */
 const oneOrMore = <const Values extends readonly [string, ...string[]]>(values: Values) => {
   type Value = Values[number];
   const isKnown = (value: string): value is Value => values.includes(value);
   const schema = z
-    .union([z.string(), z.array(z.string()).max(VALUES_MAX)], "must be text, or a list of texts")
+    .union([z.string(), z.array(z.string()).max(VALUES_MAX)], "must be a string or a list of strings")
     .transform((given) => [given].flat().flatMap((text) => text.split(",")))
     .transform((texts) => [...new Set(texts.map((text) => text.trim()).filter((text) => text !== ""))])
     .refine((texts) => texts.every(isKnown), `must be ${oneOf(values)}`)
@@ -59,8 +59,8 @@ const filters = {
   "statuses[]": arrays.statuses,
   "networks[]": arrays.networks,
   "currencies[]": arrays.currencies,
-  dateFrom: time.optional().describe("ISO 8601; a bare date is the whole UTC day"),
-  dateTo: time.optional().describe("ISO 8601, included; a bare date is the whole UTC day"),
+  dateFrom: time.optional().describe("ISO 8601; a bare date means the whole UTC day"),
+  dateTo: time.optional().describe("ISO 8601, inclusive; a bare date means the whole UTC day"),
   search: search.optional().describe("Part of the description, or the beginning of the hash"),
   amountMin: queryAmount,
   amountMax: queryAmount,
@@ -76,7 +76,9 @@ export const listQuery = knownQuery({
     .string()
     .max(CURSOR_MAX_CHARS)
     .optional()
-    .describe("`nextCursor` of the page before: costs the same at any depth. Not together with offset"),
+    .describe(
+      "`nextCursor` of the previous page; costs the same at any depth. Cannot be combined with offset",
+    ),
   ...filters,
 });
 
@@ -121,10 +123,13 @@ function merge<Value>(one: readonly Value[] | undefined, other: readonly Value[]
 }
 
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
-/** ISO 8601 (RFC 3339): date, time, and a zone; without one it is UTC. A `+` that a query string made a space is read as one. */
+/** ISO 8601 (RFC 3339): date, time, and a zone; without one it is UTC. A `+` that the query string turned into a space is accepted. */
 const INSTANT = /^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}(?::\d{2})?)(\.\d{1,9})?([Zz]|[+\- ]\d{2}:?\d{2})?$/;
 
-/** The first instant of what was written, and the first after it. Stored times are finer than shown ones: a millisecond is a range. */
+/**
+ * The first instant of the given date or time, and the first after it. Stored times are more precise than displayed ones, so a millisecond is a
+ * range.
+ */
 function readTime(text: string, field: string): { from: Date; before: Date } {
   if (DATE.test(text)) {
     const day = toInstant(`${text}T00:00:00Z`, text, field);
@@ -140,7 +145,7 @@ function readTime(text: string, field: string): { from: Date; before: Date } {
   return { from: instant, before: new Date(instant.getTime() + 1) };
 }
 
-/** The database stores years of four digits: a bound beyond them excludes nothing. */
+/** The database only stores four-digit years, so a bound beyond them excludes nothing. */
 const EARLIEST = new Date("0001-01-01T00:00:00Z");
 const LATEST = new Date("9999-12-31T00:00:00Z");
 
@@ -149,7 +154,7 @@ function clamp(instant: Date): Date {
   return instant > LATEST ? LATEST : instant;
 }
 
-/** Refuses days that are not in the calendar (2026-02-30), which Date would roll over, and times Postgres cannot store. */
+/** Refuses dates that do not exist (2026-02-30), which Date would roll over, and times Postgres cannot store. */
 function toInstant(text: string, date: string, field: string): Date {
   const instant = new Date(text);
   const midnight = new Date(`${date}T00:00:00Z`);

@@ -30,10 +30,10 @@ const listSchema = z
           .boolean()
           .optional()
           .describe(
-            "Present and true when a search in a very large history matched more rows than it counted",
+            "Present and true when a search in a very large history matched more rows than were counted",
           ),
       }),
-      nextCursor: z.string().nullable().describe("For `cursor` of the next page; null on the last one"),
+      nextCursor: z.string().nullable().describe("Pass as `cursor` for the next page; null on the last one"),
     }),
     message: z.string(),
   })
@@ -52,7 +52,7 @@ const summarySchema = z
             amount: z.string().describe("USDC with 6 decimals"),
           }),
         )
-        .describe("Of the list's rows, by type and status; those without rows are left out"),
+        .describe("Totals of the matching rows by type and status; combinations without rows are omitted"),
       currency: z.literal("USDC"),
     }),
     message: z.string(),
@@ -115,9 +115,9 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   const { limit, offset } = query;
   const owner = { list: "transaction", userId } as const;
   const after = query.cursor === undefined ? undefined : readCursor(owner, query.cursor);
-  if (after && offset > 0) throw invalid("offset", "must be left out where cursor is given");
+  if (after && offset > 0) throw invalid("offset", "cannot be combined with cursor");
   const { page, last, hasMore } = await deps.reader.read(async (tx) => {
-    // behind a cursor, one row more tells whether there is a next page
+    // with a cursor, one extra row shows whether there is a next page
     const found = await listTransactions(tx, userId, filter, {
       limit: after ? limit + 1 : limit,
       offset,

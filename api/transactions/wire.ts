@@ -1,4 +1,4 @@
-/** A history row on the wire. */
+/** The wire format of a history row. */
 import { z } from "zod";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
@@ -23,7 +23,7 @@ export const transactionSchema = z
     settledBy,
     candidates: z
       .array(z.string())
-      .describe("Links that fitted a received transfer with no evidence to decide between them: assign one"),
+      .describe("Links that a received transfer fits, with no evidence to decide between them: assign one"),
     metadata: z.looseObject({
       txHash: z.string().nullable(),
       logIndex: z.int().nullable(),

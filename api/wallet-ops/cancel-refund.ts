@@ -9,7 +9,7 @@ import { cancelRequest, lockRefund, markCancelled } from "../../db/wallet-ops/re
 import type { RefundView } from "../../db/wallet-ops/refunds.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-/** Throws CONFLICT once it was signed, has expired or was cancelled. */
+/** Throws CONFLICT once it is signed, expired or cancelled. */
 export async function cancelRefund(
   { sql }: Pick<ApiDeps, "sql">,
   { user, refund: { id, linkId, status } }: { user: User; refund: RefundView },

@@ -1,6 +1,6 @@
 /**
- * Reads what a refund's body asks for, whose payment, how much and to whom, and refuses more than what is left. core/domain/refund.ts
- * chooses. The same for a refund and for a request for one.
+ * Determines from a refund's body which payment is refunded, how much and to whom, and refuses more than what is left. The
+ * rules are in core/domain/refund.ts. Used for refunds and refund requests.
  */
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
@@ -47,7 +47,7 @@ export async function getRefundedLink(
   return { link, wallet };
 }
 
-/** Throws CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
+/** Throws CONFLICT when nothing or too little is left, VALIDATION_ERROR when the recipient is ambiguous. */
 export async function readRefundChoice(
   tx: Tx,
   { link, wallet }: { link: PaymentLink; wallet: Wallet },
@@ -57,7 +57,7 @@ export async function readRefundChoice(
   return need(chooseRefund(link, await listRefundable(tx, link.id), request));
 }
 
-/** The row of a refund that was chosen so. */
+/** The row of the chosen refund. */
 export function toNewRefund(
   { transfer, to, toSource, amountUnits }: Chosen,
   { id, link, body }: { id: string; link: PaymentLink; body: RefundBody },
@@ -99,14 +99,14 @@ function need(choice: RefundChoice): Chosen {
   if (choice.ok) return choice;
   switch (choice.issue) {
     case "nothing_to_refund":
-      throw conflict("Nothing of this link's money is left to refund", { issue: choice.issue });
+      throw conflict("Nothing is left to refund on this link", { issue: choice.issue });
     case "exceeds_refundable":
       throw exceeds(choice.refundableUnits);
     case "payer_ambiguous":
       throw invalid(
         "transactionId",
         choice.issue,
-        "Several transfers came for this link: name one by transactionId",
+        "Several transfers were received for this link: choose one with transactionId",
       );
     case "unknown_transaction":
       throw notFound("A CONFIRMED transaction of this link with this id");
@@ -122,8 +122,8 @@ export type Reserved = {
 };
 
 /**
- * What is left may have changed since the choice. Call under the link's lock where a part is reserved; at the confirmation of a part that is
- * reserved already only the chain can have changed it. Throws CONFLICT.
+ * What is left may have changed since the choice. Call under the link's lock when reserving; at confirmation the amount is already
+ * reserved, so only the chain can have changed it. Throws CONFLICT.
  */
 export async function refuseAboveRefundable(tx: Tx, refund: Reserved): Promise<void> {
   const current = (await listRefundable(tx, refund.linkId, { except: refund.id })).find(
@@ -141,10 +141,10 @@ function exceeds(refundableUnits: bigint) {
   });
 }
 
-/** The sender of a plain transfer need not be the customer. */
+/** The sender of a plain transfer is not necessarily the customer. */
 export function senderWarnings(to: Hex, isContract: boolean): OperationTerms["warnings"] {
-  const exchange = `${to} may belong to an exchange: money sent back there can be lost. Ask the customer for an address`;
-  const contract = `${to} is a contract (a router or a bridge, perhaps): ask the customer for an address`;
+  const exchange = `${to} may belong to an exchange, where refunds can be lost. Ask the customer for an address`;
+  const contract = `${to} is a contract, possibly a router or bridge: ask the customer for an address`;
   return [
     { code: "payer_may_be_an_exchange", message: exchange },
     ...(isContract ? [{ code: "payer_is_a_contract" as const, message: contract }] : []),

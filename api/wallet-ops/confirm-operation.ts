@@ -1,6 +1,6 @@
 /**
- * Takes an owner's signature: verified on the CPU against the hash of the row's own fields, then QUEUED with its history rows,
- * events and job in one transaction that also uses up the challenge. The same assertion again gets the same answer.
+ * Confirms an operation with an owner's signature: verified locally against the hash of the row's own fields, then QUEUED with its history
+ * rows, events and job in one transaction that also uses up the challenge. Repeating the same assertion returns the same response.
  */
 import { createHash } from "node:crypto";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
@@ -48,18 +48,18 @@ export type Confirmation = {
   challengeId: string;
   response: Assertion;
   trace: Trace;
-  /** What the history rows say beside the items' notes. */
+  /** Default description of the history rows, next to the items' notes. */
   history: Omit<OpenedHistory, "ids">;
   event: "wallet.send_queued" | "refund.created";
   /**
-   * In the transaction that queues the operation, when the ledger has read every operation that spent an earlier nonce of the account; a
-   * throw queues nothing.
+   * Called in the transaction that queues the operation, when the ledger has read every operation that spent an earlier nonce of the
+   * account; throwing prevents queueing.
    */
   recheck?: (tx: Tx) => Promise<void>;
 };
 
 /**
- * Throws NOT_FOUND, CONFLICT when it was confirmed or cancelled already or its nonce is spent, VALIDATION_ERROR for what does not verify,
+ * Throws NOT_FOUND, CONFLICT when it was already confirmed or cancelled or its nonce is spent, VALIDATION_ERROR when verification fails,
  * and what `recheck` throws. With `recheck` also CONFLICT while the ledger is behind.
  */
 export async function confirmOperation(deps: ApiDeps, given: Confirmation): Promise<OperationView> {
@@ -75,7 +75,7 @@ export async function confirmOperation(deps: ApiDeps, given: Confirmation): Prom
   if (given.recheck) await awaitLedger(deps, operation);
   const isQueued = await deps.sql
     .begin(async (tx) => {
-      // a confirmation that runs at the same time waits here, and then finds the challenge used
+      // a concurrent confirmation waits here, and then finds the challenge used
       if (!(await takeChallenge(tx, challenge.id, meant))) return false;
       if (!(await notePasskeyUse(tx, { passkey, use, trace: given.trace }))) throw notVerified();
       if (!(await queueOperation(tx, signed))) throw conflictOf("nonce_taken");
@@ -102,7 +102,7 @@ async function awaitLedger({ sql }: ApiDeps, { id, network, terms }: OperationVi
     if (cursor && cursor.number >= headNumber && !(await isBehindNonce(sql, id))) return;
     if (Date.now() >= deadlineMs)
       throw conflict(
-        "The chain has not been read as far as when this was prepared; confirm it again in a moment",
+        "The chain has not yet been read up to the block at which this was prepared; confirm it again in a moment",
         {
           issue: "ledger_behind",
           retryable: true,
@@ -118,7 +118,7 @@ async function getOperation(deps: ApiDeps, { id, kind, user }: Confirmation): Pr
   throw notFound(kind === "REFUND" ? "Refund" : "Send");
 }
 
-/** The answer for an operation that does not wait for its signature; undefined for one that does. */
+/** The response for an operation that is no longer waiting for its signature; undefined for one that is. */
 function answerEarlier(operation: OperationView, assertionHash: Uint8Array): OperationView | undefined {
   if (operation.assertionHash && Buffer.from(operation.assertionHash).equals(assertionHash)) return operation;
   const { state, isOver } = operation;
@@ -211,7 +211,7 @@ async function writeQueued(tx: Tx, { user, history, event }: Confirmation, opera
   await notify(tx, [id]);
 }
 
-/** What is the same when a browser sends its answer again. */
+/** What stays the same when a browser repeats its response. */
 export function hashOfAssertion({ id, response }: Assertion): Uint8Array {
   const { authenticatorData, clientDataJSON, signature } = response;
   return createHash("sha256")
@@ -229,9 +229,9 @@ export function isLiveKeyViolation(error: unknown): boolean {
 }
 
 const CONFLICTS = {
-  already_confirmed: "This was confirmed already, with another signature",
+  already_confirmed: "This was already confirmed with another signature",
   cancelled: "This was cancelled",
-  nonce_taken: "Another operation of the wallet was faster; prepare again",
+  nonce_taken: "Another operation of the wallet came first; prepare again",
 } as const;
 
 export function conflictOf(issue: keyof typeof CONFLICTS) {
@@ -242,7 +242,7 @@ export function challengeInvalid() {
   return invalid(
     "challengeId",
     "invalid_or_expired",
-    "The challenge is unknown, used or over; prepare again",
+    "The challenge is unknown, used or expired; prepare again",
   );
 }
 
@@ -250,6 +250,6 @@ export function notVerified() {
   return invalid(
     "passkeyResponse",
     "not_verified",
-    "The passkey's answer could not be verified; prepare again",
+    "The passkey's response could not be verified; prepare again",
   );
 }

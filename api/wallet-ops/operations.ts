@@ -1,4 +1,4 @@
-/** What sends and refunds have in common after preparation: finding, cancelling, and the answer to a confirmation. */
+/** What sends and refunds have in common after preparation: finding, cancelling, and waiting for a status change. */
 
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { REFUND_ID, SEND_ID } from "../../core/domain/ids.ts";
@@ -17,7 +17,7 @@ type Named = { user: User; id: string; kind: Exclude<OperationKind, "OWNERS"> };
 const NAMES = { SEND: "Send", REFUND: "Refund" } as const;
 const ID_FORMS = { SEND: SEND_ID, REFUND: REFUND_ID } as const;
 
-/** Throws NOT_FOUND for another user's, and for what cannot be an id. */
+/** Throws NOT_FOUND for another user's operation and for malformed ids. */
 export async function getOperation(
   { sql }: Pick<ApiDeps, "sql">,
   { user, id, kind }: Named,
@@ -28,11 +28,11 @@ export async function getOperation(
   throw notFound(NAMES[kind]);
 }
 
-/** How many requests of a process may wait at a time; further ones are answered immediately. */
+/** How many requests per process may wait concurrently; others get an immediate response. */
 const WAITS_MAX = 500;
 let waits = 0;
 
-/** The operation as soon as its status is another than `known`, or as it is after `wait` seconds. Throws NOT_FOUND as above. */
+/** The operation as soon as its status differs from `known`, or after `wait` seconds. Throws NOT_FOUND as above. */
 export async function awaitOperation(
   deps: Pick<ApiDeps, "sql" | "outcomes">,
   named: Named,
@@ -70,7 +70,7 @@ export async function cancel(deps: ApiDeps, named: Named): Promise<OperationView
   });
 }
 
-/** The history rows of an operation, one a recipient; a service fee has one of its own, which is not among them. */
+/** The history rows of an operation, one per recipient; a service fee has a separate row, which is not included. */
 export async function presentHistory({ sql }: ApiDeps, user: User, { items }: OperationView) {
   const ids = items.flatMap(({ transactionId, isFee }) => (isFee ? [] : (transactionId ?? [])));
   const rows = await Promise.all(ids.map((id) => findTransaction(sql, { id, userId: user.id })));

@@ -1,6 +1,6 @@
 /**
- * Parses the recipients of a send from its body, which has one of two forms: `to` and `amount`, or `payments`. Which recipients are refused
- * is the rule of core/domain/recipient.ts; here each reason gets its message. All amounts together must reach `minUnits`.
+ * Parses the recipients of a send from its body, which has one of two forms: `to` and `amount`, or `payments`. core/domain/recipient.ts decides
+ * which recipients are refused; this file has the message for each reason. The total must be at least `minUnits`.
  */
 import { invalid } from "../../core/domain/errors.ts";
 import { formatUnits } from "../../core/domain/money.ts";
@@ -15,9 +15,9 @@ export type SendBody = Payment & { network?: NetworkId | undefined; payments?: P
 
 const ISSUES: Record<RecipientIssue, string> = {
   invalid: "must be an address: 0x and 40 hex digits",
-  bad_checksum: "is mistyped: its capital letters are not the checksum of this address (EIP-55)",
+  bad_checksum: "is mistyped: its capital letters do not match the address checksum (EIP-55)",
   zero_address: "is the zero address",
-  token_contract: "is the token itself",
+  token_contract: "is the USDC contract itself",
   not_a_recipient: "is a contract of the wallet's infrastructure",
   own_wallet: "is this wallet itself",
 };
@@ -30,7 +30,7 @@ export function parseRecipients(
   const { document, literals } = readLiterals(bodyText, "amount");
   const several = body.payments;
   if (several && (body.to !== undefined || body.amount !== undefined))
-    throw invalid("payments", "must not be given together with to and amount");
+    throw invalid("payments", "must not be combined with to and amount");
   const sources = several ? (document as { payments: unknown[] }).payments : [document];
   const items = (several ?? [body]).map((payment, index) => {
     const prefix = several ? `payments.${index}.` : "";

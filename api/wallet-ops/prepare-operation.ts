@@ -1,6 +1,6 @@
 /**
- * Makes an operation for its owner to sign: what the chain says of the wallet now, the calls built from it, and the row, the
- * recipients and the challenge in one transaction. Call data is never taken from a client.
+ * Prepares an operation for its owner to sign: reads the wallet's state from the chain, builds the calls from it, and stores the
+ * row, the recipients and the challenge in one transaction. Call data is never accepted from a client.
  */
 import {
   type AccountState,
@@ -13,6 +13,7 @@ import { toOwner } from "../../core/chain/passkey-account.ts";
 import { buildUserOperation, operationGas } from "../../core/chain/user-operation.ts";
 import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, invalid, ServiceError } from "../../core/domain/errors.ts";
+import { hexOf } from "../../core/domain/hex-text.ts";
 import { newChallengeId } from "../../core/domain/ids.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
@@ -52,29 +53,29 @@ export type Preparation = {
   /** Whose passkeys may sign it: the challenge is bound to this person. */
   signer: User;
   items: readonly NewOperationItem[];
-  /** What makes two preparations of one Idempotency-Key the same. */
+  /** What must be equal for two preparations with the same Idempotency-Key. */
   request: unknown;
   idempotencyKey: string | undefined;
   requestId: string;
-  /** Whose money goes back: its tag follows the operation's in the calls, so that a restored older backup finds the refund's link. */
+  /** The refunded link: its tag follows the operation's in the calls, so that after restoring an older backup the refund's link is found. */
   refundedLink?: { tag: Hex };
-  /** Prepares an empty operation of this one's nonce instead of transfers. */
+  /** Prepares an empty operation with this one's nonce instead of transfers. */
   voidOf?: { id: string; accountNonce: bigint };
   /** An unsigned operation with this id is prepared again. */
   renews?: boolean;
   extraWarnings?: (state: AccountState) => OperationTerms["warnings"];
-  /** In the transaction that stores the operation; a throw stores nothing. */
+  /** Called in the transaction that stores the operation; throwing prevents storing. */
   reserve?: (tx: Tx) => Promise<void>;
 };
 
 export type Prepared = { operation: OperationView; isReplay: boolean };
 
-/** How many of the user's unsigned operations whose time is over are marked EXPIRED before a new one is inserted, which frees their Idempotency-Keys. */
+/** How many of the user's overdue unsigned operations are marked EXPIRED before a new one is inserted, which frees their Idempotency-Keys. */
 const EXPIRED_AT_ONCE = 100;
 
 /**
- * Throws CONFLICT while another operation of the wallet is on its way or when it holds too little, FORBIDDEN when the token refuses,
- * RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when no node answers.
+ * Throws CONFLICT while another operation of the wallet is in progress or its balance is too low, FORBIDDEN when the token
+ * refuses, RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when no node responds.
  */
 export async function prepareOperation(
   deps: ApiDeps,
@@ -85,10 +86,10 @@ export async function prepareOperation(
   const replay = await findReplay(deps, preparation);
   if (replay) return { operation: replay, isReplay: true };
   const missing = preparation.voidOf ? undefined : await refuseWhileLive(deps, wallet);
-  // what takes a missing nonce is the way out for the operation behind it, and costs no more than what the reorganisation undid
+  // an operation that fills a missing nonce unblocks the one behind it, and costs no more than what the reorganisation undid
   if (!missing) await refuseOverGasBudget(deps, wallet.userId);
   const state = await readState(chain, wallet, items);
-  // the chain is ahead of the ledger, which says that a nonce is missing
+  // the chain is ahead of the ledger, which considers a nonce missing
   if (missing && missing.nonce !== state.nonce) throw inFlight(missing.liveId);
   refuseByChain(state, items);
   if (!preparation.voidOf) refuseSmallDeployment(deps, wallet, state);
@@ -155,8 +156,8 @@ export async function prepareOperation(
   });
   if (stored) return { operation: stored, isReplay: false };
   if (preparation.renews)
-    throw conflict("This was signed or cancelled just now", { issue: "already_confirmed" });
-  // another request with the same key was faster
+    throw conflict("This has just been signed or cancelled", { issue: "already_confirmed" });
+  // another request with the same key came first
   const faster = await findReplay(deps, preparation);
   if (faster) return { operation: faster, isReplay: true };
   throw conflict("A request with this Idempotency-Key is still running.", {
@@ -165,7 +166,7 @@ export async function prepareOperation(
   });
 }
 
-/** What an Idempotency-Key prepared before, as it is now. Throws CONFLICT when the key was used with another request. */
+/** The current state of what this Idempotency-Key prepared earlier. Throws CONFLICT when the key was used with another request. */
 export async function findReplay(
   deps: ApiDeps,
   {
@@ -188,7 +189,7 @@ export async function findReplay(
   });
 }
 
-/** Throws CONFLICT, unless what is on its way cannot be executed before another operation has spent a nonce that is returned. */
+/** Throws CONFLICT, unless the pending operation can only be executed after another one has spent the returned nonce. */
 async function refuseWhileLive(
   { sql }: ApiDeps,
   wallet: Wallet,
@@ -201,7 +202,7 @@ async function refuseWhileLive(
 }
 
 function inFlight(id: string): ServiceError {
-  return conflict("Another operation of this wallet is on its way; wait until it is confirmed", {
+  return conflict("Another operation of this wallet is in progress; wait until it is confirmed", {
     issue: "operation_in_flight",
     id,
   });
@@ -238,7 +239,7 @@ function refuseByChain(state: AccountState, items: readonly NewOperationItem[]):
   });
 }
 
-/** A first operation deploys the account: where that costs money, not for a wallet that holds next to nothing. */
+/** A first operation deploys the account; where that costs money, the wallet must hold a minimum. */
 function refuseSmallDeployment(
   { config }: Pick<ApiDeps, "config">,
   { network }: Wallet,
@@ -249,11 +250,11 @@ function refuseSmallDeployment(
   throw invalid(
     "amount",
     "below_minimum",
-    `The first send on ${network} deploys the wallet: it must hold ${formatUnits(minUnits)} USDC at least`,
+    `The first send on ${network} deploys the wallet, which must hold at least ${formatUnits(minUnits)} USDC`,
   );
 }
 
-/** The account's owners by index. One that is not deployed yet has its first owners and those whose addition waits for its first operation. */
+/** The account's owners by index. Before deployment: its initial owners and those whose addition waits for its first operation. */
 async function readSlots(
   { sql }: ApiDeps,
   wallet: Wallet,
@@ -278,8 +279,4 @@ function ownersOf(slots: OwnerSlots, passkeys: readonly Passkey[]): OperationTer
 
 function totalOf(items: readonly { amountUnits: bigint }[]): bigint {
   return items.reduce((sum, { amountUnits }) => sum + amountUnits, 0n);
-}
-
-function hexOf(bytes: Uint8Array): Hex {
-  return `0x${Buffer.from(bytes).toString("hex")}`;
 }

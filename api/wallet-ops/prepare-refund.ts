@@ -19,13 +19,13 @@ import {
 } from "./choose-refund.ts";
 import { findReplay, type Prepared, prepareOperation } from "./prepare-operation.ts";
 
-/** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when it is not clear to whom. */
+/** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left, VALIDATION_ERROR when the recipient is ambiguous. */
 export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer: User }): Promise<Prepared> {
   const { signer, linkId, body, idempotencyKey, requestId } = asked;
   const { link, wallet } = await getRefundedLink(deps, asked);
   const chain = getEnabledChain(deps, link.network);
   const same = { kind: "REFUND" as const, request: { linkId, ...body }, idempotencyKey };
-  // before what is left is asked: the refund itself has taken it
+  // before checking what is left, because the refund itself reduced it
   const replay = await findReplay(deps, { ...same, wallet });
   if (replay) return { operation: replay, isReplay: true };
   const chosen = await readRefundChoice(deps.sql, { link, wallet }, asked);
@@ -47,8 +47,8 @@ export async function prepareRefund(deps: ApiDeps, asked: AskedRefund & { signer
 }
 
 /**
- * Prepares a requested refund; again, under the same id, while it is unsigned. Throws CONFLICT when it was prepared
- * without a request, signed, or cancelled, and when less is left now than was asked for.
+ * Prepares a requested refund; can be repeated with the same id while it is unsigned. Throws CONFLICT when it was
+ * prepared without a request, signed, or cancelled, and when less is left now than was requested.
  */
 export async function prepareRequested(
   deps: ApiDeps,

@@ -1,4 +1,4 @@
-/** Prepares an empty operation of the nonce that an ended one was signed for: once it is mined, the ended one can never be executed. */
+/** Prepares an empty operation with the nonce of an ended one: once it is mined, the ended one can never be executed. */
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newSendId } from "../../core/domain/ids.ts";
 import { isStillPossible, type OperationKind } from "../../core/domain/wallet-operation.ts";
@@ -19,15 +19,18 @@ type Asked = {
   requestId: string;
 };
 
-/** Throws CONFLICT for an operation that has not ended, and for one that is impossible already. */
+/** Throws CONFLICT for an operation that has not ended, and for one that can no longer be executed anyway. */
 export async function prepareVoid(deps: ApiDeps, asked: Asked): Promise<OperationView> {
   const ended = await getOperation(deps, asked);
   const state = statusOf(ended);
   if (!isStillPossible({ state, isNonceSpent: ended.isNonceSpent }))
-    throw conflict(`Only what has ended and is still possible needs a void; this one is ${state}`, {
-      field: "status",
-      issue: state,
-    });
+    throw conflict(
+      `Only an ended operation that could still be executed needs a void; this one is ${state}`,
+      {
+        field: "status",
+        issue: state,
+      },
+    );
   const wallet = await findWallet(deps.sql, asked.user.id, ended.network);
   if (!wallet) throw notFound(`A wallet of yours on ${ended.network}`);
   const { operation } = await prepareOperation(deps, getEnabledChain(deps, ended.network), {

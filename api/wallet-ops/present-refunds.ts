@@ -1,4 +1,4 @@
-/** Reads refunds and presents them as the routes answer. */
+/** Reads refunds and presents them in the routes' format. */
 
 import type { z } from "zod";
 import { invalid, notFound } from "../../core/domain/errors.ts";
@@ -24,7 +24,7 @@ import {
 /** Of one link. */
 const LIST_MAX = 100;
 
-/** Throws NOT_FOUND for another user's, and for what cannot be an id. */
+/** Throws NOT_FOUND for another user's refund and for malformed ids. */
 export async function getRefund({ sql }: Pick<ApiDeps, "sql">, user: User, id: string): Promise<RefundView> {
   const refund = REFUND_ID.test(id) ? await findRefund(sql, { id, userId: user.id }) : undefined;
   if (refund) return refund;

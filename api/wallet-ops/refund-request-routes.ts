@@ -1,4 +1,4 @@
-/** Requests for refunds: asked for by a session or an API key, prepared by an owner of the wallet, who signs them like every send. */
+/** Refund requests: made by a session or an API key, then prepared by an owner of the wallet, who signs them like every send. */
 
 import { Elysia } from "elysia";
 import { formatUnits } from "../../core/domain/money.ts";
@@ -81,7 +81,7 @@ export const refundRequestRoutes = (deps: ApiDeps) =>
         response: { 201: preparedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
           operationId: "prepareRequestedRefund",
-          summary: "Prepare a requested refund for the passkey to sign; again while it is unsigned",
+          summary: "Prepare a requested refund for the passkey to sign; can be repeated while it is unsigned",
           tags,
         },
       },

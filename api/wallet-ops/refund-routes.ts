@@ -88,7 +88,7 @@ export const refundRoutes = (deps: ApiDeps) =>
       response: { 200: linkRefundsSchema, ...errorResponses(400, 401, 403, 404, 429) },
       detail: {
         operationId: "listLinkRefunds",
-        summary: "Refunds of a link and requests for them, newest first",
+        summary: "Refunds of a link and refund requests, newest first",
         tags,
       },
     })
@@ -98,7 +98,7 @@ export const refundRoutes = (deps: ApiDeps) =>
       response: { 200: refundListSchema, ...errorResponses(400, 401, 403, 429) },
       detail: {
         operationId: "listRefunds",
-        summary: "Your refunds and requests for them, newest first",
+        summary: "Your refunds and refund requests, newest first",
         tags,
       },
     })
@@ -114,7 +114,11 @@ export const refundRoutes = (deps: ApiDeps) =>
         params: operationParams,
         query: waitQuery,
         response: { 200: refundSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { operationId: "getRefund", summary: "One refund, at once or when its status changes", tags },
+        detail: {
+          operationId: "getRefund",
+          summary: "One refund, immediately or when its status changes",
+          tags,
+        },
       },
     )
     .post(
@@ -134,7 +138,7 @@ export const refundRoutes = (deps: ApiDeps) =>
           trace,
           event: "refund.created",
           history: { linkId: link.id, description: link.description, note: refund.reason },
-          // since it was prepared its payment may have left the chain, or an ended refund of the same money have been executed
+          // since the preparation its payment may have left the chain, or an ended refund of the same money may have been executed
           recheck: (tx) => refuseAboveRefundable(tx, refund),
         });
         const [transaction] = await presentHistory(deps, user, operation);
@@ -154,7 +158,7 @@ export const refundRoutes = (deps: ApiDeps) =>
         response: { 202: confirmedRefundSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: {
           operationId: "confirmRefund",
-          summary: "Confirm a prepared refund with the passkey's answer",
+          summary: "Confirm a prepared refund with the passkey's response",
           tags,
         },
       },
@@ -172,7 +176,8 @@ export const refundRoutes = (deps: ApiDeps) =>
         response: { 201: preparedSendSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
           operationId: "voidRefund",
-          summary: "Prepare an empty operation that makes an ended refund impossible; confirm it like a send",
+          summary:
+            "Prepare an empty operation that prevents an ended refund from still being executed; confirm it like a send",
           tags,
         },
       },
@@ -189,13 +194,12 @@ export const refundRoutes = (deps: ApiDeps) =>
         response: { 200: refundSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
           operationId: "cancelRefund",
-          summary:
-            "Cancel a refund, or a request for one, that is not signed yet; its reservation is free again",
+          summary: "Cancel a refund or refund request that is not signed yet, and release its reservation",
           tags,
         },
       },
     );
 
 function notPrepared() {
-  return invalid("challengeId", "invalid_or_expired", "This refund was requested only; prepare it first");
+  return invalid("challengeId", "invalid_or_expired", "This refund was only requested; prepare it first");
 }

@@ -1,4 +1,4 @@
-/** Refunds as they travel: schemas of what comes in and goes out, and how rows become them. */
+/** The wire format of refunds: request and response schemas, and how rows map to them. */
 import { z } from "zod";
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
@@ -21,12 +21,12 @@ export const refundBody = z
   .object({
     amount: amount
       .optional()
-      .describe("Default: what is left of the transfer; of an overpaid link the surplus"),
+      .describe("Default: the remaining amount of the transfer; for an overpaid link, the surplus"),
     toAddress: z.string().max(100).optional().describe("Default: who paid"),
     reason: text(REFUND_REASON_MAX_CHARS)
       .refine((given) => given !== "", "must not be empty")
       .optional(),
-    transactionId: z.string().max(100).optional().describe("Which payment, when several came"),
+    transactionId: z.string().max(100).optional().describe("Which payment, when there are several"),
   })
   .optional();
 
@@ -38,7 +38,7 @@ export const refundListQuery = z.object({
 
 const status = z
   .enum(REFUND_STATES)
-  .describe("REQUESTED: asked for by an operator or an API key, and not signed by an owner yet");
+  .describe("REQUESTED: by an operator or API key, not signed by an owner yet");
 const shownRefund = {
   refundId: z.string(),
   linkId: z.string(),
@@ -50,12 +50,12 @@ const shownRefund = {
 const requester = z
   .object({ type: z.enum(["api_key", "user"]), id: z.string(), name: z.string().nullable() })
   .nullable()
-  .describe("Who asked for it; null when its owner prepared it at once");
+  .describe("Who requested it; null when an owner prepared it directly");
 
 export const preparedRefundSchema = z
   .object({
     ...shownRefund,
-    refundable: z.string().describe("What may be refunded beside this"),
+    refundable: z.string().describe("What may be refunded in addition to this"),
     ...signingFields,
   })
   .meta({ id: "PreparedRefund" });
@@ -75,7 +75,7 @@ export const refundSchema = z
   .object({
     ...shownRefund,
     network: z.enum(NETWORK_IDS),
-    note: z.string().nullable().describe("Why: the reason given"),
+    note: z.string().nullable().describe("The reason given"),
     requestedBy: requester,
     userOpHash: z.string().nullable(),
     transactionHash: z.string().nullable(),
@@ -96,11 +96,11 @@ export const requestedRefundSchema = refundSchema
 const refundablePayment = z
   .object({
     transactionId: z.string().nullable().describe("Names this payment in a refund's body"),
-    payer: z.string().describe("Who gets a refund of it without `toAddress`"),
+    payer: z.string().describe("Who receives a refund of it without `toAddress`"),
     amount: z.string(),
-    refundable: z.string().describe("What no refund has taken or reserved"),
-    suggested: z.string().describe("The amount of a refund that names none"),
-    pays: z.boolean().describe("It is the one that pays the link"),
+    refundable: z.string().describe("The amount not yet refunded or reserved"),
+    suggested: z.string().describe("The amount of a refund that does not name one"),
+    pays: z.boolean().describe("Whether it is the payment that pays the link"),
   })
   .meta({ id: "RefundablePayment" });
 export const linkRefundsSchema = z

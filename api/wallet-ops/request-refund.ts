@@ -19,7 +19,7 @@ import { type AskedRefund, getRefundedLink, readRefundChoice, toNewRefund } from
 
 export type RequestedRefund = { id: string; isReplay: boolean };
 
-/** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left or too many requests wait, VALIDATION_ERROR. */
+/** Throws NOT_FOUND for another user's link, CONFLICT when nothing or too little is left or too many requests are open, VALIDATION_ERROR. */
 export async function requestRefund(
   deps: ApiDeps,
   asked: AskedRefund & { requestedBy: string },
@@ -34,7 +34,7 @@ export async function requestRefund(
     await lockForRefunds(tx, linkId);
     const chosen = await readRefundChoice(tx, { link, wallet }, asked);
     if ((await countOpenRequests(tx, linkId)) >= REFUND_REQUESTS_MAX)
-      throw conflict(`At most ${REFUND_REQUESTS_MAX} refund requests of a link can be open`, {
+      throw conflict(`At most ${REFUND_REQUESTS_MAX} refund requests can be open per link`, {
         issue: "too_many_requests",
       });
     const refund: NewRefundRequest = {
@@ -55,7 +55,7 @@ export async function requestRefund(
     return true;
   });
   if (isNew) return { id, isReplay: false };
-  // another request with the same key was faster
+  // another request with the same key came first
   const faster = await findReplay(deps, { userId: user.id, key: idempotencyKey, request });
   if (faster) return faster;
   throw conflict("A request with this Idempotency-Key is still running.", {

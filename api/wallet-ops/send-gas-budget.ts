@@ -1,6 +1,6 @@
 /**
- * Refuses a send or refund when the gas that the service pays in a day is used up, of its user or of all sends on the network, or when
- * three of the user's operations failed within the hour. Asked at preparation, never later. The numbers: core/runtime/relay-limits-env.ts.
+ * Refuses a send or refund when the daily gas budget of its user or of all sends on the network is used up,
+ * or when three of the user's operations failed within the hour. Checked at preparation, never later. The limits: core/runtime/relay-limits-env.ts.
  */
 import { ServiceError } from "../../core/domain/errors.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
@@ -10,11 +10,11 @@ import { findBudget } from "../../db/relays/budgets.ts";
 import { readDailyGasUsage } from "../../db/wallet-ops/daily-gas-usage.ts";
 import type { ApiDeps } from "../http/deps.ts";
 
-/** While the budget is only reserved by pending operations. */
+/** Retry-After while the budget is only reserved by pending operations. */
 const HELD_RETRY_S = 10;
 const DAY_S = 86_400;
 
-/** A user's own: what they have used today, and the pause after failures. Throws RATE_LIMITED. */
+/** The user's own limits: today's usage, and the pause after failures. Throws RATE_LIMITED. */
 export async function refuseOverGasBudget(
   { sql, config }: Pick<ApiDeps, "sql" | "config">,
   userId: string,
@@ -26,10 +26,10 @@ export async function refuseOverGasBudget(
       use.secondsOfPauseLeft,
     );
   if (use.gas >= config.sendGasPerDay)
-    throw overBudget("Your sends have used up the gas that the service pays in a day", secondsOfDayLeft());
+    throw overBudget("Your sends have used up the gas that the service pays for per day", secondsOfDayLeft());
 }
 
-/** The share of all sends of a network. `gas`: what the operation may cost. Throws RATE_LIMITED. */
+/** The limit of all sends on a network. `gas`: the operation's gas limit. Throws RATE_LIMITED. */
 export async function refuseOverNetworkBudget(
   { sql, config }: Pick<ApiDeps, "sql" | "config">,
   network: NetworkId,
@@ -39,7 +39,7 @@ export async function refuseOverNetworkBudget(
   const verdict = judgeBudget({ ...budget, maximum: config.sendGasTotalPerDay ?? null }, gas);
   if (verdict === "fits") return;
   throw overBudget(
-    `The gas that the service pays for sends on ${network} is used up for now`,
+    `The gas budget of the service for sends on ${network} is used up for now`,
     verdict === "held" ? HELD_RETRY_S : secondsOfDayLeft(),
   );
 }

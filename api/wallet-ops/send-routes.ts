@@ -1,4 +1,4 @@
-/** Sends and payouts out of the signed-in user's wallets. Never by an API key: money moves with the passkey alone. */
+/** Sends and payouts from the signed-in user's wallets. Not accessible to API keys: only the passkey can move money. */
 
 import { Elysia } from "elysia";
 import type { z } from "zod";
@@ -109,7 +109,7 @@ export const sendRoutes = (deps: ApiDeps) =>
         response: { 202: confirmedSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: {
           operationId: "confirmSend",
-          summary: "Confirm a prepared send with the passkey's answer",
+          summary: "Confirm a prepared send with the passkey's response",
           tags,
         },
       },
@@ -129,7 +129,7 @@ export const sendRoutes = (deps: ApiDeps) =>
         params: operationParams,
         query: waitQuery,
         response: { 200: sendSchema, ...errorResponses(400, 401, 403, 404, 429) },
-        detail: { operationId: "getSend", summary: "One send, at once or when its status changes", tags },
+        detail: { operationId: "getSend", summary: "One send, immediately or when its status changes", tags },
       },
     )
     .post(
@@ -145,7 +145,8 @@ export const sendRoutes = (deps: ApiDeps) =>
         response: { 201: preparedSchema, ...errorResponses(400, 401, 403, 404, 409, 429) },
         detail: {
           operationId: "voidSend",
-          summary: "Prepare an empty operation that makes an ended send impossible; confirm it like a send",
+          summary:
+            "Prepare an empty operation that prevents an ended send from still being executed; confirm it like a send",
           tags,
         },
       },
@@ -161,7 +162,7 @@ export const sendRoutes = (deps: ApiDeps) =>
       },
     );
 
-/** The service's own wallets pay themselves nothing. */
+/** The service's own wallets pay no fee to themselves. */
 function feeItems({ sendFee }: ApiDeps["config"], { address }: Wallet): NewOperationItem[] {
   if (!sendFee || sendFee.address === address) return [];
   return [{ to: sendFee.address, amountUnits: sendFee.units, note: FEE_NOTE, isFee: true }];

@@ -1,6 +1,6 @@
 /**
- * Warnings that are shown to an owner before signing: a new recipient, one that resembles a known one, a contract, a wallet with a single
- * owner. They never refuse.
+ * Warnings shown to an owner before signing: a new recipient, one that resembles a known one, a contract, a wallet with a single
+ * owner. They never block.
  */
 import type { AccountState } from "../../core/chain/account-state.ts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -10,7 +10,7 @@ import type { OperationTerms } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { findSentTo, type NewOperationItem } from "../../db/wallet-ops/operations.ts";
 
-/** Known recipients compared with. */
+/** How many known recipients are compared. */
 const KNOWN_MAX = 5_000;
 
 type Given = {
@@ -30,7 +30,7 @@ export async function warningsOf(tx: Tx, given: Given): Promise<OperationTerms["
   const ownerCount = slots.filter((owner) => owner !== undefined).length;
   if (ownerCount > 1) return warnings;
   const message =
-    "This wallet has one owner: add another passkey or an address, or a lost device is lost money";
+    "This wallet has only one owner: add another passkey or an address, because losing that device would mean losing the money";
   return [...warnings, { code: "single_owner", message }];
 }
 
@@ -42,7 +42,7 @@ function recipientWarnings(to: Hex, isContract: boolean, known: readonly Hex[]):
     if (twin)
       warnings.push({
         code: "resembles_known_recipient",
-        message: `${to} looks like ${twin}, to which you have sent before, but is another address`,
+        message: `${to} looks like ${twin}, which you have sent to before, but is a different address`,
       });
   }
   if (isContract)

@@ -1,4 +1,4 @@
-/** Sends as they travel: schemas of what comes in and goes out, and how rows become them. */
+/** The wire format of sends: request and response schemas, and how rows map to them. */
 import { z } from "zod";
 import { formatUnits } from "../../core/domain/money.ts";
 import { CONTRACTS, NETWORK_IDS, NETWORKS } from "../../core/domain/networks.ts";
@@ -30,7 +30,7 @@ export const text = (maxChars: number) =>
     .refine((given) => given.isWellFormed() && !given.includes("\0"), "must be text");
 
 export const amount = z
-  .union([z.number(), z.string().max(40)], { error: "must be a decimal text or a number" })
+  .union([z.number(), z.string().max(40)], { error: "must be decimal text or a number" })
   .describe("USDC, greater than 0, at most 6 decimals");
 
 const payment = z.object({
@@ -46,7 +46,7 @@ export const prepareBody = payment.extend({
     .min(1)
     .max(PAYOUT_RECIPIENTS_MAX)
     .optional()
-    .describe("Several recipients with one signature, instead of to and amount"),
+    .describe("Several recipients for one signature, instead of to and amount"),
 });
 
 export const signedBody = z.object({ challengeId: challengeIdSchema, passkeyResponse: assertionSchema });
@@ -55,12 +55,12 @@ export const operationParams = z.object({ id: z.string().max(100) });
 
 const WAIT_MAX_S = 20;
 
-/** To follow an operation live: each answer names the status that the next request knows. */
+/** For long polling: each response has the status to pass to the next request. */
 export const waitQuery = z.object({
   known: z
     .enum(OPERATION_STATES)
     .optional()
-    .describe("The status you know: with wait, the answer comes as soon as it is another one"),
+    .describe("The status you know: with wait, the response is sent as soon as the status differs"),
   wait: queryNumber({ min: 0, max: WAIT_MAX_S, fallback: 0 }).describe("Seconds to wait for a change"),
 });
 
@@ -70,7 +70,7 @@ export const listQuery = z.object({
   status: z.enum(OPERATION_STATES).optional(),
 });
 
-/** A null among an enum's values, which zod's own document leaves out. */
+/** A null among an enum's values, which zod's JSON Schema omits. */
 export const failureReason = documentedAs(z.enum(OPERATION_FAILURES).nullable(), {
   type: ["string", "null"],
   enum: [...OPERATION_FAILURES, null],
@@ -145,8 +145,8 @@ export const confirmedSchema = z
     status,
     userOpHash: z.string(),
     statusUrl: z.string(),
-    transaction: transactionSchema.optional().describe("Its history row, of a send to one recipient"),
-    transactions: z.array(transactionSchema).optional().describe("Its history rows, of a payout"),
+    transaction: transactionSchema.optional().describe("The history row of a send to one recipient"),
+    transactions: z.array(transactionSchema).optional().describe("The history rows of a payout"),
   })
   .meta({ id: "ConfirmedSend" });
 
@@ -181,7 +181,7 @@ export const sendListSchema = z
   })
   .meta({ id: "SendList" });
 
-/** EXPIRED by the clock, also before that is written down. */
+/** EXPIRED by the clock, even before the row is updated. */
 export function statusOf({ state, isOver }: OperationView): OperationState {
   return state === "AWAITING_SIGNATURE" && isOver ? "EXPIRED" : state;
 }

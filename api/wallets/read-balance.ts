@@ -17,7 +17,7 @@ export async function readWalletBalance(
   try {
     return { wallet, units: await readBalance(chain, wallet.address) };
   } catch (cause) {
-    throw new ServiceError("INTERNAL_ERROR", `${network} cannot be read now; retry`, {
+    throw new ServiceError("INTERNAL_ERROR", `${network} cannot be read at the moment; retry`, {
       details: { issue: "network_unreachable", retryable: true },
       cause,
     });

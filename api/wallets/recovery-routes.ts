@@ -1,4 +1,4 @@
-/** The wallet file of the signed-in user, to be kept: with it and the passkey the money can be moved without this service. */
+/** The wallet file of the signed-in user: with it and the passkey the money can be moved without this service. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";
@@ -20,11 +20,13 @@ const hex = z.string().regex(/^0x[0-9a-f]+$/);
 const walletFile = z
   .object({
     version: z.literal(WALLET_FILE_VERSION),
-    rpId: z.string().describe("Where browsers let the passkeys sign: this domain and those below it"),
+    rpId: z
+      .string()
+      .describe("The domain on which browsers allow the passkeys to sign, including its subdomains"),
     credentials: z.array(z.object({ id: z.string(), x: hex, y: hex, transports: z.array(z.string()) })),
     factory: hex,
     implementation: hex,
-    owners: z.array(hex).describe("The first owners, which determine the address"),
+    owners: z.array(hex).describe("The initial owners, which determine the address"),
     saltNonce: z.string(),
     address: hex,
     networks: z.array(
@@ -62,7 +64,8 @@ export const recoveryRoutes = (deps: ApiDeps) =>
       response: { 200: walletFile, ...errorResponses(400, 401, 403, 404, 429) },
       detail: {
         operationId: "getWalletFile",
-        summary: "The wallet file: what moving the money without this service takes, except the passkey",
+        summary:
+          "The wallet file: everything needed to move the money without this service, except the passkey",
         tags: ["Wallets"],
       },
     },

@@ -108,9 +108,9 @@ function isAttestation(response: Attestation | Assertion): response is Attestati
 }
 
 /**
- * The passkey's row. A registration need not prove that its sender has the key, and id and public key of a passkey are no secrets: so an
- * ACTIVE user answers with an assertion. Whoever has stolen the session could otherwise add a wallet and a sign-in of their own, or make
- * the session count as one that used the passkey.
+ * The passkey's row. A registration does not necessarily prove possession of the key, and a passkey's id and public key are not secret,
+ * so an ACTIVE user must respond with an assertion. Otherwise whoever has stolen the session could add their own wallet and sign-in, or make
+ * the session count as having used the passkey.
  */
 async function settlePasskey(tx: Tx, user: User, proof: Proof, trace: Trace): Promise<Passkey> {
   if (proof.kind === "known") {
@@ -123,7 +123,7 @@ async function settlePasskey(tx: Tx, user: User, proof: Proof, trace: Trace): Pr
   }
   const { credential } = proof;
   if (user.status === "ACTIVE")
-    throw conflict("Use your existing passkey: answer passkeyRequest with it", {
+    throw conflict("Use your existing passkey to answer passkeyRequest", {
       field: "passkeyResponse",
       issue: "existing_passkey_required",
     });

@@ -1,7 +1,7 @@
 /**
  * First step of a wallet setup: a challenge, and how the browser has to use it. A user with a passkey is asked to use that one:
  * another one with the same user handle would overwrite it on many authenticators, and with it the only key to the first wallet.
- * So the creation options exclude it, and `passkeyRequest` lets it answer the same challenge.
+ * So the creation options exclude the existing passkey, and `passkeyRequest` lets it respond to the same challenge.
  */
 
 import { CHALLENGE_LIFE_MS } from "../../core/domain/challenge-lifetime.ts";

@@ -1,8 +1,8 @@
-/** Which URLs a webhook may have. */
+/** Which URLs a webhook endpoint may have. */
 import { isWebhookPort } from "../../core/domain/webhook.ts";
 import { isPublicAddress } from "../../core/runtime/public-ip-ranges.ts";
 
-/** Why a URL cannot be an endpoint, if so. Names are resolved and checked again at every delivery. */
+/** Why a URL cannot be an endpoint; undefined if it can. Host names are resolved and checked again at every delivery. */
 export function whyNotAnEndpoint(text: string, allowPrivate: boolean): string | undefined {
   const parsed = URL.parse(text);
   if (!parsed) return "must be a URL";
@@ -10,7 +10,7 @@ export function whyNotAnEndpoint(text: string, allowPrivate: boolean): string | 
   if (parsed.username || parsed.password) return "must not contain a user or password";
   if (parsed.hash) return "must not have a fragment";
   if (allowPrivate) return undefined;
-  if (!isWebhookPort(Number(parsed.port || 443))) return "must use port 443, or one from 1024 on";
+  if (!isWebhookPort(Number(parsed.port || 443))) return "must use port 443, or a port from 1024";
   const host = parsed.hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
   const isAddress = /^[\d.]+$/.test(host) || host.includes(":");
   if (isAddress && !isPublicAddress(host)) return "must be on the public internet";

@@ -36,7 +36,7 @@ export async function createEndpoint(
   return { endpoint, secret };
 }
 
-/** Messages that were held back while it was disabled are sent when it is enabled. */
+/** Enabling it sends the messages held back while it was disabled. */
 export async function changeEndpoint(
   { sql, config }: Deps,
   own: Own,

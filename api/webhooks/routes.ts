@@ -1,4 +1,4 @@
-/** Webhooks by Standard Webhooks 1.0.0: endpoints, their secrets, and the log of deliveries. */
+/** Webhooks according to Standard Webhooks 1.0.0: endpoints, their secrets, and the delivery log. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
@@ -124,7 +124,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         response: { 200: deletedSchema, ...errorResponses(401, 403, 404, 429) },
         detail: {
           operationId: "deleteWebhookEndpoint",
-          summary: "Delete a webhook endpoint and its log",
+          summary: "Delete a webhook endpoint and its delivery log",
           tags,
         },
       },
@@ -141,7 +141,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         response: { 200: endpointWithSecretSchema, ...errorResponses(401, 403, 404, 429) },
         detail: {
           operationId: "rotateWebhookSecret",
-          summary: "Replace the secret; for 24 hours messages carry both signatures",
+          summary: "Rotate the secret; for 24 hours messages carry both signatures",
           tags,
         },
       },
@@ -159,7 +159,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         response: { 202: deliveryAnswerSchema, ...errorResponses(400, 401, 403, 404, 409, 413, 429) },
         detail: {
           operationId: "sendTestWebhook",
-          summary: "Send a test event of the type webhook.test to this endpoint",
+          summary: "Send a webhook.test event to this endpoint",
           tags,
         },
       },
@@ -202,7 +202,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: { 200: deliveryDetailSchema, ...errorResponses(401, 403, 404, 429) },
-        detail: { operationId: "getWebhookDelivery", summary: "One delivery with all attempts", tags },
+        detail: { operationId: "getWebhookDelivery", summary: "One delivery with all its attempts", tags },
       },
     )
     .post(
@@ -215,7 +215,7 @@ export const webhookRoutes = (deps: ApiDeps) =>
         auth,
         params,
         response: { 202: deliveryAnswerSchema, ...errorResponses(401, 403, 404, 409, 429) },
-        detail: { operationId: "redeliverWebhook", summary: "Send a message again, with the same id", tags },
+        detail: { operationId: "redeliverWebhook", summary: "Redeliver a message, with the same id", tags },
       },
     );
 

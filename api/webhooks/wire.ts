@@ -1,4 +1,4 @@
-/** Webhook endpoints and deliveries on the wire. */
+/** The wire format of webhook endpoints and deliveries. */
 import { z } from "zod";
 import { EVENT_TYPES } from "../../core/domain/event-types.ts";
 import type { Attempt, Delivery } from "../../db/webhooks/deliveries.ts";
@@ -16,9 +16,9 @@ const description = z
 const eventTypes = z.array(z.enum(EVENT_TYPES)).max(EVENT_TYPES.length);
 
 export const createBody = z.object({
-  url: url.describe("https, on the public internet, at port 443 or one from 1024 on"),
+  url: url.describe("https, on the public internet, on port 443 or a port from 1024"),
   description: description.default(""),
-  eventTypes: eventTypes.default([]).describe("Which events to send; none means all"),
+  eventTypes: eventTypes.default([]).describe("The event types to send; empty means all"),
 });
 export const updateBody = z.object({
   url: url.optional(),
@@ -27,11 +27,14 @@ export const updateBody = z.object({
   enabled: z.boolean().optional(),
 });
 
-/** A link's or a transaction's, whose message carries the whole object. */
+/** Types about a link or transaction, whose message carries the whole object. */
 const sampleTypes = EVENT_TYPES.filter((type) => /^(payment_link|transaction)\./.test(type));
 export const testBody = z
   .strictObject({
-    type: z.enum(sampleTypes).default("payment_link.paid").describe("The message that `data.sample` shows"),
+    type: z
+      .enum(sampleTypes)
+      .default("payment_link.paid")
+      .describe("The type of the sample message in `data.sample`"),
   })
   .optional();
 
@@ -51,7 +54,7 @@ const deliverySchema = z
   .object({
     id: z.string(),
     endpointId: z.string(),
-    eventId: z.string().describe("The message id (webhook-id), the same at every attempt"),
+    eventId: z.string().describe("The message id (webhook-id), the same in every attempt"),
     eventType: z.enum(EVENT_TYPES),
     state: z.enum(["PENDING", "DELIVERED", "FAILED"]),
     attempts: z.int(),

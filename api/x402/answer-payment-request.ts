@@ -1,6 +1,6 @@
 /**
- * Answers one x402 request: executes the payment it carries, or answers 402 with the terms. All four forms of request (routes.ts) use it;
- * it knows nothing of the HTTP framework.
+ * Handles one x402 request: executes the payment it carries, or responds 402 with the terms. Used for all four request forms
+ * (routes.ts); independent of the HTTP framework.
  */
 
 import { ServiceError } from "../../core/domain/errors.ts";
@@ -20,7 +20,7 @@ import { readShown } from "./payload.ts";
 import { resourceUrl, type Shape } from "./payment-required.ts";
 import { type Answer, type Paid, present, type Terms } from "./present.ts";
 
-/** The terms beside a refusal are not worth a longer wait. */
+/** Maximum wait for the terms that accompany a refusal. */
 const TERMS_TIMEOUT_MS = 5_000;
 
 export type LinkAnswerTools = LinkPayTools & { payMetrics: PayMetrics; signer: OfferSigner | undefined };
@@ -28,10 +28,10 @@ export type LinkAnswerTools = LinkPayTools & { payMetrics: PayMetrics; signer: O
 /** One request, whatever its method and path. */
 export type Ask = Omit<PayOrder, "attempt" | "payerLanguage"> & {
   shape: Shape;
-  /** `?amount=`: what a payer chooses to pay where the link leaves it open. */
+  /** `?amount=`: what the payer chooses to pay if the link allows it. */
   amountText: string | undefined;
   headers: Record<string, string | undefined>;
-  /** JSON text of the body on the JSON way; undefined on the others. */
+  /** JSON text of the body on the JSON route; undefined on the others. */
   bodyText: string | undefined;
 };
 
@@ -74,19 +74,19 @@ async function payShown(tools: LinkAnswerTools, ask: Ask): Promise<Paid | undefi
   return { way, payer: parsed.attempt.authorization.from, result };
 }
 
-/** Before acceptance any failure leaves nothing behind and may be retried; after it `payLink` does not fail. */
+/** Before acceptance a failure leaves nothing behind and may be retried; after it `payLink` does not throw. */
 async function tryToPay(tools: LinkAnswerTools, order: PayOrder): Promise<PayResult> {
   try {
     return await payLink(tools, order);
   } catch (error) {
     if (error instanceof ServiceError) throw error;
     tools.log.error({ err: error, requestId: order.requestId }, "payment failed before acceptance");
-    const message = "the payment can't be taken now; nothing was stored";
+    const message = "the payment can't be accepted now; nothing was stored";
     return { kind: "refused", ...refusalOf("INTERNAL_ERROR", message), retryable: true };
   }
 }
 
-/** In a header a refusal is 402 with the terms, as x402 clients expect, unless other terms would not help. */
+/** For payments in a header, a refusal is 402 with the terms, as x402 clients expect, unless other terms would not help. */
 function isAnsweredWithTerms({ way, result }: Paid): boolean {
   if (way === "json" || result.kind !== "refused") return false;
   const { reason } = result;
@@ -109,7 +109,7 @@ async function readTerms(
   return { link, obstacle, shape, now };
 }
 
-/** The link with the amount that its payer chose; what is wrong with the choice otherwise. */
+/** The link with the amount that its payer chose, or what is wrong with the choice. */
 function choose(link: PayableLink, amountText: string | undefined): PayableLink | Refusal {
   const choice = choiceOf(link);
   if (!choice) return link;
@@ -120,7 +120,7 @@ function choose(link: PayableLink, amountText: string | undefined): PayableLink 
   return { ...link, amountUnits };
 }
 
-/** Answered as JSON whatever way the request came. */
+/** Responds with JSON whatever form the request had. */
 function refusedPlainly(refusal: Refusal): Paid {
   return { way: "json", payer: undefined, result: { kind: "refused", ...refusal } };
 }

@@ -1,4 +1,7 @@
-/** Waiting for an accepted payment's end, for at most PAY_WAIT_MS (api/config.ts). From acceptance on an error is no answer: bytes may leave at any moment. */
+/**
+ * Waits for the outcome of an accepted payment, for at most PAY_WAIT_MS (api/config.ts). After acceptance an error is not a valid response,
+ * because the transaction may be broadcast at any moment.
+ */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { isPaymentRefusal, isSettled, type Refusal, refusalOf } from "../../core/domain/payment.ts";
 import type { PaymentView } from "../../db/payments/payments.ts";
@@ -9,18 +12,18 @@ import type { PayTools } from "./pay-tools.ts";
 
 export type WaitTools = Pick<PayTools<never>, "log" | "readPayment"> & { config: { payWaitMs: number } };
 
-/** What is known of a payment in any case, also when its row can't be read. */
+/** What is known of a payment even when its row can't be read. */
 export type PaymentRef = Pick<PaymentView, "id" | "linkId" | "network" | "txHash" | "attemptHash">;
 
 export type PaymentEnd =
   | { kind: "settled"; payment: PaymentView }
-  /** Handed to a node (submitted), or not known to be (unsettled), when the wait was over. */
+  /** Handed to a node (submitted), or not known to have been (unsettled), when the wait ended. */
   | { kind: "submitted" | "unsettled"; payment: PaymentRef }
   | { kind: "failed"; payment: PaymentView };
 
 type Watcher = ReturnType<Outcomes["watch"]>;
 
-/** `isJustStored`: the watcher was there before the payment, which this process has just committed. */
+/** `isJustStored`: this process has just committed the payment, after the watcher was started. */
 export async function awaitPayment(
   tools: WaitTools,
   watcher: Watcher,
@@ -48,12 +51,12 @@ export function refOf({ id, linkId, network }: Pick<PaymentRef, "id" | "linkId" 
 
 const RETRY_PAUSE_MS = 200;
 
-/** How much longer than the wait itself a database may take to answer. */
+/** How much longer than the wait itself the database may take to respond. */
 const SILENCE_MS = 3_000;
 
 /**
- * Repeats `work` until the database answers or the wait is over (then undefined): a connection that broke at commit
- * may have stored the payment, and only the database knows. Other errors are thrown. `waits` when the work waits for a payment's end.
+ * Repeats `work` until the database responds or the wait ends (then undefined): a connection lost at commit may have
+ * stored the payment, and only the database knows. Other errors are thrown. `waits`: the work itself waits for a payment's outcome.
  */
 export async function retryUntilDeadline<T>(
   tools: WaitTools,
@@ -76,7 +79,7 @@ export async function retryUntilDeadline<T>(
   }
 }
 
-/** Why a payment ended FAILED, as its payer reads it. A failure that is not the payer's to correct may be tried again. */
+/** Why a payment FAILED, for its payer. A failure that the payer cannot fix may be retried. */
 export function failureOf({ reason, reasonText }: PaymentView): Refusal & { retryable: boolean } {
   if (reason !== null && isPaymentRefusal(reason))
     return { ...refusalOf(reason, reasonText ?? undefined), retryable: false };
@@ -84,5 +87,4 @@ export function failureOf({ reason, reasonText }: PaymentView): Refusal & { retr
   return { reason: "INTERNAL_ERROR", message, retryable: true };
 }
 
-const UNAVAILABLE_MESSAGE =
-  "the payment could not be sent now; nothing of it is under way, and it may be tried again";
+const UNAVAILABLE_MESSAGE = "the payment could not be sent; nothing is in progress, and it may be retried";

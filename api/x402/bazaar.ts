@@ -7,7 +7,7 @@ const METHOD = "GET";
 
 type Choice = { minUnits?: bigint | null; maxUnits?: bigint | null };
 
-/** What a payer gets: the outcome of the payment. */
+/** The response to a payer: the outcome of the payment. */
 const OUTPUT_EXAMPLE = {
   success: true,
   txHash: `0x${"0".repeat(64)}`,
@@ -65,7 +65,7 @@ export function describeCallInVersion1(link: Choice) {
   };
 }
 
-/** Undefined when the price is fixed: nothing is to be chosen. */
+/** Undefined when the price is fixed. */
 function describeQuery(link: Choice) {
   const choice = choiceOf(link);
   if (!choice) return undefined;

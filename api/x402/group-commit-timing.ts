@@ -1,15 +1,15 @@
 /**
- * When a group of payments is committed, after another group. Payments that one block settled come again in one burst, and a burst that is
- * split costs one commit more: where several processes share the load, that is most of what a further process costs.
+ * When a group of payments is committed after another group. Payments settled by one block are followed by a burst of new ones, and splitting a
+ * burst costs an extra commit: with several processes sharing the load, that is most of the cost of an additional process.
  */
 
 const GROUP_MAX = 100;
-/** A group of several is gathered for so long at least. */
+/** Minimum gathering time of a group of several payments. */
 const GATHER_MS = 8;
-/** A smaller one waits longer: where several processes share the load, each would commit a few at a time. */
+/** A smaller group waits longer: with several processes sharing the load, each would otherwise commit a few at a time. */
 const GROUP_MIN = 8;
 const GATHER_MAX_MS = 25;
-/** Of what is waiting: the burst is over when nothing came between two polls. */
+/** Interval of polls of the waiting payments: a burst is over when nothing arrived between two polls. */
 const POLL_INTERVAL_MS = 4;
 
 export const GROUP_LIMITS = { groupMax: GROUP_MAX, pollIntervalMs: POLL_INTERVAL_MS } as const;

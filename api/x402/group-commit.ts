@@ -1,6 +1,6 @@
 /**
- * Accepting payments by group commit: the payments that arrive while one transaction commits go together in the next. Alone a payment
- * goes at once; under load a commit, a job and its locks serve many.
+ * Accepts payments by group commit: payments that arrive while one transaction commits share the next. A single payment is committed immediately;
+ * under load many share one commit, one job and its locks.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { currentTraceparent } from "../../core/tracing/spans.ts";
@@ -18,15 +18,18 @@ const WAITING_MAX = 5_000;
 export type Acceptable = { id: string; network: NetworkId; requestId: string | null };
 
 export type Acceptor<Payment extends Acceptable> = {
-  /** True once the payment, what it moves and its relay job, where one is needed, are committed; false when another payment or its link's state excludes it. */
+  /**
+   * True once the payment, the states it changes and, if needed, its relay job are committed; false when another payment or its link's state
+   * excludes it.
+   */
   accept(payment: Payment): Promise<boolean>;
 };
 
-/** Writes a group inside a transaction and returns the ids that were taken. */
+/** Writes a group inside a transaction and returns the accepted ids. */
 export type Store<Payment> = (tx: Tx, payments: readonly Payment[]) => Promise<Set<string>>;
 type Waiting<Payment> = {
   payment: Payment;
-  /** Of its request: the group is committed in the trace of whoever came first. */
+  /** The request's trace: the group is committed in the trace of its first payment. */
   traceparent: string | undefined;
   resolve(accepted: boolean): void;
   reject(error: unknown): void;
@@ -76,14 +79,14 @@ export function openAcceptor<Payment extends Acceptable>(sql: Sql, store: Store<
 /** Payments of links: each moves its link, and is not accepted when another payment holds it. */
 export const storeLinkPayments: Store<NewPayment> = async (tx, payments) => {
   const linkIds = payments.map((payment) => payment.linkId);
-  // sent together: the second begins when the first has its locks
+  // pipelined: the second statement starts when the first has its locks
   const [, accepted] = await Promise.all([lockLinks(tx, linkIds), insertPayments(tx, payments)]);
   return accepted;
 };
 
 /**
- * One transaction for the group. When it fails for what is in it, each member is committed alone; an unavailable database is unavailable
- * for all of them, and each retries by itself.
+ * One transaction for the group. When it fails because of its contents, each member is committed separately; when the database is
+ * unavailable, each member retries on its own.
  */
 async function commitGroup<Payment extends Acceptable>(
   sql: Sql,
@@ -108,7 +111,7 @@ async function commit<Payment extends Acceptable>(
   const ids = payments.map(({ id }) => id);
   const firsts = [...Map.groupBy(group, ({ payment }) => payment.network).values()];
   return sql.begin(async (tx) => {
-    // sent together: whether a job is needed is read once the payments are stored
+    // pipelined: whether a job is needed is read once the payments are stored
     const [accepted] = await Promise.all([
       store(tx, payments),
       ...firsts.map(async ([first]) => first && enqueueRelay(tx, first.payment, { ids, ...first })),
@@ -138,7 +141,7 @@ function toTrace({ payment, traceparent }: { payment: { id: string }; traceparen
   return traceparent ? [{ subjectId: payment.id, traceparent }] : [];
 }
 
-/** Wakes a worker when some of these payments are stored, unless one is at it: under load most groups need no job. */
+/** Wakes a worker when any of these payments are stored, unless one is already draining: under load most groups need no job. */
 async function enqueueRelay(
   tx: Tx,
   { network, requestId }: Omit<Acceptable, "id">,

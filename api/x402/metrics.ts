@@ -1,4 +1,4 @@
-/** Prometheus metrics of paying: how payments are answered, why they are refused, and how long payers wait. */
+/** Prometheus metrics of payments: their outcomes, why they are refused, and how long payers wait. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";
 import type { PayResult } from "./pay-link.ts";
@@ -11,7 +11,7 @@ export function openPayMetrics(registry: Registry) {
   const registers = [registry];
   const seconds = new Histogram({
     name: "x402_pay_seconds",
-    help: "From reading a payment to answering it; outcome settled, submitted, unsettled, replayed, paid-elsewhere or refused",
+    help: "Time from reading a payment to responding; outcome settled, submitted, unsettled, replayed, paid-elsewhere or refused",
     labelNames: ["way", "outcome"] as const,
     buckets: SECONDS,
     registers,
@@ -24,7 +24,7 @@ export function openPayMetrics(registry: Registry) {
   });
   const unrelayed = new Counter({
     name: "x402_terms_refused_total",
-    help: "Questions for a link's terms that were answered without any because its payment is not relayed, by reason",
+    help: "Requests for a link's payment terms that got none because the payment is not relayed, by reason",
     labelNames: ["reason"] as const,
     registers,
   });
@@ -36,27 +36,27 @@ export function openPayMetrics(registry: Registry) {
       seconds.observe({ way, outcome: result.kind }, (performance.now() - startedMs) / 1_000);
       if (result.kind === "refused") refusals.inc({ way, reason: result.reason });
     },
-    /** A payment that could not even be read. */
+    /** A payment that could not be parsed. */
     countUnreadable(way: "json" | "header"): void {
       refusals.inc({ way, reason: "INVALID_PAYLOAD_STRUCTURE" });
     },
   };
 }
 
-/** The limits that payers are refused by. */
+/** The limits that payments are refused by. */
 export function openRelayLimitMetrics(registry: Registry, limits: RelayLimits): void {
   const registers = [registry];
   new Gauge({
     ...{
       name: "x402_relay_min_amount_units",
-      help: "Least amount that is relayed, in micro-USDC",
+      help: "Minimum amount that is relayed, in micro-USDC",
       registers,
     },
   }).set(Number(limits.relayMinUnits));
   if (limits.relayGasPerMerchantPerDay === undefined) return;
   new Gauge({
     name: "x402_relay_gas_per_merchant_per_day",
-    help: "Gas that relaying for one merchant may use on a network in a UTC day",
+    help: "Gas that relaying for one merchant may use per network and UTC day",
     registers,
   }).set(Number(limits.relayGasPerMerchantPerDay));
 }

@@ -1,6 +1,6 @@
 /**
  * Signed offers and receipts, x402's extension `offer-receipt`: the service commits to the terms of a 402, and confirms a settled payment.
- * They are signed with a key of their own, never with one that can move money, and published at /.well-known/did.json.
+ * They are signed with a separate key, never one that can move money, which is published at /.well-known/did.json.
  */
 import { type JwsSigner, openJwsSigner } from "../../core/domain/jws.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -13,14 +13,14 @@ export type OfferSigner = {
   document: object;
 };
 
-/** An item of `accepts` in version 2, where it is paid, and until when it holds. */
+/** An item of `accepts` in version 2, its resource URL, and how long it is valid. */
 type OfferedTerms = {
   resourceUrl: string;
   item: { scheme: string; network: string; amount: string; asset: string; payTo: string };
   validUntil: Date;
 };
 
-/** Held by a block: nothing less gets a receipt. */
+/** Contained in a block: otherwise there is no receipt. */
 type SettledPayment = { resourceUrl: string; network: NetworkId; payer: Hex; txHash: string; now: Date };
 
 type Extension = { "offer-receipt": { info: object; schema: object } };

@@ -29,7 +29,7 @@ const outcomeFields = z.object({
   statusUrl: z.string().optional(),
   retryable: z.boolean().optional(),
 });
-const outcome = outcomeFields.describe("What became of the payment").meta({ id: "PaymentOutcome" });
+const outcome = outcomeFields.describe("The outcome of the payment").meta({ id: "PaymentOutcome" });
 export type Outcome = z.infer<typeof outcomeFields>;
 
 const payment = outcomeFields
@@ -53,7 +53,7 @@ const authorization = z
     validAfter: z.union([z.int(), z.string()]).describe("Unix seconds"),
     validBefore: z.union([z.int(), z.string()]).describe("Unix seconds"),
     data: z.string().optional(),
-    signature: z.string().optional().describe("Shape A; or v, r and s"),
+    signature: z.string().optional().describe("Either signature, or v, r and s"),
     v: z.int().optional(),
     r: z.string().optional(),
     s: z.string().optional(),
@@ -69,7 +69,7 @@ const payBody = z
       authorization,
       z
         .object({ authorization: z.looseObject({}), signature: z.string() })
-        .describe("As standard clients send it"),
+        .describe("The payload as standard clients send it"),
     ]),
   })
   .meta({ id: "PayRequest" });
@@ -92,18 +92,18 @@ const outcomes = {
 const OPERATIONS = {
   read: {
     operationId: "getPaymentRequirements",
-    summary: "What a link asks for (402); with a payment header, settles it",
+    summary: "The payment terms of a link (402); with a payment header, settles it",
   },
   readPay: { operationId: "getPayRequirements", summary: "The same as GET without /pay" },
   post: {
     operationId: "postPayment",
-    summary: "The same as GET, for clients that post their payment header",
+    summary: "The same as GET, for clients that send their payment header with POST",
   },
   pay: { operationId: "pay", summary: "Pay a link with a signed ERC-3009 authorization" },
   payment: { operationId: "getPayment", summary: "The state of one payment" },
 } as const;
 
-/** The operations of one prefix; `suffix` tells their names from those of the other. */
+/** The operations under one prefix; `suffix` distinguishes their names from those of the other prefix. */
 export function documentX402(suffix: "" | "ShapeB") {
   const named = (operation: keyof typeof OPERATIONS) => ({
     summary: OPERATIONS[operation].summary,
@@ -117,7 +117,7 @@ export function documentX402(suffix: "" | "ShapeB") {
     read: {
       ...named("read"),
       description:
-        "A 402 with `accepts` names amount, recipient and token. x402 clients sign an ERC-3009 authorization for it and send it in X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2); the service pays the gas. A link is paid once: a payment that was already accepted is answered as it was.",
+        "A 402 with `accepts` names amount, recipient and token. x402 clients sign an ERC-3009 authorization for it and send it in X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2); the service pays the gas. A link is paid once: repeating an accepted payment returns the same response.",
       ...settles,
     },
     readPay: { ...named("readPay"), ...settles },

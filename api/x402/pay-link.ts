@@ -1,6 +1,6 @@
 /**
- * Pays a link with one authorization: reads the link, decides (core/domain/payment-acceptance.ts), acts on it. The unique insert is the only
- * check that counts under concurrency. From acceptance on the answer is what the payment's row becomes, never a guess.
+ * Pays a link with one authorization: reads the link, decides (core/domain/payment-acceptance.ts), acts on it. Under concurrency only the
+ * unique insert decides. After acceptance the response is the state of the payment's row, never a guess.
  */
 
 import { newPaymentId } from "../../core/domain/ids.ts";
@@ -37,23 +37,26 @@ export type LinkPayTools = PayTools<NewPayment>;
 
 export type PayOrder = {
   linkId: string;
-  /** With the `Idempotency-Key`, or the payment-identifier extension's id. */
+  /** From the `Idempotency-Key`, or the payment-identifier extension. */
   attempt: PaymentAttempt & { readonly idempotencyKey: string | undefined };
   requestId: string;
-  /** Of the page that the payer saw; undefined of a program. */
+  /** The language of the page that the payer saw; undefined for programs. */
   payerLanguage: Language | undefined;
-  /** Called before a payment is stored, or its outcome is waited for: from here on an answer comes in time, and no failure is certain. */
+  /**
+   * Called before a payment is stored or its outcome is awaited: from here on a response is sent in time, and an error does not mean that the
+   * payment failed.
+   */
   onAccepting(): void;
-  /** Takes one from the payer's limit, once the signature is known to be the payer's; throws RATE_LIMITED when there is none left. */
+  /** Counts against the payer's limit once the signature is verified; throws RATE_LIMITED when the limit is exceeded. */
   countPayer(payer: string): Promise<void>;
 };
 
-/** How a payment attempt ended, or stands when the wait is over. */
+/** How a payment attempt ended, or its state when the wait ends. */
 export type PayResult =
   | Exclude<PaymentEnd, { kind: "failed" }>
-  /** The same authorization had settled this link before; `sameKey` when the caller showed the same idempotency key. */
+  /** The same authorization had already settled this link; `sameKey` when the caller sent the same idempotency key. */
   | { kind: "replayed"; payment: PaymentView; sameKey: boolean }
-  /** A transaction that is not ours executed the same authorization: the link is paid by it, without a payment of ours. */
+  /** A third party's transaction executed the same authorization and paid the link, without a payment of ours. */
   | { kind: "paid-elsewhere"; network: NetworkId; txHash: string; logIndex: number | null }
   | {
       kind: "refused";
@@ -77,8 +80,8 @@ export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<Pay
 }
 
 /**
- * Pays a use of a reusable link. Its id derives from the authorization, or from its payer's idempotency key, so the same bytes and the
- * same key lead to the same use; it is opened only for a payer whose signature is valid and whose value the link asks for.
+ * Pays a use of a reusable link. Its id derives from the authorization, or from its payer's idempotency key, so the same bytes or
+ * the same key lead to the same use; it is opened only for a payer whose signature is valid and whose value fits the link.
  */
 async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder): Promise<PayResult> {
   const { authorization, idempotencyKey } = order.attempt;
@@ -208,7 +211,7 @@ async function accept(
   }
 }
 
-/** Nothing was inserted: the authorization has a payment already, or the link changed since it was read. */
+/** Nothing was inserted: the authorization already has a payment, or the link has changed since it was read. */
 async function resolveConflict(
   tools: LinkPayTools,
   link: PayableLink,
@@ -216,7 +219,7 @@ async function resolveConflict(
   payment: NewPayment,
 ): Promise<PayResult> {
   const known = await findPaymentByAuthorization(tools.sql, payment);
-  // stored by this request, with a commit whose answer was lost
+  // stored by this request, in a commit whose response was lost
   if (known?.id === payment.id) return awaitStored(tools, payment);
   if (known && known.linkId !== link.id) return refuseOtherLinks(link, known);
   if (known && known.state !== "FAILED") return join(tools, link, order, known.id);
@@ -229,7 +232,8 @@ async function resolveConflict(
   if (known) return resultOf({ kind: "failed", payment: known });
   if (!(await hasTooManyUnknownOutcomes(tools.sql, link.id)))
     return refuse(link, "PAYMENT_IN_PROGRESS", "another payment came first");
-  const message = "earlier payments of this link may still turn out executed; nothing was stored";
+  const message =
+    "earlier payments of this link may still turn out to have been executed; nothing was stored";
   return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
 }
 
@@ -270,7 +274,7 @@ function newPayment(
 function refuseMatch(link: PayableLink, match: "other" | "unknown"): PayResult {
   if (match === "other")
     return refuse(link, "NONCE_USED", "this nonce belongs to another authorization of its payer");
-  const message = "the payer's contract can't be asked now whether it signed this";
+  const message = "the payer's contract could not be asked whether it signed this; retry";
   return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
 }
 

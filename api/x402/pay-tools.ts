@@ -1,4 +1,4 @@
-/** What paying depends on: the process's resources, and what all payments share. */
+/** Dependencies of payments: the process's resources, and what all payments share. */
 
 import type { PayableLink } from "../../core/domain/payment-acceptance.ts";
 import type { RelayLimits } from "../../core/domain/relay-budget.ts";
@@ -44,7 +44,7 @@ export function openPaymentReader(sql: Sql): PaymentReader {
   });
 }
 
-/** Reads rows one by one; those asked for in the same turn of the event loop share one query. `readAll` answers in the order of the question. */
+/** Reads single rows; those requested in the same turn of the event loop share one query. `readAll` returns them in the order of the request. */
 function readTogether<Asked, Found>(
   readAll: (asked: readonly Asked[]) => Promise<readonly (Found | undefined)[]>,
 ): (asked: Asked) => Promise<Found | undefined> {

@@ -1,5 +1,5 @@
 /**
- * Four wires become one authorization: the documented shapes A (`signature`) and B (`v, r, s`), and the standard
+ * Parses four wire formats into one authorization: the documented shapes A (`signature`) and B (`v, r, s`), and the standard
  * `exact` payloads of x402 version 1 and 2. Only this file knows their differences.
  */
 import {
@@ -32,17 +32,17 @@ const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const PAYMENT_IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/;
 const HEX = /^0x(?:[0-9a-fA-F]{2})*$/;
 
-/** How a payment came: as JSON in the body, or in a header of x402 version 1 or 2. */
+/** How a payment was sent: as JSON in the body, or in a header of x402 version 1 or 2. */
 export type Way = "json" | 1 | 2;
 
-/** What a request brings: a question for the link's terms, or a payment. */
+/** What a request contains: a request for the link's terms, or a payment. */
 export type Shown =
   | { readonly kind: "question" }
   | { readonly kind: "payment"; readonly way: Way; readonly parsed: Parsed };
 
 type Headers = Readonly<Record<string, string | undefined>>;
 
-/** Whether a request brings a payment, as far as that shows without reading it: what its rate limit goes by. */
+/** Whether a request appears to contain a payment, without parsing it; selects its rate limit. */
 export function bringsPayment(headers: Headers, bodyText: string | undefined): boolean {
   return (
     headers["payment-signature"] !== undefined ||
@@ -51,7 +51,7 @@ export function bringsPayment(headers: Headers, bodyText: string | undefined): b
   );
 }
 
-/** No body and an empty object ask for the terms; every other JSON value is read as a payment, and refused if it is none. */
+/** No body and an empty object ask for the terms; every other JSON value is parsed as a payment, and refused if it is not one. */
 export function readShown(headers: Headers, bodyText: string | undefined): Shown {
   const versionTwo = headers["payment-signature"];
   if (versionTwo !== undefined) return { kind: "payment", way: 2, parsed: parsePaymentHeader(versionTwo) };
@@ -67,12 +67,14 @@ export function readShown(headers: Headers, bodyText: string | undefined): Shown
 /** Reads an `X-PAYMENT` or `PAYMENT-SIGNATURE` header: base64 of the JSON payload. */
 function parsePaymentHeader(header: string): Parsed {
   if (header.length > HEADER_MAX_CHARS) {
-    return refuse(`the payment header has ${header.length} characters, at most ${HEADER_MAX_CHARS} are read`);
+    return refuse(
+      `the payment header has ${header.length} characters; at most ${HEADER_MAX_CHARS} are accepted`,
+    );
   }
   if (!BASE64.test(header)) return refuse("the payment header is not base64");
   const payload = parseJson(Buffer.from(header, "base64").toString("utf8"));
   return payload === undefined
-    ? refuse("the payment header is not base64 of a JSON object")
+    ? refuse("the payment header is not a base64-encoded JSON object")
     : parsePayment(payload);
 }
 

@@ -1,5 +1,5 @@
 /**
- * What a payer is asked for. One 402 serves every client: the body has one item, the PAYMENT-REQUIRED header carries version 2. Shape `a` is
+ * The payment terms. One 402 serves every client: the body has one item, the PAYMENT-REQUIRED header carries version 2. Shape `a` is
  * the merged item, the standard `exact` item of version 1 plus our own fields; shape `b` the `evm-erc3009` item, which `/x402/{linkId}` gives.
  */
 
@@ -19,7 +19,7 @@ export type Requirements = { readonly body: Record<string, unknown>; readonly he
 const MAX_TIMEOUT_S = 300;
 const MIN_TIMEOUT_S = 30;
 export const MIME_TYPE = "application/json";
-/** What the payer signs (EIP-3009). thirdweb's client reads it in `extra`; without it that client fetches the token's ABI elsewhere. */
+/** What the payer signs (EIP-3009). thirdweb's client reads it from `extra`; otherwise it fetches the token's ABI elsewhere. */
 const PRIMARY_TYPE = "TransferWithAuthorization";
 
 /** The 402 of a payable link. `refusal` says why a payment sent along was refused (absent: nothing is wrong). */
@@ -67,7 +67,7 @@ export function unpayable(
   { baseUrl, reason, message }: { baseUrl: string; reason: string; message: string },
 ): Requirements {
   const resource = { url: resourceUrl(link.id, baseUrl), description: message, mimeType: MIME_TYPE };
-  // where the payer chooses the amount, the description says how to name it
+  // when the payer chooses the amount, the description says how to specify it
   const extensions = link.isDiscoverable && choiceOf(link) ? describeCall(link) : undefined;
   return {
     body: { x402Version: 1, error: reason, message, accepts: [] },
@@ -150,17 +150,17 @@ function timeoutSeconds(link: Pick<PayableLink, "expiresAt">, now: Date): number
   return Math.max(MIN_TIMEOUT_S, Math.min(MAX_TIMEOUT_S, leftS));
 }
 
-/** An offer holds as long as a client is asked to sign for, and never beyond the link. */
+/** An offer is valid as long as the requested authorization, and never longer than the link. */
 function validUntil({ expiresAt }: PayableLink, now: Date): Date {
   return new Date(Math.min(expiresAt.getTime(), now.getTime() + MAX_TIMEOUT_S * 1_000));
 }
 
-/** Where x402 clients pay a link. */
+/** The URL at which x402 clients pay a link. */
 export function resourceUrl(linkId: string, baseUrl: string): string {
   return `${baseUrl}/v1/x402/${linkId}`;
 }
 
-/** JSON in base64, as x402 carries it in headers. Fields that are undefined are left out. */
+/** Base64-encoded JSON, as in x402 headers. Undefined fields are omitted. */
 export function encodeHeader(value: unknown): string {
   return Buffer.from(JSON.stringify(value), "utf8").toString("base64");
 }

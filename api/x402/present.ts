@@ -13,13 +13,13 @@ import type { PayResult } from "./pay-link.ts";
 import type { Way } from "./payload.ts";
 import { encodeHeader, requirementsOf, type Shape, unpayable } from "./payment-required.ts";
 
-/** A payment that a request brought, and what became of it. `payer` when it could be read. */
+/** A payment that a request contained, and its outcome. `payer` when it could be parsed. */
 export type Paid = { way: Way; payer: Hex | undefined; result: PayResult };
-/** What a link asks for now. `obstacle`: why no payment of it is accepted. */
+/** The current terms of a link. `obstacle`: why it accepts no payment. */
 export type Terms = { link: PayableLink; obstacle: Refusal | undefined; shape: Shape; now: Date };
 export type Answer = { status: number; headers: Record<string, string>; body: unknown };
 
-/** Without terms the payment's outcome; with them the 402, and why the payment that came along was refused. */
+/** Without terms: the payment's outcome. With terms: the 402, and why the payment sent with it was refused. */
 export function present(
   exchanged: Origin & ({ paid: Paid; terms?: never } | { paid: Paid | undefined; terms: Terms }),
 ): Answer {
@@ -27,12 +27,12 @@ export function present(
   return terms ? presentTerms(terms, paid, exchanged) : presentPaid(paid, exchanged);
 }
 
-/** `resourceUrl`: what the request pays, as offers and receipts name it. */
+/** `resourceUrl`: the paid resource, as named in offers and receipts. */
 type Origin = { baseUrl: string; resourceUrl: string; signer: OfferSigner | undefined };
 
-/** Nothing was stored: the database did not answer, or something unforeseen went wrong before a payment was accepted. */
+/** Nothing was stored: the database did not respond, or an unexpected error occurred before a payment was accepted. */
 export function presentUnavailable(baseUrl: string): Answer {
-  const message = "this can't be answered now; nothing was stored";
+  const message = "the payment can't be processed now; nothing was stored";
   const result = { kind: "refused", reason: "INTERNAL_ERROR", message, retryable: true } as const;
   const origin = { baseUrl, resourceUrl: baseUrl, signer: undefined };
   return presentPaid({ way: "json", payer: undefined, result }, origin);
@@ -50,7 +50,7 @@ function presentPaid({ way, payer, result }: Paid, origin: Origin): Answer {
   return { status, headers, body };
 }
 
-/** Only of a payment that a block holds: undefined for every other outcome. */
+/** Only for a payment that is in a block; undefined for every other outcome. */
 function signReceipt(
   { signer, resourceUrl }: Origin,
   { success, settled, txHash, network, payer }: Outcome & { network: NetworkId; payer: Hex | undefined },
@@ -77,14 +77,14 @@ function presentTerms(
   return { status: 402, headers, body: requirements.body };
 }
 
-/** The 402 names how a link ended. */
+/** The 402 says how a link ended. */
 function nameObstacle(link: PayableLink, { reason, message }: Refusal, now: Date) {
   if (reason !== "LINK_NOT_PAYABLE") return { reason, message };
   const isCancelled = effectiveStatus(link, now) === "CANCELLED";
   return { reason: isCancelled ? "LINK_CANCELLED" : "LINK_EXPIRED", message };
 }
 
-/** Every outcome with its own status (200, 202, 400, 403, 404, 409, 422, 500). A repeated success is one on the header way. */
+/** Every outcome with its own status (200, 202, 400, 403, 404, 409, 422, 500). For payments in a header, a repeated success is a success. */
 function outcomeOf(result: PayResult, way: Way, baseUrl: string): { status: number; body: Outcome } {
   switch (result.kind) {
     case "settled":
@@ -131,10 +131,10 @@ function outcomeOf(result: PayResult, way: Way, baseUrl: string): { status: numb
 const USED = {
   success: false,
   error: "NONCE_USED",
-  message: "this authorization has paid this link already",
+  message: "this authorization has already paid this link",
 } as const;
 
-/** A payment that a block holds. */
+/** A payment that is in a block. */
 function settled(payment: PaymentView, baseUrl: string): { status: number; body: Outcome } {
   const { logIndex } = payment;
   const body = { ...common(payment, baseUrl), success: true, error: null, settled: true, logIndex };

@@ -125,7 +125,7 @@ function chooseShape(asked: string | undefined, fallback: Shape): Shape {
   return asked === "a" || asked === "b" ? asked : fallback;
 }
 
-/** Cut at more than any payment needs; what is cut is refused as not JSON. */
+/** Truncated at more than any payment needs; a truncated body is refused as invalid JSON. */
 function asText(body: unknown): string {
   return typeof body === "string" ? body.slice(0, BODY_MAX_CHARS) : "";
 }

@@ -1,5 +1,5 @@
 /**
- * Did the payer sign? A key's signature is recovered on the CPU without a node; contracts are asked on the chain (ERC-1271, ERC-6492).
+ * Verifies that the payer signed. A key's signature is recovered locally without a node; contracts are asked on chain (ERC-1271, ERC-6492).
  * Payer and nonce are public once a block holds them: an authorization counts as a known payment only with the stored bytes, or bytes
  * that are valid now.
  */
@@ -24,7 +24,7 @@ export type PayerVerdict =
   | { ok: true; kind: "EOA" | "CONTRACT"; signature: Hex }
   | { ok: false; reason: PaymentRefusal; message: string; retryable: boolean; rule?: SignatureRule };
 
-/** The rule that a well-formed signature breaks, by its x402 name. */
+/** The rule that a well-formed signature violates, by its x402 name. */
 type SignatureRule = "eip6492_factory_not_allowed";
 
 export async function verifyPayer(
@@ -37,7 +37,7 @@ export async function verifyPayer(
   return chain ? verifyContract(chain, attempt) : refuse("INVALID_SIGNATURE");
 }
 
-/** Did the key behind the payer's address sign? */
+/** Whether the key behind the payer's address signed. */
 function isSignedByKey(network: NetworkId, { authorization, signature }: PaymentAttempt): boolean {
   const domain = tokenDomainOf(NETWORKS[network]);
   return (
@@ -46,7 +46,7 @@ function isSignedByKey(network: NetworkId, { authorization, signature }: Payment
   );
 }
 
-/** Code at the payer's address decides, not the signature's length; without code only an ERC-6492 wrapper can still hold. */
+/** Code at the payer's address decides, not the signature's length; without code only an ERC-6492 wrapper can still be valid. */
 async function verifyContract(
   chain: Chain,
   { authorization, signature }: PaymentAttempt,
@@ -66,18 +66,18 @@ async function verifyContract(
 }
 
 function refuseFactory(factory: Hex): PayerVerdict {
-  const message = `the signature brings a deployment by the factory ${factory} along (ERC-6492), which this service does not call; it can pay once its wallet is deployed and signs without it`;
+  const message = `the signature includes a deployment by the factory ${factory} (ERC-6492), which this service does not call; the wallet can pay once it is deployed and signs without it`;
   const rule = "eip6492_factory_not_allowed";
   return { ok: false, reason: "INVALID_SIGNATURE", message, retryable: false, rule };
 }
 
 function refuse(reason: "INVALID_SIGNATURE" | "INTERNAL_ERROR"): PayerVerdict {
   const isUnavailable = reason === "INTERNAL_ERROR";
-  const message = isUnavailable ? "the payer's contract can't be asked now" : undefined;
+  const message = isUnavailable ? "the payer's contract could not be asked; retry" : undefined;
   return { ok: false, ...refusalOf(reason, message), retryable: isUnavailable };
 }
 
-/** `unknown`: only the payer's contract could decide, and no node answers. */
+/** `unknown`: only the payer's contract could decide, and no node responds. */
 export type Match = "same" | "other" | "unknown";
 
 /** Whether a shown authorization is the one with its payer and nonce that is known. `stored` is absent when it was executed without a payment of ours. */
@@ -103,7 +103,7 @@ function hasTermsOf(shown: Authorization, stored: StoredAuthorization): boolean 
   );
 }
 
-/** A key's signature is stored in the one form the token takes, a contract's as it came. */
+/** A key's signature is stored in the only form the token accepts, a contract's unchanged. */
 function hasBytesOf({ signature }: PaymentAttempt, stored: StoredAuthorization): boolean {
   return stored.signature === (stored.payerKind === "EOA" ? signature.ecdsa : signature.bytes);
 }

@@ -29,7 +29,7 @@ export function implementationCall(account: Hex): RpcCall {
   return { method: "eth_getStorageAt", params: [account, IMPLEMENTATION_SLOT, "latest"] };
 }
 
-/** Is this deployed account still the wallet we know? An upgraded one decides itself what it burns. `slot`: the answer of the call above. */
+/** Whether this deployed account is still the wallet we know; an upgraded one controls how much gas it burns. `slot`: the result of the call above. */
 export function isKnownAccount(code: Hex, slot: Hex): boolean {
   return code === PROXY_CODE && KNOWN_IMPLEMENTATIONS.includes(`0x${slot.slice(-40)}`);
 }

@@ -1,11 +1,14 @@
-/** Reads what a wallet's next operation depends on, from one node in one batch: nonce, balance, owners, and whether each transfer would succeed. */
+/**
+ * Reads the state needed for a wallet's next operation, from one node in one batch: nonce, balance, owners, and whether each transfer would
+ * succeed.
+ */
 import { maxUint256 } from "viem";
 import type { Hex } from "../domain/networks.ts";
 import type { OperationItem } from "../domain/wallet-operation.ts";
 import type { Chain } from "../rpc/chain-client.ts";
 import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
-import { parseData, parseQuantity } from "../rpc/parse-answers.ts";
+import { parseData, parseQuantity, resultOf } from "../rpc/parse-answers.ts";
 import type { InnerCall } from "./multicall.ts";
 import { NEXT_OWNER_INDEX_CALL, nonceCall } from "./passkey-account.ts";
 import { readOwners } from "./read-owners.ts";
@@ -20,13 +23,13 @@ export type AccountState = {
   isDeployed: boolean;
   /** By owner index; undefined where an owner was removed. Of an account that is not deployed: empty. */
   owners: (Hex | undefined)[];
-  /** One a transfer, in order; undefined when it passes by itself. */
+  /** One per transfer, in order; undefined when it succeeds on its own. */
   refusals: (Refusal | undefined)[];
   /** Whether each recipient has code. */
   areContracts: boolean[];
 };
 
-/** Throws RpcTransportError when no node answers all of it. */
+/** Throws RpcTransportError when no node returns all of it. */
 export async function readAccountState(
   chain: Chain,
   account: Hex,
@@ -73,11 +76,6 @@ function refusalOf(outcome: RpcOutcome | undefined): Refusal | undefined {
   throw outcome?.error ?? new RpcTransportError("malformed", "a transfer's simulation was not answered");
 }
 
-function resultOf(outcome: RpcOutcome | undefined): unknown {
-  if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", "a call was not answered");
-  return outcome.result;
-}
-
 /** The transfers of an operation as calls of its account, each with the operation's tag behind its arguments, which the token ignores. */
 export function taggedTransfers(usdc: Hex, items: readonly OperationItem[], tag: Hex): InnerCall[] {
   return items.map(({ to, amountUnits }) => ({
@@ -88,7 +86,7 @@ export function taggedTransfers(usdc: Hex, items: readonly OperationItem[], tag:
 
 const BALANCE_OF_SELECTOR = "0x70a08231";
 
-/** A call that does nothing but spend the operation's nonce: the account asks for its own balance. */
+/** A call that only spends the operation's nonce: the account reads its own balance. */
 export function emptyCall(usdc: Hex, account: Hex, tag: Hex): InnerCall {
   return { to: usdc, data: `${BALANCE_OF_SELECTOR}${account.slice(2).padStart(64, "0")}${tag.slice(2)}` };
 }

@@ -41,7 +41,7 @@ export function findForbiddenFactory(chain: Chain, bytes: Hex): Hex | undefined 
 }
 
 /**
- * Would the token accept these bytes from the contract at `authorization.from`? An undeployed contract is verified together with the
+ * Whether the token would accept these bytes from the contract at `authorization.from`. An undeployed contract is verified together with the
  * deployment in the signature. Throws RpcTransportError when the chain gave no verdict.
  */
 export async function isContractSignatureValid(
@@ -66,7 +66,7 @@ export async function isContractSignatureValid(
   }
 }
 
-/** Does the contract at `account` accept these bytes for this digest (ERC-1271)? Throws RpcTransportError when it could not be asked. */
+/** Whether the contract at `account` accepts these bytes for this digest (ERC-1271). Throws RpcTransportError when it could not be asked. */
 export async function isValidContractSignature(
   chain: Chain,
   { account, digest, signature }: { account: Hex; digest: Hex; signature: Hex },

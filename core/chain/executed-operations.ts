@@ -1,5 +1,5 @@
 /**
- * A user operation of ours, read back from the transaction that ran it: for a database that has lost the row. Trusted only when its
+ * One of our user operations, recovered from the transaction that executed it, for a database that has lost the row. Trusted only when its
  * fields make the hash that the EntryPoint's event names, and its calls are tagged transfers as we build them.
  */
 
@@ -23,7 +23,7 @@ export type ExecutedOperation = {
   verificationGas: bigint;
   /** The 16 random bytes of the operation's id. */
   tag: Hex;
-  /** Of the link whose money a refund sends back. */
+  /** The tag of the refunded link. */
   linkTag: Hex | undefined;
   items: OperationItem[];
 };

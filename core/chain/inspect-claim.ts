@@ -58,7 +58,7 @@ export async function inspectClaim(chain: Chain, claim: ClaimedTransfer): Promis
   return first ? { kind: "pays", logs: [first, ...rest] } : { kind: "other_amount" };
 }
 
-/** Anybody may claim any transaction, and one may have written 44,000 logs: only the token's outlive the answer. */
+/** Anyone may claim any transaction, which may have written 44,000 logs, so only the token's logs are kept. */
 function withTokenLogs(receipt: unknown, usdc: Hex): unknown {
   const logs = fieldOf(receipt, "logs");
   if (!Array.isArray(logs)) return receipt;

@@ -1,9 +1,7 @@
 /** Reads what an owner change depends on, from one node in one batch. */
 import type { Hex } from "../domain/networks.ts";
 import type { Chain } from "../rpc/chain-client.ts";
-import { RpcTransportError } from "../rpc/errors.ts";
-import type { RpcOutcome } from "../rpc/node.ts";
-import { parseData, parseQuantity } from "../rpc/parse-answers.ts";
+import { parseData, parseQuantity, resultOf } from "../rpc/parse-answers.ts";
 import { ANY_CHAIN_NONCE_KEY } from "./owner-operation.ts";
 import { NEXT_OWNER_INDEX_CALL, nonceCall } from "./passkey-account.ts";
 import { readOwners } from "./read-owners.ts";
@@ -35,9 +33,4 @@ export async function readOwnerState(chain: Chain, account: Hex): Promise<OwnerS
       ? await readOwners(chain, account, parseQuantity(resultOf(next), "nextOwnerIndex"))
       : [],
   };
-}
-
-function resultOf(outcome: RpcOutcome | undefined): unknown {
-  if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", "a call was not answered");
-  return outcome.result;
 }

@@ -1,5 +1,6 @@
 /** Encodes a passkey's assertion as the smart account reads it (`WebAuthnAuth` inside `SignatureWrapper`). */
 import { decodeAbiParameters, encodeAbiParameters } from "viem";
+import { hexOf } from "../domain/hex-text.ts";
 import type { Hex } from "../domain/networks.ts";
 
 /** `response` of an authentication response, base64url. Its challenge is the hash that was signed. */
@@ -85,8 +86,4 @@ function parseInteger(der: Buffer, start: number): { value: bigint; end: number 
   const value = BigInt(hexOf(der.subarray(start + 2, end)));
   if (value === 0n || value >= CURVE_ORDER) throw new RangeError("the signature is out of range");
   return { value, end };
-}
-
-function hexOf(bytes: Buffer): Hex {
-  return `0x${bytes.toString("hex")}`;
 }

@@ -5,7 +5,7 @@
 
 import type { Hex } from "../domain/networks.ts";
 import { fieldOf } from "../rpc/parse-answers.ts";
-import { keccak256Bytes } from "./keccak.ts";
+import { keccakText } from "./keccak.ts";
 import { bytesText, quantityText, rlpList, rlpText } from "./rlp.ts";
 
 /** Type of OP-stack deposit transactions; their receipts have two more fields. */
@@ -129,8 +129,4 @@ function compact(digits: string, isLeaf: boolean): string {
 function textOf(value: unknown, name: string): string {
   const text = fieldOf(value, name);
   return typeof text === "string" ? text : "0x";
-}
-
-function keccakText(digits: string): string {
-  return Buffer.from(keccak256Bytes(Buffer.from(digits, "hex"))).toString("hex");
 }

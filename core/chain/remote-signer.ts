@@ -1,9 +1,10 @@
 /**
- * Relays signed by a signer that speaks `eth_signTransaction` (Web3Signer; behind it a KMS, an HSM or Vault). Its answer is not trusted:
- * it counts only when it is, byte for byte, the transaction that was asked for with a signature of the relayer's key.
+ * Relays signed by a remote signer with `eth_signTransaction` (Web3Signer, in front of a KMS, an HSM or Vault). Its response is not trusted:
+ * it is accepted only if it is, byte for byte, the requested transaction with a signature by the relayer's key.
  */
 import type { Hex } from "../domain/networks.ts";
 import { RpcTransportError } from "../rpc/errors.ts";
+import { toQuantity } from "../rpc/parse-answers.ts";
 import { isLowS, toAddress } from "./recover-payer.ts";
 import { secp256k1 } from "./secp256k1.ts";
 import { prepareRelay, type RelayTransaction } from "./sign-relay.ts";
@@ -11,7 +12,7 @@ import { prepareRelay, type RelayTransaction } from "./sign-relay.ts";
 const TIMEOUT_MS = 2_000;
 const ANSWER_MAX_BYTES = 512 * 1024;
 
-/** No signature: nothing was learnt about the transaction, and no bytes of it are here. Handled like a node that does not answer. */
+/** No signature: nothing is known about the transaction, and we have no bytes of it. Handled like an unresponsive node. */
 export class SignerError extends RpcTransportError {}
 
 export type SignerKey = { address: Hex; signerUrl: string };
@@ -30,11 +31,11 @@ export async function signRemotely(
       to,
       data,
       value: "0x0",
-      chainId: hexOf(chainId),
-      nonce: hexOf(nonce),
-      gas: hexOf(gas),
-      maxFeePerGas: hexOf(maxFeePerGas),
-      maxPriorityFeePerGas: hexOf(maxPriorityFeePerGas),
+      chainId: toQuantity(chainId),
+      nonce: toQuantity(nonce),
+      gas: toQuantity(gas),
+      maxFeePerGas: toQuantity(maxFeePerGas),
+      maxPriorityFeePerGas: toQuantity(maxPriorityFeePerGas),
     },
   ]);
   const raw = rawOf(answer);
@@ -58,7 +59,7 @@ export async function listSignerAccounts(signerUrl: string): Promise<Hex[]> {
   return answer.map((one) => String(one).toLowerCase() as Hex);
 }
 
-/** Credentials of the URL travel as a header, and stand in no message. */
+/** Credentials in the URL are sent as a header and never appear in messages. */
 async function callSigner(signerUrl: string, method: string, params: readonly unknown[]): Promise<unknown> {
   const url = new URL(signerUrl);
   const credentials =
@@ -159,8 +160,4 @@ function readItem(bytes: Buffer, at: number): { start: number; end: number } | u
 
 function within(bytes: Buffer, start: number, length: number): { start: number; end: number } | undefined {
   return start + length <= bytes.length ? { start, end: start + length } : undefined;
-}
-
-function hexOf(value: bigint | number): Hex {
-  return `0x${BigInt(value).toString(16)}`;
 }

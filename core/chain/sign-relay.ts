@@ -1,4 +1,5 @@
 /** Signs a relayer's EIP-1559 transaction, and only calls that a relay makes. */
+import { hexOf } from "../domain/hex-text.ts";
 import { CONTRACTS, type Hex, NETWORK_IDS, NETWORKS } from "../domain/networks.ts";
 import { keccak256Bytes } from "./keccak.ts";
 import { toAddress } from "./recover-payer.ts";
@@ -110,8 +111,4 @@ function bytesOf(hex: Hex): Buffer {
   const bytes = Buffer.from(hex.slice(2), "hex");
   if (bytes.length * 2 !== hex.length - 2) throw new RangeError("not whole bytes of hex");
   return bytes;
-}
-
-function hexOf(bytes: Uint8Array): Hex {
-  return `0x${Buffer.from(bytes).toString("hex")}`;
 }

@@ -5,9 +5,9 @@
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import type { OperationFailure, OperationItem } from "../domain/wallet-operation.ts";
 import type { Chain } from "../rpc/chain-client.ts";
-import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
+import { RpcResponseError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
-import { parseData, toQuantity } from "../rpc/parse-answers.ts";
+import { parseData, resultOf, toQuantity } from "../rpc/parse-answers.ts";
 import { implementationCall, isKnownAccount } from "./account-implementation.ts";
 import { decodeAggregate3, encodeAggregate3, type InnerCall } from "./multicall.ts";
 import { explainRevert } from "./revert-reasons.ts";
@@ -120,9 +120,4 @@ function refusalOfEntryPoint(data: Hex | undefined): OperationVerdict {
   if (/^AA25/.test(text)) return { ok: false, action: "wait", text };
   if (/^AA2[34]/.test(text)) return { ok: false, action: "unsigned", reason: "SIGNATURE_REFUSED", text };
   return { ok: false, action: "wait", text };
-}
-
-function resultOf(outcome: RpcOutcome | undefined): unknown {
-  if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", "a call was not answered");
-  return outcome.result;
 }

@@ -1,11 +1,11 @@
 /**
- * Shows that a transfer stands in a block, to whoever trusts the block's hash alone: the header makes the hash, the nodes of the trie make
+ * Proves that a transfer is in a block, to anyone who trusts only the block's hash: the header makes the hash, the nodes of the trie make
  * the header's receipts root, and the receipt they end with holds the log (Yellow Paper appendix D, EIP-2718).
  */
 import type { Hex, Network } from "../domain/networks.ts";
 import { fieldOf } from "../rpc/parse-answers.ts";
 import { headerBytes, readHeader } from "./encode-header.ts";
-import { keccak256Bytes } from "./keccak.ts";
+import { keccakText } from "./keccak.ts";
 import { pathOf, receiptNodes, receiptsRootOf } from "./receipts-root.ts";
 import { type RlpItem, readRlp } from "./rlp.ts";
 import { decodeTransferLog } from "./usdc.ts";
@@ -119,8 +119,4 @@ function nodeOf(byHash: ReadonlyMap<string, string>, hash: string): string {
   const node = byHash.get(hash);
   if (node === undefined) throw new RangeError("a node of the trie is missing or changed");
   return node;
-}
-
-function keccakText(digits: string): string {
-  return Buffer.from(keccak256Bytes(Buffer.from(digits, "hex"))).toString("hex");
 }

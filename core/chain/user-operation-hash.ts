@@ -1,6 +1,6 @@
 /**
- * What a passkey signs: the hash of a user operation, as `getUserOpHash` of EntryPoint v0.6 computes it. It is over sender, nonce, call data,
- * gas limits, fees, EntryPoint and chain, so the signature is good for exactly the recipients and amounts in the call data, once, on one chain.
+ * What a passkey signs: the hash of a user operation, as `getUserOpHash` of EntryPoint v0.6 computes it. It covers sender, nonce, call data,
+ * gas limits, fees, EntryPoint and chain, so the signature is valid for exactly the recipients and amounts in the call data, once, on one chain.
  * The API stores the hash as the challenge (api/wallet-ops/prepare-operation.ts) and computes it again from the row before it verifies the
  * signature (api/wallet-ops/confirm-operation.ts). Owner changes on every chain leave the chain out: owner-operation.ts.
  */

@@ -1,8 +1,8 @@
 /**
- * What an API key may do, and what it never may. A key can call a route that lets keys in (`allow: ["session", "apiKey"]`) and names one
- * of the key's scopes; what a scope opens is described beside it. Whatever its scopes, a key never moves money out of the wallet, changes
- * owners, keys, members or settings, or reads them: that takes the session of a signed-in person (`SESSION_ONLY`), and a send or refund
- * the signature of a passkey besides. api/http/access.ts applies both.
+ * What an API key may do, and what it never may. A key can call a route that admits keys (`allow: ["session", "apiKey"]`) and names one
+ * of the key's scopes; what each scope grants is described beside it. Whatever its scopes, a key never moves money out of the wallet,
+ * and never reads or changes owners, keys, members or settings: those need the session of a signed-in user (`SESSION_ONLY`), and a send or
+ * refund also needs a passkey's signature. api/http/access.ts applies both.
  */
 import type { Need } from "./member.ts";
 
@@ -15,13 +15,13 @@ export const API_KEY_SCOPES = [
   "payments:read",
   /** Reads the history, its sums, receipts and credit notes. */
   "transactions:read",
-  /** Reads the wallet's balance; its owners and sends take a session. */
+  /** Reads the wallet's balance; owners and sends need a session. */
   "wallet:read",
-  /** Makes and downloads exports, statements and archives of documents; saved exports and exchange rates. */
+  /** Creates and downloads exports, statements and archives of documents; saved exports and exchange rates. */
   "exports",
   /** Manages webhook endpoints, reads their deliveries and the event log. */
   "webhooks",
-  /** Asks for a refund, which moves nothing until an owner of the wallet signs it, and reads refunds. */
+  /** Requests refunds, which move nothing until an owner of the wallet signs them, and reads refunds. */
   "refunds:request",
   /** Settles payments for other resource servers. */
   "facilitator",
@@ -29,8 +29,8 @@ export const API_KEY_SCOPES = [
 export type ApiKeyScope = (typeof API_KEY_SCOPES)[number];
 
 /**
- * What a route may need (member.ts) that no API key is ever let in for. A route that says otherwise stops the API at its start. A person's own
- * passkeys, sessions and sign-in are "self", which MCP and the facilitator let keys in for: those routes say `allow: ["session"]` each.
+ * Capabilities (member.ts) that never admit an API key. A route that contradicts this stops the API at startup. A person's own passkeys,
+ * sessions and sign-in need "self", for which MCP and the facilitator admit keys, so each of those routes says `allow: ["session"]`.
  */
 export const SESSION_ONLY: readonly Need[] = [
   "money:send",

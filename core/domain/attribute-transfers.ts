@@ -12,16 +12,16 @@
  *      lets transfers match by amount (`matchByAmount`)
  *
  * A transfer that several links fit, with no evidence to decide between them, is received with `candidates`. What fits is evaluated at
- * the transfer's block: evidence 0 to 3 may settle it later; other links closing later has no effect. Evidence 0 to 3 attributes a
- * transfer to its link whatever the link's status and the value; 4 and 5 apply only when the transfer pays the link, and never to a relay
- * of ours that names no link of this database, nor to a log that the merchant has unassigned. A use of a reusable link is no candidate by
- * its plain amount.
+ * the transfer's block: evidence 0 to 3 may settle it later; links that close later have no effect. Evidence 0 to 3 attributes a
+ * transfer to its link whatever the link's status and the value; 4 and 5 apply only when the transfer pays the link, and never to one
+ * of our relays that names no link in this database, or to a log that the merchant has unassigned. A use of a reusable link is not a candidate
+ * by its plain amount.
  *
- * A transfer that a reorganisation brings back pays by its amount the link that it paid by it before, or none: links that were created, paid or freed
+ * A transfer that a reorganisation brings back pays by amount only the link that it paid by amount before: links created, paid or released
  * in between are not considered.
  *
- * Of several authorizations for one link, db/payments/accept-payments.ts accepts one. What a wrong amount makes of the link (UNDERPAID,
- * OVERPAID): db/links/recompute-link-status.ts.
+ * Of several authorizations for one link, db/payments/accept-payments.ts accepts one. What a wrong amount does to the link
+ * (UNDERPAID, OVERPAID): db/links/recompute-link-status.ts.
  */
 import { authorizationKey } from "./authorization.ts";
 import { isLateFor, isOpenAt } from "./late-transfer.ts";
@@ -49,12 +49,12 @@ export type Attribution = {
   pays: boolean;
   settledBy: SettledBy;
   paymentId?: string;
-  /** Whether the payment is settled by it: a failed one only while its link was free. */
+  /** Whether it settles the payment: a failed one only while its link was free. */
   settlesPayment?: boolean;
   claimId?: string;
 };
 
-/** Without an attribution: the links that fitted, if any. */
+/** Without an attribution: the links that fit, if any. */
 export type Verdict = { attribution?: Attribution; candidates: readonly string[] };
 
 type Index = {
@@ -124,9 +124,9 @@ function byAuthorization(transfer: AttributableTransfer, index: Index): Attribut
 }
 
 /**
- * Signature and nonce are public once executed: an authorization shown later proves nothing about the intended link. Block times are
- * whole seconds, and others may read the block within that second, so an acceptance within that second counts as later. What has settled
- * was shown in time: only a reorganisation puts it into a block of the time before its acceptance. What was public when it was shown stays late,
+ * Signature and nonce are public once executed: an authorization shown later proves nothing about the intended link. Block times are whole
+ * seconds, and others may read the block within that second, so an acceptance within that second counts as later. A settled payment was shown in
+ * time: only a reorganisation can put it into a block older than its acceptance. An authorization that was public when it was shown stays late,
  * whatever block a reorganisation puts it into.
  */
 export function isTimely(
@@ -190,7 +190,7 @@ function book(
 }
 
 /**
- * A relay of ours that names no link of this database was a facilitated payment, or paid a link that a restored database has lost: it
+ * One of our relays that names no link in this database was a facilitated payment, or paid a link that a restored database has lost: it
  * was never meant for another link of the same amount.
  */
 function withoutEvidence(transfer: AttributableTransfer, index: Index): Verdict {
@@ -256,8 +256,8 @@ function isPayable({ id, cancelledAtMs }: LinkFacts, index: Index): boolean {
 }
 
 /**
- * Links that fit and were unpaid at the transfer's position: the open ones, else the expired ones (late-transfer.ts). Limited to as many as prove the
- * transfer ambiguous: one transaction may hold thousands of transfers of one price.
+ * Links that fit and were unpaid at the transfer's position: the open ones, else the expired ones (late-transfer.ts). Limited to as many as prove
+ * the transfer ambiguous: one transaction may contain thousands of transfers of the same amount.
  */
 function findCandidates(transfer: AttributableTransfer, index: Index): LinkFacts[] {
   const { blockTimeMs } = transfer;

@@ -1,5 +1,5 @@
 /**
- * An ERC-3009 authorization: what a payer signed, read from its wires.
+ * An ERC-3009 authorization: what a payer signed, parsed from its wire formats.
  * Times are Unix seconds, values micro-USDC, addresses and nonce lower-case hex.
  */
 import type { Hex } from "./networks.ts";
@@ -27,7 +27,7 @@ const WORD = /^0x[0-9a-f]{64}$/i;
 const BYTES = /^0x(?:[0-9a-f]{2})*$/i;
 const DECIMAL = /^(?:0|[1-9]\d{0,77})$/;
 
-/** Reads the six fields of the wire (integers as JSON numbers or decimal text); undefined when one is malformed. */
+/** Parses the six wire fields (integers as JSON numbers or decimal text); undefined when one is malformed. */
 export function parseAuthorization(
   fields: Readonly<Record<keyof Authorization, unknown>>,
 ): Authorization | undefined {

@@ -1,6 +1,6 @@
 /**
- * Movements as importers of bank statements take them: amounts in a currency with three letters and few places. Each is rounded, and a
- * final row carries the rounding difference, so that a file adds up to the rounded value of all of it. Pure.
+ * Movements in the form that bank-statement importers accept: amounts in an ISO 4217 currency with few decimals. Each is rounded, and a
+ * final row carries the rounding difference, so that the file adds up to the rounded total. Pure.
  */
 
 import { type ExportRow, type ExportSummary, rowIdOf } from "./export.ts";
@@ -19,13 +19,13 @@ export type ImportRow = {
   description: string;
   reference: string;
   counterparty: string;
-  /** What the row is worth exactly and where the chain holds it; "" of the rounding row. */
+  /** The row's exact value and its place on the chain; "" for the rounding row. */
   usdc: string;
   rate: string;
   place: string;
 };
 
-/** Collects rows, and what rounding leaves. */
+/** Collects rows and the rounding difference. */
 export type Rounding = { minorUnits: bigint; units: bigint; lastDay: string };
 
 export const newRounding = (): Rounding => ({ minorUnits: 0n, units: 0n, lastDay: "" });
@@ -59,7 +59,7 @@ export function importRow(
   };
 }
 
-/** The row that makes the sum of the rounded values the rounded sum; undefined when it is. */
+/** The row that makes the rounded values add up to the rounded sum; undefined when they already do. */
 export function roundingRow({ minorUnits, units, lastDay }: Rounding, places: number): ImportRow | undefined {
   const left = toMinorUnits(units, places) - minorUnits;
   if (left === 0n) return undefined;
@@ -82,7 +82,7 @@ export function missingRate(currency: string, day: string): ExportRefusal {
   );
 }
 
-/** Places that a format with at most `max` of them has for a currency. */
+/** Decimal places of a currency in a format that allows at most `max`. */
 export function placesOf({ valuation }: Pick<ExportSummary, "valuation">, max: number): number {
   return valuation ? Math.min(decimalsOf(valuation.currency), max) : max;
 }

@@ -1,6 +1,6 @@
 /**
- * The rows that bookkeeping programs import: one for each movement of money, also where fifty share a transaction, with an id that stays
- * the same after a reorganisation or a rebuild. Money in is positive and money out negative; the sum of `net` is what the wallet gained.
+ * The rows that bookkeeping programs import: one per movement of money, even when fifty share a transaction, with an id that survives
+ * reorganisations and rebuilds. Money in is positive and money out negative; the sum of `net` is the change of the wallet's balance.
  * Pure.
  */
 import { type ExportRow, type ExportSummary, rowIdOf } from "./export.ts";
@@ -46,13 +46,13 @@ const FIAT_COLUMNS = [
   { key: "fiatRateSource", title: "Fiat Rate Source", kind: "text" },
 ] as const satisfies readonly BooksColumn[];
 
-/** In the order in which they stand when none are chosen. */
+/** In their default order. */
 export const BOOKS_COLUMNS: readonly BooksColumn[] = [...COLUMNS, ...FIAT_COLUMNS];
 export const BOOKS_KEYS: readonly string[] = BOOKS_COLUMNS.map(({ key }) => key);
 
 export type BooksChoice = Pick<ExportSummary, "timeZone" | "metadataColumns" | "valuation">;
 
-/** Columns as they were chosen, and a row's cells in that order; a column that this export has not is blank. */
+/** The chosen columns, and a row's cells in that order; a column that this export does not have is blank. */
 export function chosenBooks(
   choice: BooksChoice,
   chosen: readonly { column: string; title: string }[] | undefined,
@@ -73,7 +73,7 @@ export function chosenBooks(
   };
 }
 
-/** With a currency chosen, the columns of the value in it; blank where there is no rate. */
+/** If a currency is chosen, the columns of the value in it; blank where there is no rate. */
 function booksColumns({ metadataColumns, valuation }: BooksChoice): readonly BooksColumn[] {
   const chosen = metadataColumns.map((name): BooksColumn => {
     const column = `metadata.${name}`;
@@ -82,7 +82,7 @@ function booksColumns({ metadataColumns, valuation }: BooksChoice): readonly Boo
   return [...COLUMNS, ...(valuation ? FIAT_COLUMNS : []), ...chosen];
 }
 
-/** In the order of `booksColumns`. A fee is a row of its own, so that nothing is counted twice. */
+/** In the order of `booksColumns`. A fee has its own row, so that nothing is counted twice. */
 function booksCells(row: ExportRow, { timeZone, metadataColumns, valuation }: BooksChoice): TableRow {
   const time = localTime(row.detectedAt, timeZone);
   const change = changeOf(row);
@@ -117,7 +117,7 @@ function booksCells(row: ExportRow, { timeZone, metadataColumns, valuation }: Bo
   ];
 }
 
-/** The value of what the movement changed, by the rate of its day in the file's time zone. */
+/** The value of the movement, at the rate of its day in the file's time zone. */
 function fiatCells(valuation: Valuation, change: bigint, day: string): TableRow {
   const value = valuation.valueOf(change, day);
   if (!value) return [valuation.currency, null, null, null, ""];

@@ -1,14 +1,14 @@
 /** Days and months of a time zone as instants. Pure. */
 import { localTime } from "./local-time.ts";
 
-/** From 1970 to 2999: the days around any of these have four digits, and Postgres has them. */
+/** From 1970 to 2999: the years of adjacent days also have four digits, and Postgres supports them. */
 const DAY = /^(19[7-9]|2\d\d)\d-\d{2}-\d{2}$/;
 const MONTH = /^(19[7-9]|2\d\d)\d-(0[1-9]|1[0-2])$/;
 
-/** A period of a time zone's calendar: `from` included, `before` not. */
+/** A period of a time zone's calendar: `from` inclusive, `before` exclusive. */
 export type Period = { from: Date; before: Date };
 
-/** Whether it is a day of the calendar: 2026-02-30 is not. */
+/** Whether the date exists: 2026-02-30 does not. */
 export function isDay(text: string): boolean {
   if (!DAY.test(text)) return false;
   const midnight = new Date(`${text}T00:00:00Z`);
@@ -28,7 +28,7 @@ export function startOfDay(day: string, timeZone: string): Date {
   return found ?? new Date(midnight - Math.min(...offsets));
 }
 
-/** From the first day to the last, both included. */
+/** From the first day to the last, both inclusive. */
 export function periodOfDays(first: string, last: string, timeZone: string): Period {
   const after = new Date(Date.parse(`${last}T00:00:00Z`) + 86_400_000).toISOString().slice(0, 10);
   return { from: startOfDay(first, timeZone), before: startOfDay(after, timeZone) };

@@ -1,6 +1,6 @@
 /**
- * ISO 20022 camt.053.001.08, a bank's statement to its customer, of one wallet and period. Balances are valued by the rate of the day they
- * stand on, movements by that of their own, so a final entry carries the difference that the rates' changes and rounding make. Pure.
+ * ISO 20022 camt.053.001.08 (bank-to-customer statement) for one wallet and period. Balances are valued at the rate of their day,
+ * movements at that of theirs, so a final entry carries the difference due to rate changes and rounding. Pure.
  */
 
 import { formatMinor, type ImportRow, missingRate } from "./bank-import-rows.ts";
@@ -14,11 +14,11 @@ import type { StatementHead } from "./statement.ts";
 export const CAMT_PLACES = 5;
 const NAMESPACE = "urn:iso:std:iso:20022:tech:xsd:camt.053.001.08";
 
-/** `id` is the same whenever the same period is stated: importers drop a file they know. */
+/** `id` is the same for every statement of a period, because importers skip a file they have already imported. */
 export type CamtHead = { head: StatementHead; valuation: Valuation; places: number; id: string };
 export type CamtBalances = { openingMinor: bigint; closingMinor: bigint; firstDay: string; lastDay: string };
 
-/** Throws ExportRefusal where a balance cannot be valued. A balance of nothing needs no rate. */
+/** Throws ExportRefusal when a balance cannot be valued. A zero balance needs no rate. */
 export function camtBalances({ head, valuation, places }: CamtHead): CamtBalances {
   const dayOf = (instant: Date) => localTime(instant, head.timeZone).slice(0, 10);
   const firstDay = dayOf(head.from);
@@ -97,7 +97,7 @@ export function camtEntry(row: ImportRow, { valuation, places }: CamtHead, refer
   ])}\n`;
 }
 
-/** What leads from the entries to the closing balance; undefined when they do. */
+/** The entry that makes the entries add up to the closing balance; undefined when they already do. */
 export function camtDifference(
   { openingMinor, closingMinor, lastDay }: CamtBalances,
   enteredMinor: bigint,
@@ -128,7 +128,7 @@ function element(name: string, content: string | readonly string[]): string {
   return `<${name}>${typeof content === "string" ? content : content.join("")}</${name}>`;
 }
 
-/** Escaped, in one line of characters that XML has, and never empty. */
+/** Escaped, one line, only characters that XML allows, and never empty. */
 function text(given: string, max: number): string {
   const line = given
     .toWellFormed()

@@ -6,7 +6,7 @@ import type { Authorization } from "./authorization.ts";
 import type { Hex } from "./networks.ts";
 import type { PaymentRefusal } from "./payment.ts";
 
-/** What the link asks for: who is paid, and exactly how much. */
+/** What the link requires: the recipient and the exact amount. */
 export type PaymentTerms = { readonly payTo: Hex; readonly amountUnits: bigint };
 
 export type TermsVerdict = { readonly ok: true } | { readonly ok: false; readonly reason: PaymentRefusal };
@@ -16,7 +16,7 @@ const VALIDITY_MARGIN_S = 6n;
 
 /**
  * The time that counts for a window, in Unix seconds: the later of the chain's last block and our clock, so that a window that is about
- * to end counts as over.
+ * to end counts as expired.
  */
 export function windowTimeS(lastBlock: Date | null, now: Date): number {
   return Math.floor(Math.max(now.getTime(), lastBlock?.getTime() ?? 0) / 1000);
@@ -24,7 +24,7 @@ export function windowTimeS(lastBlock: Date | null, now: Date): number {
 
 /**
  * Recipient, then amount, then window, against the time of the chain's last block.
- * The token itself wants `now > validAfter` and `now < validBefore`, both strict (EIP-3009).
+ * The token itself requires `now > validAfter` and `now < validBefore`, both strict (EIP-3009).
  */
 export function checkTerms(
   authorization: Authorization,

@@ -1,6 +1,6 @@
 /**
- * The EIP-712 `Claim` a payer signs to prove which link a transfer pays. The statement is ours, so that a wallet shows in plain
- * words what signing means.
+ * The EIP-712 `Claim` a payer signs to prove which link a transfer pays. The service writes the statement, so that the wallet shows in
+ * plain words what signing means.
  */
 import { formatUnits } from "./money.ts";
 import { type Hex, NETWORKS, type NetworkId } from "./networks.ts";

@@ -15,7 +15,7 @@
 export const CLAIM_STATES = ["OPEN", "HINT", "DISPUTED", "MATCHED", "REJECTED", "EXPIRED"] as const;
 export type ClaimState = (typeof CLAIM_STATES)[number];
 
-/** early: a claim stored before the block decides between links of one price. proven: only signed claims do. */
+/** early: a claim stored before the block decides between links of the same amount. proven: only signed claims do. */
 export const CLAIM_POLICIES = ["early", "proven"] as const;
 export type ClaimPolicy = (typeof CLAIM_POLICIES)[number];
 

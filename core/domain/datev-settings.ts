@@ -1,4 +1,4 @@
-/** Numbers of the tax adviser, the client and the accounts; `payments` and the others are what the wallet's account is posted against. */
+/** The numbers of the tax adviser, the client and the accounts; `payments` and the following are contra accounts of the wallet's account. */
 export type DatevSettings = {
   consultantNumber: number;
   clientNumber: number;

@@ -1,6 +1,6 @@
 /**
- * DATEV's format for postings: EXTF 700, category 21 (Buchungsstapel), version 13. Two head records and a record a posting, 125 fields each, in
- * Windows-1252, with semicolons and decimal commas. Pure.
+ * DATEV's format for journal entries: EXTF 700, category 21 (Buchungsstapel), version 13. Two header records and one record per entry, 125 fields
+ * each, in Windows-1252, with semicolons and decimal commas. Pure.
  */
 
 import { formatMinor, type ImportRow } from "./bank-import-rows.ts";
@@ -46,18 +46,18 @@ export type DatevHead = {
   settings: DatevSettings;
   currency: string;
   generatedAt: Date;
-  /** First and last day of the postings. */
+  /** First and last day of the entries. */
   firstDay: string;
   lastDay: string;
 };
 
-/** The first two records. Throws ExportRefusal when the postings reach over the end of a fiscal year. */
+/** The first two records. Throws ExportRefusal when the entries span two fiscal years. */
 export function datevHead(head: DatevHead): string[] {
   const { settings, currency, generatedAt, firstDay, lastDay } = head;
   const year = fiscalYearOf(firstDay, settings.fiscalYearStart);
   if (lastDay >= year.next)
     throw new ExportRefusal(
-      `DATEV takes postings of one fiscal year, which ends before ${year.next}; these go on to ${lastDay}`,
+      `DATEV accepts entries of one fiscal year, which ends before ${year.next}; these continue to ${lastDay}`,
     );
   const record = [
     ...[quote("EXTF"), "700", "21", quote("Buchungsstapel"), "13"],
@@ -71,7 +71,7 @@ export function datevHead(head: DatevHead): string[] {
   return [record.join(";"), COLUMNS.join(";")];
 }
 
-/** The account of the wallet is debited (S) with what came in, and credited (H) with what went out. */
+/** The wallet's account is debited (S) with money in and credited (H) with money out. */
 export function datevRecord(row: ImportRow, { settings, currency }: DatevHead, places: number): string {
   const magnitude = row.minorUnits < 0n ? -row.minorUnits : row.minorUnits;
   const amount = formatMinor(magnitude * 10n ** BigInt(DATEV_PLACES - places), DATEV_PLACES);
@@ -100,7 +100,7 @@ export function datevRecord(row: ImportRow, { settings, currency }: DatevHead, p
   return fields.join(";");
 }
 
-/** The fiscal year of a day: its first day, and the next one's. */
+/** The fiscal year of a day: its first day, and the first day of the next. */
 function fiscalYearOf(day: string, start: string): { start: string; next: string } {
   const year = Number(day.slice(0, 4)) - (day.slice(5) < start ? 1 : 0);
   return { start: `${year}-${start}`, next: `${year + 1}-${start}` };
@@ -110,7 +110,7 @@ function quote(text: string): string {
   return `"${text.replaceAll('"', '""')}"`;
 }
 
-/** One line, and characters that Windows-1252 has. */
+/** One line of characters that Windows-1252 has. */
 function printable(text: string): string {
   return [...text.normalize("NFC").replace(/\p{Cc}+/gu, " ")]
     .map((letter) => (toByte(letter) === undefined ? "?" : letter))
@@ -121,7 +121,7 @@ function compact(day: string): string {
   return day.replaceAll("-", "");
 }
 
-/** 0x80 to 0x9f of Windows-1252; five of them are none. */
+/** 0x80 to 0x9f of Windows-1252; five of them are unassigned. */
 const HIGH = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f\u0090‘’“”•–—˜™š›œ\u009džŸ";
 
 function toByte(letter: string): number | undefined {
@@ -131,7 +131,7 @@ function toByte(letter: string): number | undefined {
   return code >= 0xa0 && at >= 0 ? 0x80 + at : undefined;
 }
 
-/** "?" stands for what Windows-1252 has not. */
+/** "?" replaces characters that Windows-1252 lacks. */
 export function toWindows1252(text: string): Uint8Array {
   return Uint8Array.from(text, (letter) => toByte(letter) ?? 0x3f);
 }

@@ -1,5 +1,5 @@
 /**
- * How a document's facts are stored: by place instead of by name, without what the document's row says itself, bytes in base64. Takes a
+ * How a document's facts are stored: by position instead of by name, without what the document's row already holds, bytes in base64. Takes a
  * third of the space of named fields; written once per payment, to the table and to the WAL. Pure.
  */
 
@@ -7,11 +7,11 @@ import type { Hex } from "./networks.ts";
 import type { DocumentFacts } from "./numbered-document.ts";
 
 const ZONE = "UTC";
-/** The history has no row of it. */
+/** Stored when the document has no row in the history. */
 const NO_TRANSACTION = "";
 
 export type ShortFacts = (string | number | null)[];
-/** By name in documents of earlier versions, and while processes run that read no others. */
+/** By name in documents of earlier versions, and while processes are running that can read no other form. */
 export type StoredFacts = DocumentFacts | ShortFacts;
 
 /** `linkId`: of the document's row. */
@@ -56,7 +56,7 @@ export function readFacts(stored: StoredFacts, linkId: string): DocumentFacts {
   };
 }
 
-/** Place of the link as its payer knows it, where it is another than the row's. */
+/** Index of the id by which the payer knows the link, when it differs from the row's. */
 export const LINK_PLACE = 7;
 
 /** What `history_id` of the database makes of a payment's id. */

@@ -1,4 +1,4 @@
-/** The texts of receipts, credit notes and the mail with a receipt, in the languages of the payment page. */
+/** The texts of receipts, credit notes and receipt e-mails, in the languages of the payment page. */
 import texts from "./document-texts.json" with { type: "json" };
 import type { Language } from "./language.ts";
 
@@ -8,7 +8,7 @@ const messages: Record<Language, DocumentMessages> = texts;
 export type DocumentTexts = {
   messages: DocumentMessages;
   isRightToLeft: boolean;
-  /** "12.50 USDC", with Latin digits: an amount is compared with what a wallet shows. */
+  /** "12.50 USDC", with Latin digits, because readers compare it with what their wallet shows. */
   amount: (text: string) => string;
   /** Day and time in a zone, with the zone's name. */
   time: (instant: Date, timeZone: string) => string;

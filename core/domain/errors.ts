@@ -13,7 +13,7 @@ export type ErrorCode = keyof typeof ERROR_STATUS;
 
 export type ErrorDetails = { field?: string; issue?: string } & Record<string, unknown>;
 
-/** A failure that is reported to the caller. The message is a sentence that is safe to show; `cause` stays internal. */
+/** A failure that is reported to the caller. The message is safe to show; `cause` stays internal. */
 export class ServiceError extends Error {
   readonly errorCode: ErrorCode;
   readonly details: ErrorDetails | undefined;

@@ -1,6 +1,6 @@
 /**
- * The data of an event as readers and webhooks receive it: the fields it was recorded with, and the whole link or transaction in its
- * present state. Pure.
+ * The data of an event as readers and webhooks receive it: the fields it was recorded with, and the whole link or transaction in
+ * its current state. Pure.
  */
 import { type LinkRow, presentSingleLink } from "./present-link.ts";
 import { sampleEvent } from "./sample-event.ts";

@@ -3,22 +3,22 @@
 export const RATE_DECIMALS = 10;
 const SCALE = 10n ** BigInt(RATE_DECIMALS);
 const RATE_TEXT = /^(\d{1,12})(?:\.(\d{1,10}))?$/;
-/** A day without a rate takes the last one before it, unless that is older. */
+/** A day without a rate uses the last rate before it, unless that is older than this. */
 export const RATE_AGE_MAX_DAYS = 7;
-/** Where a merchant's books take their rates from when he enters them. */
+/** The rate source of merchants who enter their own rates. */
 export const OWN_RATES = "own";
-/** Days with a rate that a merchant may enter, over all currencies: two currencies for more than 30 years. */
+/** Days for which a merchant may enter a rate, over all currencies: enough for two currencies over more than 30 years. */
 export const OWN_RATES_MAX = 25_000;
-/** Days of one request, when each has a rate of its own. */
+/** Maximum days per request when each has its own rate. */
 export const OWN_RATES_AT_ONCE_MAX = 1_000;
 export const RATE_SOURCE = /^[a-z][a-z0-9-]{0,31}$/;
 
 export type UsdcRate = "par" | "source";
-/** How movements are valued: in which currency, by whose rates, what one USDC is, and whether later corrections of a rate count. */
+/** How movements are valued: in which currency, with which source's rates, what one USDC is worth, and whether later corrections of a rate count. */
 export type FiatChoice = { currency: string; source: string; usdcRate: UsdcRate; isCorrected: boolean };
 export const DEFAULT_RATE_SOURCE = "ecb";
 
-/** Of a merchant's settings, and what a request says otherwise. Undefined when neither names a currency. */
+/** The merchant's settings, overridden by the request. Undefined when neither names a currency. */
 export function fiatChoiceOf(
   settings: { fiatCurrency: string | null; rateSource: string; usdcRate: UsdcRate } | undefined,
   asked: { fiatCurrency?: string | null | undefined; correctedRates?: boolean | undefined },
@@ -36,10 +36,10 @@ export function fiatChoiceOf(
 /** Units of `currency` for one unit of `base`. */
 export type PublishedRate = { day: string; base: string; currency: string; rateE10: bigint };
 export type DayRate = { day: string; rateE10: bigint };
-/** Consecutive days of one rate, both included. */
+/** Consecutive days with the same rate, both inclusive. */
 export type RatePeriod = { firstDay: string; lastDay: string; rateE10: bigint; enteredAt: Date };
 
-/** Undefined for what is no positive decimal with at most 10 places. */
+/** Undefined unless it is a positive decimal with at most 10 decimal places. */
 export function parseRate(text: string): bigint | undefined {
   const match = RATE_TEXT.exec(text);
   if (!match) return undefined;
@@ -55,14 +55,14 @@ export function formatRate(rateE10: bigint): string {
   return fraction === "" ? String(rateE10 / SCALE) : `${rateE10 / SCALE}.${fraction}`;
 }
 
-/** What the price of one USDC is read from: US dollars at par, else the source's own rate of USDC. */
+/** Where the price of one USDC comes from: US dollars at par, or the source's own USDC rate. */
 export function pricedAs(usdcRate: UsdcRate): "USD" | "USDC" {
   return usdcRate === "par" ? "USD" : "USDC";
 }
 
 /**
- * Units of `currency` for one USDC, for each day on which the source published both numbers that takes, oldest first. Rounded half up to
- * 10 places: that number is the one that is printed, and multiplied with.
+ * Units of `currency` per USDC, for each day on which the source published both numbers needed, oldest first. Rounded half up to 10
+ * decimal places: the rounded number is both printed and used for calculation.
  */
 export function crossRates(
   published: readonly PublishedRate[],
@@ -83,8 +83,8 @@ export function crossRates(
 }
 
 /**
- * The rate of a day: its own, else the last one before, at most 7 days old. With `isPublished` an earlier one counts only once a later day
- * was published, for until then the day's own rate may still come: a value that was shown never changes by itself.
+ * The rate of a day: its own, else the last one before, at most 7 days old. With `isPublished` an earlier rate counts only once a later day
+ * was published, because until then the day's own rate may still arrive: a value once shown never changes by itself.
  */
 export function rateFinder(
   rates: readonly DayRate[],
@@ -101,7 +101,7 @@ export function rateFinder(
   };
 }
 
-/** A day of the calendar, so many days later. */
+/** The calendar day that many days later. */
 export function addDays(day: string, days: number): string {
   return new Date(Date.parse(`${day}T00:00:00Z`) + days * 86_400_000).toISOString().slice(0, 10);
 }

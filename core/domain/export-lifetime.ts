@@ -2,10 +2,10 @@
 
 export const EXPORT_KEPT_DAYS = 7;
 export const SCHEDULED_EXPORT_KEPT_DAYS = 30;
-/** As long as books are kept. */
+/** The retention period for books. */
 export const MONTHLY_STATEMENT_KEPT_DAYS = 3_653;
 
-/** Attempts in a row to make a file, a few seconds apart; then it is FAILED. */
+/** Consecutive attempts to create a file, a few seconds apart; then it is FAILED. */
 export const EXPORT_ATTEMPTS_MAX = 3;
-/** How long a monthly statement that failed for a transient reason is retried. The notice of its failure is kept longer, so there is one. */
+/** How long a monthly statement that failed for a transient reason is retried. The failure notice is kept longer than this, so only one is sent. */
 export const MONTHLY_STATEMENT_RETRY_DAYS = 60;

@@ -29,14 +29,14 @@ export type ProfileDefinition = {
 
 const METADATA = "metadata.";
 
-/** Whether a column has that name: one of the books, or `metadata.` and a key. */
+/** Whether a column has that name: one of the books' columns, or `metadata.` followed by a key. */
 export function isColumn(name: string): boolean {
   if (BOOKS_KEYS.includes(name)) return true;
   const key = name.slice(METADATA.length);
   return name.startsWith(METADATA) && key.length > 0 && key.length <= METADATA_KEY_MAX;
 }
 
-/** Keys of links' metadata that columns name. */
+/** Keys of links' metadata that the columns refer to. */
 export function metadataKeysOf(columns: readonly ProfileColumn[] | null): string[] {
   const named = (columns ?? []).map(({ column }) => column).filter((name) => name.startsWith(METADATA));
   return [...new Set(named.map((name) => name.slice(METADATA.length)))];

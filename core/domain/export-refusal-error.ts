@@ -1,4 +1,4 @@
-/** Thrown when no file can be made of what was requested, however often it is tried; the message is shown to its owner. */
+/** Thrown when the requested file can never be created, however often it is retried; its owner is shown the message. */
 export class ExportRefusal extends Error {
   override readonly name = "ExportRefusal";
 }

@@ -1,15 +1,15 @@
 /** Throttles exports on machines without spare cores, and staggers the retries of those that had to wait. Pure. */
 
-/** `share`: of the time that the work took. `maxMs`: a database that does not answer is not waited for twice. */
+/** `share`: of the time the work took. `maxMs`: limits the pause after waiting for an unresponsive database. */
 export type Rest = { share: number; minMs: number; maxMs: number };
 
-/** How long an export rests after work that took `workedMs`, in whole milliseconds: the clock of timers counts those. */
+/** How long an export rests after work that took `workedMs`, in whole milliseconds, the resolution of timers. */
 export function restMsAfter(workedMs: number, { share, minMs, maxMs }: Rest): number {
   return Math.min(maxMs, Math.max(minMs, Math.round(workedMs * share)));
 }
 
 /**
- * A pause between half and one and a half of `meanMs`: exports that were asked for together are looked at one by one, because eight at once
+ * A pause between half and one and a half of `meanMs`: exports requested together are retried one at a time, because eight at once would
  * occupy every core. `random`: from 0 to 1.
  */
 export function spreadMs(meanMs: number, random: number): number {

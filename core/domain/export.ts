@@ -7,7 +7,7 @@ import type { TransactionStatus, TransactionType } from "./payment.ts";
 import { directionOf, type HistoryRow, presentTransaction, type TransactionFilter } from "./transaction.ts";
 import { unreachable } from "./unreachable.ts";
 
-/** Stored formats; "text" is the simple report that a request for `pdf` gets by default, "pdf" the typeset one. */
+/** Stored formats; "text" is the plain-text report that a request for `pdf` gets by default, "pdf" the actual PDF. */
 export const EXPORT_FORMATS = [
   ...(["csv", "json", "text", "pdf", "xlsx", "excel_csv"] as const),
   ...(["xero_csv", "quickbooks_csv", "datev", "camt053", "zip"] as const),
@@ -15,7 +15,7 @@ export const EXPORT_FORMATS = [
 /** Files of confirmed movements in a currency, which other programs import. */
 export const IMPORT_FORMATS = ["xero_csv", "quickbooks_csv", "datev"] as const;
 export type ExportFormat = (typeof EXPORT_FORMATS)[number];
-/** standard: the eight documented columns; accounting: these and further ones; books: confirmed movements as bookkeeping imports them. */
+/** standard: the eight documented columns; accounting: these and more; books: confirmed movements in the form that bookkeeping programs import. */
 export const EXPORT_PROFILES = ["standard", "accounting", "books"] as const;
 export type ExportProfile = (typeof EXPORT_PROFILES)[number];
 
@@ -32,13 +32,13 @@ export type ExportRow = HistoryRow & {
   customerEmail: string | null;
   orderMetadata: Record<string, string> | null;
   kind: "PAYMENT" | "RECEIVE" | "SEND" | "REFUND" | "FEE";
-  /** Of a refund: the history row of the transfer whose money went back. */
+  /** For a refund: the history row of the refunded transfer. */
   refundOf: string | null;
-  /** Service fee of a send, on its first row; its own row has the kind FEE. Null for what is no send or refund of ours. */
+  /** Service fee of a send, on its first row; its own row has the kind FEE. Null for anything but our sends and refunds. */
   feeUnits: bigint | null;
 };
 
-/** A movement's place in the chain names it, not the row that we store of it. */
+/** A movement is identified by its place on the chain, not by our row. */
 export function rowIdOf({ id, network, txHash, logIndex, type }: ExportRow): string {
   if (txHash === null || logIndex === null) return id;
   return `${network}:${txHash}:${logIndex}:${directionOf(type)}`;
@@ -50,13 +50,13 @@ export type ExportTotal = { type: TransactionType; status: TransactionStatus; co
 export type ExportSummary = {
   profile: ExportProfile;
   timeZone: string;
-  /** Keys of links' metadata that are columns of their own. */
+  /** Keys of links' metadata that become separate columns. */
   metadataColumns: readonly string[];
-  /** Of a profile with a name: which columns in which order, and their titles. */
+  /** From a saved profile: the columns in their order, and their titles. */
   columns: readonly { column: string; title: string }[] | undefined;
   /** Values of the movements in a currency; undefined: none was chosen. */
   valuation: Valuation | undefined;
-  /** Of the merchant's settings; undefined where the format needs none. */
+  /** From the merchant's settings; undefined when the format needs none. */
   datev: DatevSettings | undefined;
   merchantName: string;
   generatedAt: Date;
@@ -103,7 +103,7 @@ export function columnsOf(profile: ExportProfile): readonly string[] {
   return profile === "standard" ? STANDARD_COLUMNS : [...STANDARD_COLUMNS, ...ACCOUNTING_COLUMNS];
 }
 
-/** One row's cells in the order of `columnsOf`, not yet safe for a spreadsheet. */
+/** One row's cells in the order of `columnsOf`, not yet escaped for spreadsheets. */
 export function cellsOf(
   row: ExportRow,
   { profile, timeZone }: Pick<ExportSummary, "profile" | "timeZone">,
@@ -141,7 +141,7 @@ export function cellsOf(
   ];
 }
 
-/** The list's own shape; the accounting profile adds one object. */
+/** The shape of the transaction list; the accounting profile adds one object. */
 export function exportedObject(
   row: ExportRow,
   { profile, timeZone }: Pick<ExportSummary, "profile" | "timeZone">,

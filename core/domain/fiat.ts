@@ -1,5 +1,5 @@
 /**
- * Values of movements in a currency of the merchant's books. A value has six places like USDC itself; what an importer takes is that value
+ * Values of movements in a currency of the merchant's books. A value has six decimal places like USDC itself; importers get that value
  * rounded to the currency's own places. Both round half away from zero. Pure.
  */
 import {
@@ -16,9 +16,9 @@ export const CURRENCY_CODE = /^[A-Z]{3}$/;
 const RATE_SCALE = 10n ** BigInt(RATE_DECIMALS);
 const KNOWN_CURRENCIES = new Set(Intl.supportedValuesOf("currency"));
 
-/** A value in millionths of the currency, with the rate it was computed by. */
+/** A value in millionths of the currency, with the rate used. */
 export type FiatValue = { units: bigint; rate: string; rateDay: string; source: string };
-/** Values movements of days; undefined where there is no rate. */
+/** Values movements by their day; undefined when there is no rate. */
 export type Valuation = {
   currency: string;
   valueOf: (units: bigint, day: string) => FiatValue | undefined;
@@ -28,7 +28,7 @@ export function isCurrency(code: string): boolean {
   return CURRENCY_CODE.test(code) && KNOWN_CURRENCIES.has(code);
 }
 
-/** Places of a currency's amounts: 2 of EUR, 0 of JPY, 3 of KWD. */
+/** Decimal places of a currency: 2 for EUR, 0 for JPY, 3 for KWD. */
 export function decimalsOf(currency: string): number {
   return (
     new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits ?? 2
@@ -59,7 +59,7 @@ export function divideRounded(dividend: bigint, divisor: bigint): bigint {
   return dividend < 0n ? -rounded : rounded;
 }
 
-/** Millionths as whole minor units: 1234567 of EUR are 123. */
+/** Millionths as whole minor units: 1234567 in EUR is 123. */
 export function toMinorUnits(units: bigint, decimals: number): bigint {
   return divideRounded(units, 10n ** BigInt(USDC_DECIMALS - decimals));
 }

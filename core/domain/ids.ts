@@ -1,6 +1,6 @@
 /**
- * Public identifiers: a prefix that says what it is, then 128 random bits or more. Those of rows that a payment adds begin with their
- * time instead, so that an index of them grows at its end, and have 90 random bits, which is still beyond guessing.
+ * Public identifiers: a prefix that names the type, then at least 128 random bits. Ids of rows that a payment adds begin with their
+ * time instead, so that their index grows at its end, and have 90 random bits, which still cannot be guessed.
  */
 import { randomBytes, randomUUID } from "node:crypto";
 
@@ -22,23 +22,23 @@ export const newInvitationId = () => `inv_${token()}`;
 export const newOtpId = () => `otp_${token()}`;
 export const newSendId = (now: Date) => `snd_${timedToken(now)}`;
 export const newRefundId = (now: Date) => `rfd_${timedToken(now)}`;
-/** Of an owner change and of its operations, one a network: all end in the change's random bytes, which stand in the calldata. */
+/** For an owner change and its operations (one per network): all end in the change's random bytes, which are part of the calldata. */
 export function newOwnerChangeIds(now: Date, count: number): string[] {
   const random = randomBytes(16);
   return Array.from({ length: count }, (_, index) => {
     return `own_${timedToken(new Date(now.getTime() + index), random)}`;
   });
 }
-/** For the same change on a further network: the same random bytes, another time. */
+/** For the same change on another network: the same random bytes with another time. */
 export function anotherOwnerChangeId(id: string, now: Date): string {
   return `own_${timedToken(now, Buffer.from(id.slice(-RANDOM_DIGITS), "hex"))}`;
 }
-/** Of an operation whose row was lost: the time of its block, and the 16 random bytes that its calls carry. */
+/** For an operation whose row was lost: the time of its block, and the 16 random bytes in its calldata. */
 export const restoredOperationId = (kind: "SEND" | "REFUND", time: Date, tag: `0x${string}`) =>
   `${kind === "SEND" ? "snd" : "rfd"}_${timeDigits(time)}${tag.slice(2)}`;
 export const newRequestId = () => `req_${token()}`;
 
-/** The forms of ids in paths: what has another is not looked up. */
+/** The formats of ids in paths; anything else is not looked up. */
 export const USER_ID = /^user_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export const LINK_ID = /^link_[A-Za-z0-9_-]{22}$/;
 export const PAYMENT_ID = /^pay_[A-Za-z0-9_-]{22}$/;
@@ -57,7 +57,7 @@ function token(): string {
 const TIME_BYTES = 6;
 const RANDOM_DIGITS = 32;
 
-/** The time in milliseconds, then 128 random bits, as 44 hex digits: ids sort by when they were made. */
+/** The time in milliseconds, then 128 random bits, as 44 hex digits, so that ids sort by creation time. */
 function timedToken(now: Date, random = randomBytes(16)): string {
   return timeDigits(now) + random.toString("hex");
 }

@@ -5,8 +5,8 @@ import type { MemberRole } from "./member.ts";
 
 const MAY: Readonly<Record<MemberRole, string>> = {
   owner: "do everything, and sign payments once your passkey is an owner of the wallet",
-  operator: "make payment links and ask for refunds",
-  accountant: "read everything and make exports",
+  operator: "create payment links and request refunds",
+  accountant: "read everything and create exports",
   viewer: "read links and transactions",
 };
 
@@ -17,10 +17,10 @@ export function renderInvitationMail(
   const site = new URL(baseUrl).host;
   const url = `${baseUrl}/invitations`;
   const lines = {
-    what: `${merchantName} invites you to their account on ${site} as ${role}: you could ${MAY[role]}.`,
+    what: `${merchantName} invites you to their account on ${site} as ${role}: you would be able to ${MAY[role]}.`,
     how: `Sign in as ${email}, or register with that address, and accept it at`,
     life: `It is valid for ${INVITATION_LIFE_DAYS} days. You sign in with a passkey of your own; nobody shares a password or a key.`,
-    ignore: "If you do not know them, ignore this mail: without you nothing happens.",
+    ignore: "If you do not know them, ignore this e-mail: nothing happens unless you accept.",
   };
   return {
     subject: `${merchantName} invites you to their account on ${site}`,

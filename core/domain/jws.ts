@@ -1,11 +1,11 @@
-/** Statements signed as JSON Web Signatures (RFC 7515) with Ed25519 (RFC 8037), under keys that a did:web document publishes. Pure. */
+/** Statements signed as JSON Web Signatures (RFC 7515) with Ed25519 (RFC 8037), with keys that a did:web document publishes. Pure. */
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, sign } from "node:crypto";
 import { deriveKey, type KeyList } from "./seal-secrets.ts";
 
 export type JwsSigner = {
   /** Compact serialization, signed with the newest key. */
   sign(payload: object): string;
-  /** The document that `did:web:HOST` resolves to: all keys, also those that no longer sign. */
+  /** The document that `did:web:HOST` resolves to: all keys, including those that no longer sign. */
   document: object;
 };
 
@@ -42,7 +42,7 @@ export function openJwsSigner(secrets: KeyList, host: string): JwsSigner {
 
 type OpenKey = { id: string; privateKey: KeyObject; jwk: object };
 
-/** The id is derived from the public key, so it stays the same wherever the key stands in the list. */
+/** The id is derived from the public key, so it does not depend on the key's position in the list. */
 function openKey(secret: string, did: string): OpenKey {
   const der = Buffer.concat([PKCS8_PREFIX, deriveKey(secret, "offer signing")]);
   const privateKey = createPrivateKey({ key: der, format: "der", type: "pkcs8" });
@@ -51,7 +51,7 @@ function openKey(secret: string, did: string): OpenKey {
   return { id: `${did}#${digest}`, privateKey, jwk: { kty: "OKP", crv: "Ed25519", alg: ALGORITHM, x } };
 }
 
-/** Keys sorted, so that equal payloads are equal bytes. */
+/** With sorted keys, so that equal payloads have equal bytes. */
 function encode(value: object): string {
   const sorted = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return Buffer.from(JSON.stringify(Object.fromEntries(sorted))).toString("base64url");

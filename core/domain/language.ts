@@ -1,4 +1,4 @@
-/** The languages of the payment page and of its documents, and which of them a reader wants. Pure. */
+/** The languages of the payment page and of its documents, and how a reader's preference selects one. Pure. */
 
 /** By BCP 47 tag. The database has the same list (`payments_payer_language_check`). */
 export const LANGUAGE_TAGS = [
@@ -14,13 +14,13 @@ export const LANGUAGE_TAGS = [
   "vi",
   "zh-Hans",
 ] as const;
-/** Where nothing says another one. */
+/** The default. */
 export const DEFAULT_LANGUAGE = "en";
 export type Language = (typeof LANGUAGE_TAGS)[number];
 
 const ACCEPTED_MAX = 20;
 
-/** The same tag, else the same language: "pt" and "pt-PT" read "pt-BR", every Chinese reads "zh-Hans". */
+/** The same tag, else the same language: "pt" and "pt-PT" get "pt-BR", every Chinese tag gets "zh-Hans". */
 export function findLanguage(tag: string): Language | undefined {
   const wanted = tag.toLowerCase();
   const [base = ""] = wanted.split("-");
@@ -30,7 +30,7 @@ export function findLanguage(tag: string): Language | undefined {
   );
 }
 
-/** What an `Accept-Language` header asks for first and we have; programs send none, or `*`. */
+/** The first supported language of an `Accept-Language` header; programs send none, or `*`. */
 export function acceptedLanguage(header: string | null | undefined): Language | undefined {
   const wanted = (header ?? "")
     .split(",", ACCEPTED_MAX)

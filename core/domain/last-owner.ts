@@ -1,11 +1,11 @@
-/** Which owner of a wallet may be removed: never the last one that can be used, nor the account's own last one. Pure. */
+/** Which owner of a wallet may be removed: never the last usable one, nor the account's own last one. Pure. */
 import type { Hex } from "./networks.ts";
 import { addressOfOwner, type OwnerSlots } from "./owner.ts";
 
 /**
  * Whether a wallet could still be used after this owner is gone, by an address or by a passkey that this service knows; owners whose
- * keys no one can hold do not count. Of the account's own owners (its passkeys, and addresses, which it alone can add) the last one
- * stays, whatever members hold: a member must not lock the account out.
+ * keys nobody can hold do not count. The last of the account's own owners (its passkeys, and addresses, which only it can add) stays,
+ * whatever owners the members have: a member must not lock the account out.
  */
 export function canRemoveOwner(
   slots: OwnerSlots,

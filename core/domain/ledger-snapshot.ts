@@ -14,7 +14,7 @@ export type AttributableTransfer = {
   authorizationNonce: Hex | undefined;
   /** 16 bytes of its calldata, or of our relay's, that may be a link's tag. */
   tag?: Hex | undefined;
-  /** Whether the tag was found in a relay of ours: such a transfer pays only the link it names. */
+  /** Whether the tag was found in one of our relays: such a transfer pays only the link it names. */
   isRelayed?: boolean | undefined;
 };
 
@@ -31,7 +31,7 @@ export type LinkFacts = {
   createdBlock: number | undefined;
   expiresAtMs: number;
   cancelledAtMs: number | undefined;
-  /** The ledger holds a transfer that pays it. */
+  /** Whether the ledger contains a transfer that pays it. */
   isTaken: boolean;
   /** Position of that transfer: before it the link was unpaid. */
   paidAt?: LogPlace | undefined;
@@ -56,9 +56,9 @@ export type PaymentFacts = {
   acceptedBlock: number | undefined;
   /** Hashes of transactions of ours that carried it. */
   relayHashes: readonly Hex[];
-  /** By a transfer that a reorganisation may have taken away since. */
+  /** Settled by a transfer that a reorganisation may have removed since. */
   wasSettled: boolean;
-  /** A block that a reorganisation has taken away since had executed the authorization when it was accepted. */
+  /** When it was accepted, its authorization had been executed in a block that a reorganisation has removed since. */
   wasPublic: boolean;
 };
 
@@ -80,9 +80,9 @@ export type AssignmentFacts = {
   accept: boolean;
 };
 
-/** What was decided about a transfer when it was first seen, in a block that a reorganisation has taken away since. */
+/** What was decided about a transfer when it was first seen, in a block that a reorganisation has removed since. */
 export type FirstVerdict = {
-  /** Its place now. */
+  /** Its current position. */
   txHash: Hex;
   logIndex: number;
   /** Undefined: received without a link. */

@@ -1,5 +1,5 @@
 /**
- * A link's tag: 16 bytes that name it on the chain. They are read from the first half of an authorization's nonce (EIP-3009), after
+ * A link's tag: 16 bytes that identify it on the chain. They are read from the first half of an authorization's nonce (EIP-3009), after
  * the calldata of a plain `transfer`, and after each item of one of our relays.
  */
 

@@ -20,7 +20,10 @@ import { unreachable } from "./unreachable.ts";
 export const LINK_STATUSES = ["ACTIVE", "PENDING", "PAID", "EXPIRED", "CANCELLED"] as const;
 export type LinkStatus = (typeof LINK_STATUSES)[number];
 
-/** Only the exact amount pays a link, or the unique amount that is asked for it alone. More or less pays nothing: it is booked on the link as OVERPAID or UNDERPAID. */
+/**
+ * Only the exact amount pays a link, or the unique amount reserved for it. A larger or smaller amount does not pay it: it is booked on the link
+ * as OVERPAID or UNDERPAID.
+ */
 export function isExactAmount(
   link: { readonly amountUnits: bigint; readonly payAmountUnits?: bigint | undefined },
   amountUnits: bigint,
@@ -44,7 +47,7 @@ export function isOpenStatus(status: LinkStatus): boolean {
 }
 
 /**
- * What besides its payment happened to a link; the first that applies (`db/links/recompute-link-status.ts`). The first three are about
+ * What happened to a link besides its payment; the first that applies (`db/links/recompute-link-status.ts`). The first three are about
  * transfers booked on the link that do not pay it; of these, transfers of any other amount below RELAY_MIN_AMOUNT are ignored.
  *
  *   DUPLICATE   the link also has a paying transfer, or one of them has exactly its amount or its unique amount

@@ -1,17 +1,17 @@
 /** Instants in the local time of an IANA time zone. Pure. */
 
 const DAY_MS = 86_400_000;
-/** Zones that are remembered, and days of each whose offset is. */
+/** Limits of the cache: zones, and days of each zone. */
 const ZONES_KEPT = 200;
 const DAYS_KEPT = 1_000;
-/** Of other years the texts of the formatter are not those of ISO 8601. */
+/** Outside these years the formatter's output is not ISO 8601. */
 const FIRST_MS = Date.UTC(1970, 0, 1);
 const LAST_MS = Date.UTC(9999, 0, 1);
 
 type Offset = { ms: number; text: string };
 type Zone = {
   formatter: Intl.DateTimeFormat;
-  /** By the days of UTC since 1970; null: it changes within that day. */
+  /** By UTC days since 1970; null: the offset changes within that day. */
   offsets: Map<number, Offset | null>;
 };
 
@@ -19,7 +19,7 @@ const zones = new Map<string, Zone>();
 
 /**
  * "2026-03-29T03:30:00+02:00": local time of a zone with its offset at that moment. A history has few days and many moments, and asking
- * the runtime for one takes 20 times as long as this addition: so the offset of a day is kept, when it is the same at both its ends. No
+ * the runtime takes 20 times as long as this addition, so a day's offset is cached when it is the same at both its ends. No
  * zone changes its offset twice in 24 hours.
  */
 export function localTime(instant: Date, timeZone: string): string {

@@ -1,4 +1,4 @@
-/** The plain frame of our mails: no links to pictures, styles or scripts. */
+/** The plain layout of our e-mails: no links to images, styles or scripts. */
 
 export type MailText = { subject: string; text: string; html: string };
 
@@ -16,7 +16,7 @@ ${content}
 `;
 }
 
-/** `url`: an address of ours in `text`, which becomes a link. */
+/** `url`: one of our URLs in `text`, which becomes a link. */
 export function mailParagraph(text: string, url?: string): string {
   const content = url === undefined ? escapeHtml(text) : text.split(url).map(escapeHtml).join(mailLink(url));
   return `<p style="margin:0 0 16px;overflow-wrap:anywhere">${content}</p>`;

@@ -1,7 +1,7 @@
 /**
  * Members of a merchant: other users who act for it in a role. A role is a list of capabilities, and each route names the one it needs.
- * Money leaves by an owner's passkey alone: a send or a refund needs `money:send`, which only the role owner has. `refunds:request`, which
- * operators and owners have, only asks for a refund that an owner then signs.
+ * Only an owner's passkey can move money: a send or refund needs `money:send`, which only the role owner has. `refunds:request`, which operators
+ * and owners have, only requests a refund that an owner then signs.
  */
 export const MEMBER_ROLES = ["owner", "operator", "accountant", "viewer"] as const;
 export type MemberRole = (typeof MEMBER_ROLES)[number];
@@ -38,14 +38,14 @@ const ROLES: Readonly<Record<MemberRole, readonly Capability[]>> = {
   viewer: READING,
 };
 
-/** In the order in which CAPABILITIES names them. */
+/** In the order of CAPABILITIES. */
 export function capabilitiesOf(role: MemberRole): readonly Capability[] {
   return ROLES[role];
 }
 
 /**
- * What a route needs of its caller. `self`: nothing, it concerns the signed-in person, for whichever merchant a request acts. `account`: the
- * account itself, which no member is.
+ * What a route requires of its caller. `self`: nothing; it concerns the signed-in person, whichever merchant the request acts for. `account`: the
+ * account itself, never a member.
  */
 export type Need = Capability | "self" | "account";
 
@@ -53,7 +53,7 @@ export function mayRole(role: MemberRole, need: Need): boolean {
   return need === "self" || (need !== "account" && ROLES[role].includes(need));
 }
 
-/** A membership as owner counts once a passkey of the member is an owner of the merchant's wallet on the chain; until then it is this. */
+/** The role of an owner member until one of the member's passkeys is an owner of the merchant's wallet on the chain. */
 export const ROLE_BEFORE_CHAIN: MemberRole = "operator";
 
 export function effectiveRole(role: MemberRole, { isOwnerOnChain }: { isOwnerOnChain: boolean }): MemberRole {

@@ -1,11 +1,11 @@
-/** Money is a bigint of micro-USDC (10^-6 USDC, the token's smallest unit) everywhere inside; text and numbers exist only on the wire. */
+/** Money is a bigint of micro-USDC (10^-6 USDC, the token's smallest unit) everywhere inside the service; text and numbers exist only on the wire. */
 
 export const USDC_DECIMALS = 6;
 export const UNITS_PER_USDC = 1_000_000n;
 
 const DECIMAL_TEXT = /^(\d{1,18})(?:\.(\d{1,18}))?$/;
 
-/** Exact units of a plain decimal text; undefined when it is malformed or has more than 6 significant places. */
+/** Exact units of plain decimal text; undefined when it is malformed or has more than 6 significant decimal places. */
 export function parseUnits(text: string): bigint | undefined {
   const match = DECIMAL_TEXT.exec(text);
   if (!match) return undefined;
@@ -19,7 +19,7 @@ export function parseUnits(text: string): bigint | undefined {
  * for any amount with at most 15 significant digits. 1e-7, 1.1234567 and 0.30000000000000004 are refused.
  */
 export function parseUnitsFromNumber(value: number): bigint | undefined {
-  // written with a sign, an exponent or a name, it is negative, below a unit, too large, or no number
+  // a sign, an exponent or a name means that it is negative, below one unit, too large, or not a number
   return parseUnits(String(value));
 }
 
@@ -30,7 +30,7 @@ export function formatUnits(units: bigint): string {
   return `${sign}${abs / UNITS_PER_USDC}.${String(abs % UNITS_PER_USDC).padStart(USDC_DECIMALS, "0")}`;
 }
 
-/** "1,234,567.890000": a column of a document is read by eye. */
+/** "1,234,567.890000", for documents that people read. */
 export function formatGrouped(units: bigint): string {
   const [whole = "", places = ""] = formatUnits(units).split(".");
   return `${whole.replace(/\B(?=(\d{3})+$)/g, ",")}.${places}`;

@@ -15,7 +15,7 @@ export type Network = {
   readonly icon: string;
   /** Explorer URL prefix; a transaction hash is appended. */
   readonly explorerUrl: string;
-  /** The network's own public node, for wallets and pages of others. */
+  /** The network's own public node, for wallets and third-party pages. */
   readonly publicRpcUrl: string;
   readonly description: string;
   readonly isTestnet: boolean;

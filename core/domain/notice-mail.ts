@@ -64,15 +64,15 @@ function renderExportNotice(
   const url = `${baseUrl}/saved-exports`;
   const subject = isReady
     ? `${profileName}: your scheduled export for ${period} (${site})`
-    : `${profileName}: your scheduled export for ${period} could not be made (${site})`;
+    : `${profileName}: your scheduled export for ${period} could not be created (${site})`;
   const lines = isReady
     ? [
         `Your scheduled export ${profileName} for ${period} is ready.`,
         `You find it under Saved exports for ${SCHEDULED_EXPORT_KEPT_DAYS} days: ${url}`,
       ]
     : [
-        `Your scheduled export ${profileName} for ${period} could not be made${reason ? `: ${reason}` : ""}.`,
-        `Make it again under Saved exports: ${url}`,
+        `Your scheduled export ${profileName} for ${period} could not be created${reason ? `: ${reason}` : ""}.`,
+        `Create it again under Saved exports: ${url}`,
       ];
   return toMail(subject, lines, url);
 }
@@ -96,15 +96,15 @@ function renderFailedStatement(
   { month, reason, willRetry }: NoticeDetails,
   { place, site, baseUrl }: { place: string; site: string; baseUrl: string },
 ): MailText {
-  const subject = `Your statement for ${month}${place} could not be made (${site})`;
+  const subject = `Your statement for ${month}${place} could not be created (${site})`;
   const url = `${baseUrl}/statements`;
   const why = reason ? `: ${reason}` : ", because of a service error";
   const lines = [
-    `The statement of your wallet${place} for ${month} could not be made${why}.`,
+    `The statement of your wallet${place} for ${month} could not be created${why}.`,
     willRetry
-      ? `It will be retried at least once a day for ${MONTHLY_STATEMENT_RETRY_DAYS} days. You will get a mail when it is ready.`
+      ? `It will be retried at least once a day for ${MONTHLY_STATEMENT_RETRY_DAYS} days. You will get an e-mail when it is ready.`
       : "It will not be retried.",
-    `You can make statements yourself, of shorter periods too, under Statements: ${url}`,
+    `You can create statements yourself, also for shorter periods, under Statements: ${url}`,
   ];
   return toMail(subject, lines, url);
 }
@@ -129,7 +129,7 @@ function whatHappened(kind: SecurityNotice, details: NoticeDetails, place: strin
     case "owner_removed":
       return `${capital(String(details.owner))} is no longer an owner of your wallet${place}.`;
     case "wallet_upgraded":
-      return `Your wallet${place} runs other code now (${details.owner}). This service never does that and does not send its operations any more.`;
+      return `Your wallet${place} now runs different code (${details.owner}). This service never does that, and no longer sends its operations.`;
     case "money_sent":
       return `${details.amount} USDC left your wallet${place}, to ${recipientsOf(details)}.`;
     case "recovery":

@@ -9,7 +9,7 @@ export function renderOtpMail({ code, baseUrl }: { code: string; baseUrl: string
     why: `You asked to verify this e-mail address for ${site}.`,
     life: `It works once, and for ${minutes} minutes.`,
     care: `Nobody will ever ask you for it by phone, chat or mail. Only type it on ${site}.`,
-    ignore: "If this was not you, ignore this mail: without the code nothing happens.",
+    ignore: "If this was not you, ignore this e-mail: without the code nothing happens.",
   };
   return {
     subject: `${code} is your code for ${site}`,

@@ -27,13 +27,13 @@ export type PayableLink = {
   readonly description: string;
   readonly status: LinkStatus;
   readonly expiresAt: Date;
-  /** Many payers pay it, each by a use of it; `amountUnits` is then the least when the payer chooses between two. */
+  /** Whether many payers pay it, each through a use; `amountUnits` is then the minimum when the payer chooses the amount. */
   readonly isReusable?: boolean;
   readonly minUnits?: bigint | null;
   readonly maxUnits?: bigint | null;
-  /** As many uses as it may have are paid or being paid. */
+  /** Whether the maximum number of uses is paid or being paid. */
   readonly isUsedUp?: boolean | null;
-  /** Its merchant shows it to agents. */
+  /** Whether its merchant lists it for agents. */
   readonly isDiscoverable?: boolean;
   /** The live payment that holds the link, if any, and the authorization it was accepted with. */
   readonly paymentId: string | null;
@@ -49,7 +49,7 @@ export type PayableLink = {
   readonly paidLogIndex: number | null;
   readonly paidFrom: Hex | null;
   readonly paidNonce: Hex | null;
-  /** The link that the shown nonce names. */
+  /** The link that the authorization's nonce names. */
   readonly taggedLinkId: string | null;
   /** Where the shown authorization was accepted before: at this link, or at another or by the facilitator. */
   readonly acceptedBefore: "HERE" | "ELSEWHERE" | null;
@@ -91,7 +91,7 @@ export function decideAcceptance(
   { now, limits }: { now: Date; limits: RelayLimits },
 ): AcceptanceDecision {
   if (link.taggedLinkId !== null && link.taggedLinkId !== link.id)
-    return refuse("NONCE_USED", "this nonce names another payment link");
+    return refuse("NONCE_USED", "this nonce belongs to another payment link");
   const known = findHolder(link, shown.authorization) ?? findPayingTransfer(link, shown.authorization);
   if (known && !isMeantFor(link, shown))
     return refuse("NONCE_USED", "this nonce belongs to another authorization of its payer");
@@ -101,13 +101,13 @@ export function decideAcceptance(
   const obstacle = findObstacle(link, limits, now);
   if (obstacle) return { kind: "refuse", ...obstacle };
   if (shown.network !== link.network)
-    return refuse("NETWORK_MISMATCH", `this link is paid on ${link.network}`);
+    return refuse("NETWORK_MISMATCH", `this link is to be paid on ${link.network}`);
   const { recipient: payTo, amountUnits } = link;
   const terms = checkTerms(shown.authorization, { payTo, amountUnits }, windowTimeS(link.chainTime, now));
   return terms.ok ? { kind: "accept" } : refuse(terms.reason);
 }
 
-/** Why no payment of this link is accepted now; undefined when one is. */
+/** Why no payment of this link is accepted now; undefined when payments are accepted. */
 export function findObstacle(link: PayableLink, limits: RelayLimits, now: Date): Refusal | undefined {
   return whyUnpayable(link, now) ?? whyNotRelayed(link, limits, now);
 }

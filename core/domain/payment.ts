@@ -39,7 +39,7 @@ export type TransactionType = (typeof TRANSACTION_TYPES)[number];
 export const TRANSACTION_STATUSES = ["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"] as const;
 export type TransactionStatus = (typeof TRANSACTION_STATUSES)[number];
 
-/** Refusals of a payment: the documented x402 codes and the HTTP status each is answered with. */
+/** Refusals of a payment: the documented x402 codes and their HTTP statuses. */
 export const PAYMENT_REFUSALS = {
   INVALID_PAYLOAD_STRUCTURE: 400,
   INVALID_SIGNATURE: 400,
@@ -67,7 +67,7 @@ export type PaymentRefusal = keyof typeof PAYMENT_REFUSALS;
 
 export type Refusal = { readonly reason: PaymentRefusal; readonly message: string };
 
-/** `message` where the case has more to say than its reason. */
+/** `message`: when the case needs more detail than its reason. */
 export function refusalOf(
   reason: PaymentRefusal,
   message: string = REFUSAL_MESSAGES[reason] ?? reason,
@@ -77,32 +77,32 @@ export function refusalOf(
 
 const REFUSAL_MESSAGES: Partial<Record<PaymentRefusal, string>> = {
   INVALID_SIGNATURE: "the signature is not the payer's",
-  EXPIRED_TRANSFER: "the authorization is over, or too little time is left to get it into a block",
+  EXPIRED_TRANSFER: "the authorization has expired, or has too little time left to get into a block",
   NOT_YET_VALID: "the authorization is not valid yet",
   PAYMENT_NOT_ALLOWED:
     "the chain refuses this payment: an address is blocked, the token is paused, or the payer's transactions kept reverting",
-  NOT_FOUND: "there is no payment link with this id",
-  NONCE_USED: "the authorization was used or cancelled before",
-  LINK_ALREADY_PAID: "this link is paid already",
+  NOT_FOUND: "no payment link has this id",
+  NONCE_USED: "the authorization has already been used or cancelled",
+  LINK_ALREADY_PAID: "this link has already been paid",
   PAYMENT_IN_PROGRESS: "another payment for this link is in progress",
-  // without the other payment's hash, which a caller would take for that of his own
+  // without the other payment's hash, which a caller would take for its own
   IDEMPOTENCY_KEY_REUSED:
-    "this idempotency key was used for another payment of this link; nothing was done with this one",
-  AMOUNT_EXCEEDS_MAXIMUM: "the authorization is for more than this link asks",
-  AMOUNT_BELOW_REQUIRED: "the authorization is for less than this link asks",
+    "this idempotency key was used for another payment of this link; this one was ignored",
+  AMOUNT_EXCEEDS_MAXIMUM: "the authorization is for more than this link requires",
+  AMOUNT_BELOW_REQUIRED: "the authorization is for less than this link requires",
   AMOUNT_REQUIRED:
-    "this link leaves the amount to the payer: ask again with ?amount= in USDC, at most 5 decimals",
+    "the payer chooses the amount of this link: request again with ?amount= in USDC, at most 5 decimals",
   RECIPIENT_MISMATCH: "the authorization pays another address than this link's",
   INSUFFICIENT_FUNDS: "the payer's balance is too low",
   RELAY_BUDGET_SPENT: "the daily relay budget has no room for this payment",
 };
 
-/** Whether a payment's stored failure is one its payer can act on; others are of our own making. */
+/** Whether the payer can act on a payment's stored failure; all others are our own. */
 export function isPaymentRefusal(reason: string): reason is PaymentRefusal {
   return reason in PAYMENT_REFUSALS && reason !== "INTERNAL_ERROR";
 }
 
-/** x402's own name for a refusal, our code where it has none. */
+/** The x402 name for a refusal, or our code if there is none. */
 export function standardReason(refusal: PaymentRefusal): string {
   return STANDARD_REASONS[refusal] ?? refusal;
 }

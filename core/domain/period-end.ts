@@ -1,16 +1,16 @@
-/** When a period is complete, so that a file of it is final: nothing that belongs to it can be found in the ordinary course any more. */
+/** When a period is complete, so that a file about it is final: in normal operation nothing more can be added to it. */
 
 /** Of one wallet's ledger. */
 export type LedgerEnd = {
   /** Every movement before this is confirmed. */
   confirmedBefore: Date;
-  /** Blocks before this were read a second time: what a node left out at first is there. Null before the first such reading. */
+  /** Blocks before this were read a second time, which adds what a node omitted the first time. Null before the first such reading. */
   recheckedBefore: Date | null;
-  /** The wallet's earlier blocks were read, and its first balance is known. */
+  /** Whether the wallet's earlier blocks were read and its first balance is known. */
   isWhole: boolean;
 };
 
-/** A second reading is waited for no longer than this: books must not depend on nodes that fail it. */
+/** Maximum wait for the second reading: books must not depend on nodes that fail it. */
 const RECHECK_WAIT_MS = 86_400_000;
 
 /** Whether the period that ends with `before` is complete in this ledger. */

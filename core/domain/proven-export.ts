@@ -4,14 +4,14 @@ import { formatUnits } from "./money.ts";
 import type { Hex, NetworkId } from "./networks.ts";
 import { directionOf } from "./transaction.ts";
 
-/** Movements of one file: each costs a block's receipts, and its proof some kilobytes. */
+/** Maximum movements per file: each costs reading a block's receipts, and its proof takes some kilobytes. */
 export const PROOF_ROWS_MAX = 1_000;
 export const PROVEN_FORMAT = "usdc-movements-with-proofs/1";
 
 export type ProvenWallet = { network: NetworkId; address: Hex };
 export type ProvenTotals = { rows: number; confirmed: number; moneyIn: string; moneyOut: string };
 
-/** What the file says about itself: rows that are taken out or put in do not add up to it. */
+/** The file's own summary: after removing or adding rows they no longer add up to it. */
 export function totalsOf(rows: readonly ExportRow[]): ProvenTotals {
   const confirmed = rows.filter(({ status }) => status === "CONFIRMED");
   const sum = (direction: "in" | "out") =>

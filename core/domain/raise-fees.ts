@@ -1,6 +1,6 @@
 /**
  * The EIP-1559 fees a relay offers, in wei per gas. They are raised by a quarter in two cases (`worker/sender/monitor-relays.ts` checks): two blocks
- * were produced without the transaction, or its bytes must not be sent again, so that others replace them at its nonce. The wait of
+ * were produced without the transaction, or its bytes must not be rebroadcast, so that new bytes replace them at the same nonce. The wait of
  * the first case is counted in blocks because a higher fee has no effect while no block is produced, and every raise has to be paid once
  * blocks are produced again.
  */

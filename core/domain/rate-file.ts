@@ -1,18 +1,18 @@
 /**
  * Reads a file of exchange rates: the European Central Bank's XML and CSV (daily, 90 days and since 1999), and a JSON object with base,
- * date and rates. A file with one fault is refused whole. Pure.
+ * date and rates. A file with any error is rejected as a whole. Pure.
  */
 
 import { isDay } from "./calendar.ts";
 import { addDays, type PublishedRate, parseRate } from "./exchange-rate.ts";
 
-/** Days since 1999 times the currencies of a day. */
+/** Days since 1999 times the currencies per day. */
 const RATES_MAX = 500_000;
 const CURRENCY = /^[A-Z]{3,4}$/;
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const ECB_BASE = "EUR";
 
-/** The fault in words for the operator. */
+/** A description of the error for the operator. */
 export class RateFileError extends Error {
   override readonly name = "RateFileError";
 }
@@ -25,15 +25,15 @@ export function parseRateFile(text: string, today: string): PublishedRate[] {
   if (rates.length > RATES_MAX) throw new RateFileError(`the file holds more than ${RATES_MAX} rates`);
   const seen = new Set<string>();
   for (const { day, currency, base } of rates) {
-    if (day > addDays(today, 1)) throw new RateFileError(`${day} has not come yet`);
-    if (seen.has(`${day} ${currency}`)) throw new RateFileError(`${currency} stands twice on ${day}`);
-    if (currency === base) throw new RateFileError(`${currency} is the base of the file itself`);
+    if (day > addDays(today, 1)) throw new RateFileError(`${day} is in the future`);
+    if (seen.has(`${day} ${currency}`)) throw new RateFileError(`${currency} appears twice on ${day}`);
+    if (currency === base) throw new RateFileError(`${currency} is the file's own base currency`);
     seen.add(`${day} ${currency}`);
   }
   return rates;
 }
 
-/** Matched in time linear in the length: no tag holds another one's beginning. */
+/** Matches in linear time, because no tag may contain the start of another. */
 const TAG = /<[^<>]*>/g;
 const OPEN_TAG = /<[^>]*</;
 const DAY_CUBE = /^<Cube time=(["'])(\d{4}-\d{2}-\d{2})\1>$/;
@@ -56,7 +56,7 @@ function readXml(text: string): PublishedRate[] {
   return rates;
 }
 
-/** A header of currencies, a line a day; "N/A" is no rate, and each line may end with a comma. */
+/** A header of currencies, then one line per day; "N/A" means no rate, and each line may end with a comma. */
 function readCsv(text: string): PublishedRate[] {
   const [header = [], ...lines] = text.split(/\r?\n/).map((line) =>
     line
@@ -84,10 +84,10 @@ function readJson(text: string): PublishedRate[] {
   try {
     given = JSON.parse(text);
   } catch {
-    throw new RateFileError("the file is no JSON");
+    throw new RateFileError("the file is not JSON");
   }
   const { base, date, rates } = given as Record<string, unknown>;
-  if (typeof base !== "string" || !/^[A-Z]{3}$/.test(base)) throw new RateFileError("base is no currency");
+  if (typeof base !== "string" || !/^[A-Z]{3}$/.test(base)) throw new RateFileError("base is not a currency");
   if (typeof date !== "string") throw new RateFileError("date is missing");
   if (typeof rates !== "object" || rates === null) throw new RateFileError("rates are missing");
   const day = readDay(date);
@@ -96,21 +96,21 @@ function readJson(text: string): PublishedRate[] {
     .map(([currency, rate]) => readRate(base, day, currency, String(rate)));
 }
 
-/** "2026-11-20", or "20 November 2026" of the bank's daily CSV. */
+/** "2026-11-20", or "20 November 2026" as in the bank's daily CSV. */
 function readDay(text: string): string {
   const spelled = /^(\d{1,2}) ([A-Z][a-z]{2})[a-z]* (\d{4})$/.exec(text);
   const month = spelled ? MONTHS.indexOf(spelled[2] ?? "") + 1 : 0;
   const day = spelled
     ? `${spelled[3]}-${String(month).padStart(2, "0")}-${spelled[1]?.padStart(2, "0")}`
     : text;
-  if (!isDay(day)) throw new RateFileError(`${text.slice(0, 40)} is no day`);
+  if (!isDay(day)) throw new RateFileError(`${text.slice(0, 40)} is not a day`);
   return day;
 }
 
 function readRate(base: string, day: string, currency: string, text: string): PublishedRate {
   const rateE10 = parseRate(text);
-  if (!CURRENCY.test(currency)) throw new RateFileError(`${currency.slice(0, 20)} is no currency`);
+  if (!CURRENCY.test(currency)) throw new RateFileError(`${currency.slice(0, 20)} is not a currency`);
   if (rateE10 === undefined)
-    throw new RateFileError(`${text.slice(0, 40)} is no rate of ${currency} on ${day}`);
+    throw new RateFileError(`${text.slice(0, 40)} is not a rate of ${currency} on ${day}`);
   return { base, day, currency, rateE10 };
 }

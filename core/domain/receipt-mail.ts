@@ -1,6 +1,6 @@
 /**
- * The mail that brings a customer the receipt, in its language. What the merchant wrote stands in it as text, never
- * as a link.
+ * The e-mail that delivers the receipt to a customer, in the receipt's language. The merchant's text appears as plain text, never as
+ * a link.
  */
 import { type DocumentTexts, documentTextsOf } from "./document-texts.ts";
 import type { Language } from "./language.ts";
@@ -37,7 +37,7 @@ export function renderReceiptMail(receipt: Receipt, frame: ReceiptMailFrame): Ma
   const query = `transactionId=${receipt.transactionId ?? ""}&lang=${language}`;
   const url = `${baseUrl}/pay/${receipt.linkId}/receipt?${query}`;
   const lines = linesOf(receipt, frame, texts).map(([name, value]) => ({ name, value: oneLine(value) }));
-  // on the outermost element of the body, too: mail programs drop the document around it
+  // also on the outermost element of the body: mail clients drop the document around it
   const direction = `lang="${language}" dir="${isRightToLeft ? "rtl" : "ltr"}"`;
   return {
     subject: fill(messages.mail.subject, named),
@@ -103,7 +103,7 @@ function fill(text: string, values: Values): string {
   return text.replace(/\{(\w+)\}/g, (place, name: string) => values[name] ?? place);
 }
 
-/** Each value has a direction of its own: the name of a merchant does not turn the sentence around. */
+/** Each value is isolated (bidi), so that a merchant's name does not reverse the sentence around it. */
 function fillHtml(text: string, values: Values): string {
   const isolated = Object.entries(values).map(([name, value]) => [name, `<bdi>${escapeHtml(value)}</bdi>`]);
   return fill(escapeHtml(text), Object.fromEntries(isolated));
@@ -115,7 +115,7 @@ function row({ name, value }: { name: string; value: string }, isRightToLeft: bo
   return `<tr><th style="${cell};padding-${end}:16px;width:32%;font-weight:400;color:#57606a">${escapeHtml(name)}</th><td style="${cell};word-break:break-word"><bdi>${escapeHtml(value)}</bdi></td></tr>`;
 }
 
-/** Without line breaks, and without the characters that turn the text after them around (UAX 9). */
+/** Without line breaks, and without characters that change the direction of the following text (UAX 9). */
 function oneLine(text: string): string {
   return text
     .replace(/[\u202a-\u202e\u2066-\u2069]/g, "")

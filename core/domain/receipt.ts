@@ -5,7 +5,7 @@
 import type { Hex, NetworkId } from "./networks.ts";
 import type { SettledBy } from "./settled-by.ts";
 
-/** Mails that the payments of one merchant may cause in 24 hours: paying oneself is cheap, and the text is the merchant's. */
+/** Maximum receipt e-mails per merchant and 24 hours: paying oneself is cheap, and the merchant controls the text. */
 export const RECEIPT_MAILS_PER_DAY = 1_000;
 
 export type Receipt = {
@@ -21,7 +21,7 @@ export type Receipt = {
   payer: Hex;
   recipient: Hex;
   amountUnits: bigint;
-  /** What has gone back of it. */
+  /** The amount refunded. */
   refundedUnits: bigint;
   txHash: Hex;
   logIndex: number;

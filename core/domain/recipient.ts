@@ -18,7 +18,7 @@ export type RecipientIssue =
   | "not_a_recipient"
   | "own_wallet";
 
-/** A recipient as a person typed it, lower case, or what is wrong with it. Mixed case must be a correct EIP-55 checksum. */
+/** A typed recipient in lower case, or what is wrong with it. Mixed case must be a correct EIP-55 checksum. */
 export function parseRecipient(
   text: string,
   { network, wallet }: { network: NetworkId; wallet: Hex },

@@ -1,4 +1,4 @@
-/** What an address owner signs (EIP-712) to begin the recovery of an account whose passkey is lost. It moves no money. */
+/** What an address owner signs (EIP-712) to start recovering an account whose passkey is lost. It moves no money. */
 import type { Hex } from "./networks.ts";
 
 export type RecoveryProofTerms = {

@@ -1,6 +1,6 @@
 /**
- * Refunds of a link: which transfer's money goes back, how much, and to whom. Never more than was received: what is left of a transfer is
- * its amount less its refunds that have moved money or still may, and no more than that difference for the whole link (`leftToRefund`);
+ * Refunds of a link: which transfer's money goes back, how much, and to whom. Never more than was received: what is left of a transfer
+ * is its amount minus those of its refunds that have moved money or still may, but no more than that difference for the whole link (`leftToRefund`);
  * a larger refund is refused (`chooseRefund`), and again under the link's lock when it is reserved (api/wallet-ops/choose-refund.ts).
  * Pure.
  */
@@ -13,11 +13,11 @@ export const REFUND_SOURCES = ["x402_payer", "transfer_sender", "given"] as cons
 export type RefundSource = (typeof REFUND_SOURCES)[number];
 export const REFUND_REASON_MAX_CHARS = 500;
 
-/** REQUESTED: asked for, and not yet signed by an owner of the wallet. The others are its operation's. */
+/** REQUESTED: not yet signed by an owner of the wallet. The other states are those of its operation. */
 export const REFUND_STATES = ["REQUESTED", ...OPERATION_STATES] as const;
 export type RefundState = (typeof REFUND_STATES)[number];
 
-/** Requests of one link that wait for its owner. */
+/** Maximum open requests per link. */
 export const REFUND_REQUESTS_MAX = 50;
 
 export type Refund = {
@@ -31,7 +31,7 @@ export type Refund = {
   toSource: RefundSource;
   amountUnits: bigint;
   reason: string | null;
-  /** The user or API key that asked for it; null when its owner prepared it at once. */
+  /** The user or API key that requested it; null when an owner prepared it directly. */
   requestedBy: string | null;
   cancelledAt: Date | null;
   createdAt: Date;
@@ -46,8 +46,8 @@ export type RefundSums = {
 };
 
 /**
- * What may still be refunded of a transfer: limited by the transfer and by the whole link, since a refunded transfer may be missing, or come
- * back from a reorganisation unlike what it was (db/wallet-ops/reorganised-refunds.ts). Negative when one that was refunded is no longer there.
+ * What may still be refunded of a transfer: limited by the transfer and by the whole link, since a refunded transfer may be missing, or
+ * have changed in a reorganisation (db/wallet-ops/reorganised-refunds.ts). Negative when a refunded transfer no longer exists.
  */
 export function leftToRefund(sums: RefundSums): bigint {
   const ofTransfer = sums.transferUnits - sums.transferRefundedUnits;
@@ -62,12 +62,12 @@ export type RefundableTransfer = {
   logIndex: number;
   sender: Hex;
   amountUnits: bigint;
-  /** It is the one that pays the link. */
+  /** Whether it is the transfer that pays the link. */
   pays: boolean;
-  /** It executed an authorization, so that its sender signed for it. */
+  /** Whether it executed an authorization, which its sender signed. */
   isAuthorization: boolean;
   transactionId: string | null;
-  /** What no refund has taken or reserved. */
+  /** The amount not yet refunded or reserved. */
   leftUnits: bigint;
 };
 
@@ -83,9 +83,9 @@ export type RefundChoice =
   | { ok: false; issue: "exceeds_refundable"; refundableUnits: bigint };
 
 /**
- * Money goes back transfer by transfer, so that no payer receives another one's. Without `transactionId`: the only transfer with
- * something left; of a link that was paid twice the second; else there must be one address to send to. The amount is by default all
- * that is left, of an overpaid link what was too much.
+ * Refunds are per transfer, so that no payer receives another payer's money. Without `transactionId`: the only transfer with something left; the
+ * second, if the link was paid twice; otherwise there must be only one address to refund to. The amount defaults to all that is left, or to the
+ * surplus of an overpaid link.
  */
 export function chooseRefund(
   link: { amountUnits: bigint; exception: LinkException },
@@ -130,7 +130,7 @@ export function defaultAmount(
   return exception === "OVERPAID" && leftUnits > amountUnits ? leftUnits - amountUnits : leftUnits;
 }
 
-/** What may still go back of all of a link's money. */
+/** What may still be refunded of all money the link received. */
 export function refundableUnits(transfers: readonly RefundableTransfer[]): bigint {
   return transfers.reduce((sum, { leftUnits }) => (leftUnits > 0n ? sum + leftUnits : sum), 0n);
 }

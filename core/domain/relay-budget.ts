@@ -1,6 +1,6 @@
 /**
  * What relays may cost in a UTC day, and which payments are not relayed although their link is payable: those below RELAY_MIN_AMOUNT, and
- * those for which the merchant's gas of the day has no room. A transfer still pays their links. The numbers are in
+ * those that do not fit into the merchant's gas budget of the day. A plain transfer still pays their links. The numbers are in
  * `core/runtime/relay-limits-env.ts`; `api/wallet-ops/send-gas-budget.ts` refuses a user's own sends.
  */
 import { formatUnits } from "./money.ts";
@@ -18,8 +18,8 @@ export type RelayBudget = {
 };
 
 /**
- * "spent": `amount` does not fit beside what is used; only the next day changes that. "held": it does not fit beside what transactions
- * in flight may still cost; it may once they are mined.
+ * "spent": `amount` does not fit on top of what is used, until the next day. "held": it does not fit on top of what transactions in
+ * flight may still cost, but may fit once they are mined.
  */
 export type BudgetVerdict = "fits" | "held" | "spent";
 
@@ -49,7 +49,7 @@ function nextDay(now: Date): Date {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate() + 1));
 }
 
-/** Gas limit of a payment relayed by itself; in a batch it is less. Measured with USDC's own code: 102,808 to a first-time payee. */
+/** Gas limit of a payment relayed alone; less in a batch. Measured with USDC's code: 102,808 to a first-time payee. */
 export const PAYMENT_GAS = 150_000n;
 
 export type RelayLimits = {
@@ -58,7 +58,7 @@ export type RelayLimits = {
   readonly relayGasPerMerchantPerDay: bigint | undefined;
 };
 
-/** Whether a payment is refused because it is not relayed: a transfer still pays its link. */
+/** Whether a payment is refused only because it would not be relayed: a plain transfer still pays its link. */
 export function isRelayObstacle({ reason }: Refusal): boolean {
   return reason === "AMOUNT_TOO_SMALL_TO_RELAY" || reason === "RELAY_BUDGET_SPENT";
 }
@@ -79,11 +79,11 @@ export function whyNotRelayed(
 
 export function whyTooSmall(amountUnits: bigint, { relayMinUnits }: RelayLimits): Refusal | undefined {
   if (amountUnits >= relayMinUnits) return undefined;
-  const message = `${formatUnits(amountUnits)} USDC is below ${formatUnits(relayMinUnits)} USDC, the least that is relayed`;
+  const message = `${formatUnits(amountUnits)} USDC is below ${formatUnits(relayMinUnits)} USDC, the minimum that is relayed`;
   return { reason: "AMOUNT_TOO_SMALL_TO_RELAY", message };
 }
 
-/** What is only reserved is left out: it settles for less, and the signing counts it. */
+/** Reservations are not counted here: they settle for less, and they are counted at signing. */
 export function whyBudgetSpent(budget: RelayBudget, now: Date): Refusal | undefined {
   if (judgeBudget({ ...budget, reserved: 0n }, PAYMENT_GAS) === "fits") return undefined;
   return { reason: "RELAY_BUDGET_SPENT", message: describeBudget("MERCHANT", budget, now) };

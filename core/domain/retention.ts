@@ -9,7 +9,7 @@ export const EVENTS_KEPT_DAYS_DEFAULT = 90;
 export const WEBHOOK_DELIVERIES_KEPT_DAYS = 30;
 /** What auditors ask for. */
 export const SECURITY_TRAIL_KEPT_DAYS = 730;
-/** Claims that decided nothing. */
+/** Claims without effect. */
 export const ENDED_CLAIMS_KEPT_DAYS = 90;
 export const NOTICES_KEPT_DAYS = 90;
 /** After an answer, or the expiry. */
@@ -19,16 +19,16 @@ export const UNVERIFIED_USERS_KEPT_DAYS = 30;
 export const IDEMPOTENCY_KEYS_KEPT_DAYS = 7;
 /** Longer than a code lives, because the codes of an hour are counted. */
 export const OTPS_KEPT_DAYS = 2;
-/** What relays cost, by day. */
+/** Daily costs of relays. */
 export const RELAY_COSTS_KEPT_DAYS = 30;
-/** Those that found differences; of the others only the newest is kept. */
+/** Reconciliations that found differences; of the others only the newest is kept. */
 export const RECONCILIATIONS_KEPT_DAYS = 30;
 export const TRACES_KEPT_DAYS = 1;
 /** Of the job queue, failed permanently. */
 export const DEAD_JOBS_KEPT_DAYS = 7;
 /** After the relay's end. Until its block is final a reorganisation may call for its bytes again; from then on the chain has them. */
 export const SIGNED_BYTES_KEPT_HOURS = 1;
-/** Of workers that take payments, once it has run out. */
+/** Leases of workers that relay payments, after they expired. */
 export const PAYMENT_LEASES_KEPT_HOURS = 1;
 /** Which request a payment came with, for log lines while it is in flight. */
 export const PAYMENT_REQUESTS_KEPT_HOURS = 1;

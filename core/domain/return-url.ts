@@ -1,6 +1,6 @@
 /**
- * Where a payer returns to: which addresses of a shop are allowed (https, or http on localhost, without a user or password and without a
- * query parameter that is added), and the signed query they get.
+ * Where a payer returns to: which shop URLs are allowed (https, or http on localhost, without user info and without a query parameter
+ * that we add), and the signed query that is added.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import type { LinkStatus } from "./link.ts";
@@ -23,7 +23,7 @@ export function whyNotAReturnUrl(text: string): string | undefined {
   if (url.username || url.password) return "must not contain a user or password";
   const taken = RETURN_PARAMETERS.filter((name) => url.searchParams.has(name));
   // a shop that reads the first of two values would read an unsigned one
-  if (taken.length > 0) return `must not have the query parameter ${taken[0]}, which is added`;
+  if (taken.length > 0) return `must not have the query parameter ${taken[0]}, which the service adds`;
   return undefined;
 }
 
@@ -31,7 +31,7 @@ export type Returned = { linkId: string; reference: string | null; status: LinkS
 
 /**
  * The shop's address with `linkId, reference, status, at, sig` in its query. `sig` is the hex HMAC-SHA256 of the first four joined by
- * newlines, keyed with the bytes of the merchant's return secret as it is shown; an absent reference is an empty text.
+ * newlines, keyed with the bytes of the merchant's return secret as displayed; an absent reference is an empty string.
  */
 export function signReturnUrl(
   target: string,

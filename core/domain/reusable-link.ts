@@ -1,19 +1,19 @@
 /**
- * Reusable links: paid by many payers, or for an amount that the payer chooses. Each payment is a use, a link of its own under the
- * reusable one. How many uses are accepted: db/links/max-uses.ts.
+ * Reusable links: paid by many payers, or for an amount that the payer chooses. Each payment is a use, a separate link under
+ * the reusable one. How many uses are accepted: db/links/max-uses.ts.
  */
 import { createHash } from "node:crypto";
 import type { Hex } from "./networks.ts";
 
 export const MAX_PAYMENTS_LIMIT = 1_000_000;
 
-/** A use keeps its place for so long; where places are few, not for long. Late money is booked on it all the same. */
+/** How long a use holds its place; shorter where the number of uses is limited. Late money is still booked on it. */
 export const USE_LIFE_MINUTES = 24 * 60;
 export const COUNTED_USE_LIFE_MINUTES = 60;
 
 export type ReuseTerms = {
   isReusable: boolean;
-  /** Null: no end. */
+  /** Null: unlimited. */
   maxPayments: number | null;
   /** Both null: the amount is fixed. */
   minUnits: bigint | null;
@@ -41,8 +41,8 @@ export function isTooFine(units: bigint): boolean {
 const ID_BYTES = 16;
 
 /**
- * The use that an authorization pays: the same one however often, and to whichever process, it is shown. All authorizations of a payer
- * with one idempotency key pay one use, so that one of them is accepted.
+ * The use that an authorization pays: always the same one, however often and to whichever process it is shown. All authorizations of a payer with the
+ * same idempotency key pay the same use, so only one of them is accepted.
  */
 export function useIdOf(
   linkId: string,

@@ -1,6 +1,6 @@
 /**
- * What a test event carries: the message of another type about a link or transaction that does not exist. It is nested in `sample`, under
- * a type of its own, so that no receiver takes it for a payment. Pure.
+ * The contents of a test event: a sample message of another type, about a link or transaction that does not exist. It is nested in `sample` under
+ * the test type, so that no receiver mistakes it for a payment. Pure.
  */
 import type { LinkStatus } from "./link.ts";
 import { type LinkRow, presentSingleLink } from "./present-link.ts";

@@ -1,4 +1,4 @@
-/** Exports that are made every week or month: which period is next. Pure. */
+/** The next period of exports scheduled weekly or monthly. Pure. */
 import { addDays } from "./exchange-rate.ts";
 
 export const SCHEDULE_FREQUENCIES = ["weekly", "monthly"] as const;
@@ -6,10 +6,10 @@ export type ScheduleFrequency = (typeof SCHEDULE_FREQUENCIES)[number];
 export const SCHEDULE_DELIVERIES = ["mail", "webhook"] as const;
 export type ScheduleDelivery = (typeof SCHEDULE_DELIVERIES)[number];
 export const SCHEDULES_MAX = 20;
-/** A period waits that long for the rate of its last day; a weekend's comes on Monday. */
+/** How long a period waits for the rate of its last day; a weekend's rate is known on Monday. */
 export const RATE_WAIT_DAYS = 4;
 
-/** Days of a calendar, both included. */
+/** Calendar days, both inclusive. */
 export type DayPeriod = { firstDay: string; lastDay: string };
 
 /** The week (from Monday) or month that a day is in. */
@@ -24,7 +24,7 @@ export function periodAround(day: string, frequency: ScheduleFrequency): DayPeri
   return { firstDay, lastDay: addDays(`${next.slice(0, 7)}-01`, -1) };
 }
 
-/** The period after the last one made; the first is the one that the schedule was made in. */
+/** The period after the last exported one; the first is the one in which the schedule was created. */
 export function nextPeriod({
   frequency,
   madeOn,

@@ -22,7 +22,8 @@ export function seal([masterSecret]: KeyList, place: SealPlace, text: string): B
 /** Throws when the seal is invalid, or made for another place or with a master secret that is not in the list. */
 export function unseal(masterSecrets: KeyList, place: SealPlace, sealed: Uint8Array): string {
   const opened = tryUnseal(masterSecrets, place, sealed);
-  if (!opened) throw new Error(`the ${place.purpose} of ${place.id} opens with none of the keys given`);
+  if (!opened)
+    throw new Error(`the ${place.purpose} of ${place.id} cannot be decrypted with any of the given keys`);
   return opened.text;
 }
 

@@ -33,7 +33,7 @@ export function isInferred(settledBy: SettledBy | null | undefined): boolean {
   }
 }
 
-/** Attributions that their merchant may take back. All others were shown by the payer or by us. */
+/** Attributions that the merchant may revoke. All others were proven by the payer or by us. */
 export function isRevocable(settledBy: SettledBy): boolean {
   switch (settledBy) {
     case "merchant":

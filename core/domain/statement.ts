@@ -1,6 +1,6 @@
 /**
- * A statement of one wallet and period: opening balance, every confirmed movement with the balance after it, closing balance, and what the
- * chain says of that. How both balances are computed: worker/exports/statement/build-statement.ts. Pure.
+ * A statement of one wallet and period: opening balance, every confirmed movement with the balance after it, closing balance, and its comparison
+ * with the chain. How both balances are computed: worker/exports/statement/build-statement.ts. Pure.
  */
 
 import type { FiatChoice } from "./exchange-rate.ts";
@@ -12,7 +12,7 @@ import { type Hex, NETWORKS, type NetworkId } from "./networks.ts";
 import type { Table } from "./table.ts";
 import { directionOf, titleOf } from "./transaction.ts";
 
-/** A statement holds every movement of its period or is not made. */
+/** A statement with more movements than this is refused rather than truncated. */
 export const STATEMENT_ROWS_MAX = 100_000;
 
 export type StatementRequest = {
@@ -23,7 +23,7 @@ export type StatementRequest = {
   fiat: FiatChoice | undefined;
 };
 
-/** What a merchant's documents say about him. */
+/** What documents print about the merchant. */
 export type Issuer = { name: string; postalAddress: string | null; taxId: string | null; email: string };
 
 /** The last block of the statement; `isFinal` when the period is over and deep enough. */
@@ -64,7 +64,7 @@ export function isMoneyIn(kind: ExportRow["kind"]): boolean {
   return kind === "PAYMENT" || kind === "RECEIVE";
 }
 
-/** Compares the book's closing balance with the chain's. */
+/** Compares the ledger's closing balance with the chain's. */
 export function checkOf(
   closingUnits: bigint,
   chain: { balanceUnits: bigint; block: ClosingBlock } | { reason: string },
@@ -78,7 +78,7 @@ export function describeCheck(check: ChainCheck, network: NetworkId): string {
   const { block, balanceUnits } = check;
   const place = `in block ${block.number} (${block.hash}) of ${NETWORKS[network].displayName}`;
   if (check.outcome === "equal") return `equal to the balance ${place}`;
-  return `different: the chain says ${formatUnits(balanceUnits)} USDC ${place}`;
+  return `different: the chain has ${formatUnits(balanceUnits)} USDC ${place}`;
 }
 
 /** "2026-10-01 to 2026-10-31": calendar days of the zone. */
@@ -99,7 +99,7 @@ export const KIND_NAMES: Record<ExportRow["kind"], string> = {
   FEE: "Fee",
 };
 
-/** What a movement is about, in a line. */
+/** One-line description of a movement. */
 export function detailsOf(row: ExportRow): string {
   if (row.kind === "FEE") return "Service fee";
   return row.description === "" ? titleOf(row) : row.description;

@@ -42,13 +42,13 @@ export type HistoryRow = {
   detectedAt: Date;
   confirmedAt: Date | null;
   settledBy: SettledBy | null;
-  /** Ids of the links that fitted when no evidence decided between them. */
+  /** Ids of the links that fit, when no evidence decided between them. */
   candidates: string[] | null;
-  /** The send or refund of ours that made it. */
+  /** Our send or refund that made it. */
   operationId: string | null;
   /** Of a refund: its reason. */
   operationNote: string | null;
-  /** The link's: the merchant's own number of the order. */
+  /** The link's reference: the merchant's own order number. */
   reference: string | null;
 };
 
@@ -95,7 +95,7 @@ export function directionOf(type: TransactionType): "in" | "out" {
   }
 }
 
-/** Whether the amounts of this status are money that moved: they alone belong into a sum. */
+/** Whether amounts with this status are money that has moved: only those belong in a sum. */
 export function isMoneyMoved(status: TransactionStatus): boolean {
   switch (status) {
     case "CONFIRMED":

@@ -1,4 +1,4 @@
-/** The mail that carries a wallet file: what it is for, and that it is no secret. */
+/** The e-mail that carries a wallet file: what it is for, and that it is not a secret. */
 import { escapeHtml, type MailText, mailDocument, mailParagraph } from "./mail-html.ts";
 import type { Hex } from "./networks.ts";
 
@@ -6,12 +6,12 @@ export function renderWalletFileMail({ address, baseUrl }: { address: Hex; baseU
   const site = new URL(baseUrl).host;
   const copyUrl = `${baseUrl}/leave?download`;
   const lines = {
-    what: `The attached file describes your wallet at ${site}. Keep this mail.`,
-    why: `With this file and your passkey you can move your USDC yourself, also when ${site} is not available.`,
+    what: `The attached file describes your wallet at ${site}. Keep this e-mail.`,
+    why: `With this file and your passkey you can move your USDC yourself, even when ${site} is not available.`,
     page: `The page that does it is ${baseUrl}/leave.`,
-    copy: `Save a copy of it now: ${copyUrl}. It is one file, and needs nothing of ours.`,
-    secret: "The file holds no secret: without your passkey nobody can move anything with it.",
-    care: "Nobody from us will ever ask you to open it, to send it, or to sign anything with it.",
+    copy: `Save a copy of it now: ${copyUrl}. It is a single file and works without our servers.`,
+    secret: "The file holds no secret: nobody can move anything with it without your passkey.",
+    care: "We will never ask you to open it, to send it, or to sign anything with it.",
   };
   return {
     subject: `Your wallet file for ${site}`,

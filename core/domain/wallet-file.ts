@@ -1,15 +1,16 @@
 /**
- * The wallet file: everything that moving a wallet's money takes without this service, except the passkey itself. It holds no secret.
+ * The wallet file: everything needed to move a wallet's money without this service, except the passkey itself. It holds no secret.
  * An authenticator never returns a passkey's public key again, so without this file or our database the account's address cannot be
  * computed from the passkey.
  */
+import { hexOf } from "./hex-text.ts";
 import { CONTRACTS, type Hex, NETWORKS, type NetworkId } from "./networks.ts";
 
 export const WALLET_FILE_VERSION = 1;
 
 export type WalletFile = {
   readonly version: typeof WALLET_FILE_VERSION;
-  /** Browsers let the passkeys sign only on this domain, below it, or on origins its /.well-known/webauthn lists. */
+  /** Browsers allow the passkeys to sign only on this domain, its subdomains, or origins listed in its /.well-known/webauthn. */
   readonly rpId: string;
   readonly credentials: readonly {
     /** base64url. */
@@ -20,7 +21,7 @@ export type WalletFile = {
   }[];
   readonly factory: Hex;
   readonly implementation: Hex;
-  /** The first owners, which determine the address. Today's owners are read from the chain. */
+  /** The initial owners, which determine the address. The current owners are read from the chain. */
   readonly owners: readonly Hex[];
   /** Decimal. */
   readonly saltNonce: string;
@@ -52,7 +53,7 @@ export type PasskeyOfFile = {
   readonly rpId: string;
 };
 
-/** One file an address, in the order of the wallets: usually a single one, since an account has the same address on every network. */
+/** One file per address, in the order of the wallets: usually just one, since an account has the same address on every network. */
 export function buildWalletFiles(
   wallets: readonly WalletOfFile[],
   passkeys: readonly PasskeyOfFile[],
@@ -98,8 +99,4 @@ export function walletFileName({ address }: Pick<WalletFile, "address">): string
 
 export function formatWalletFile(file: WalletFile): string {
   return `${JSON.stringify(file, null, 2)}\n`;
-}
-
-function hexOf(bytes: Uint8Array): Hex {
-  return `0x${Buffer.from(bytes).toString("hex")}`;
 }

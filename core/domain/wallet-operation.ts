@@ -1,8 +1,8 @@
 /**
- * User operations of a passkey wallet: their states (transitions: ARCHITECTURE.md, States), and which transfers on the chain are theirs.
- * Whom a send or refund may pay: recipient.ts. The owner's passkey signs the operation's hash, which commits to the wallet, its nonce,
+ * User operations of a passkey wallet: their states (transitions: ARCHITECTURE.md, States), and which transfers on the chain belong to
+ * them. Whom a send or refund may pay: recipient.ts. The owner's passkey signs the operation's hash, which commits to the wallet, its nonce,
  * the network, and call data that names each recipient, each amount and this operation's id (core/chain/user-operation-hash.ts): a
- * signature is good for exactly these payments, once, and is accepted for ten minutes after preparation (operation-lifetime.ts). Pure.
+ * signature is valid for exactly these payments, once, and is accepted for ten minutes after preparation (operation-lifetime.ts). Pure.
  */
 import type { Hex } from "./networks.ts";
 
@@ -22,7 +22,7 @@ export const OPERATION_STATES = [
 ] as const;
 export type OperationState = (typeof OPERATION_STATES)[number];
 
-/** Why an operation is FAILED. NOT_SENT and NOT_RUN are ours; the others are the chain's. */
+/** Why an operation FAILED. NOT_SENT and NOT_RUN are our decisions; the others come from the chain. */
 export const OPERATION_FAILURES = [
   "INSUFFICIENT_FUNDS",
   "PAYMENT_NOT_ALLOWED",
@@ -37,9 +37,9 @@ export type OperationFailure = (typeof OPERATION_FAILURES)[number];
 
 export const PAYOUT_RECIPIENTS_MAX = 100;
 export const NOTE_MAX_CHARS = 500;
-/** Sends that failed within an hour at the relayers' cost: the money is moved between simulation and block. Then the user pauses. */
+/** Maximum sends per hour that fail at the relayers' cost, when the money is moved between simulation and block. Then the user must pause. */
 export const SEND_FAILURES_MAX = 3;
-/** An account is deployed at our cost, where gas costs money, only for a wallet that holds so many times the least send. */
+/** Where gas costs money, an account is deployed at our cost only for a wallet that holds this many times the minimum send. */
 export const DEPLOYMENT_MINIMUM_SENDS = 10n;
 /** Of the item that pays the service, in the sender's history. */
 export const FEE_NOTE = "Service fee";
@@ -55,7 +55,7 @@ export const OPERATION_WARNINGS = [
 ] as const;
 export type OperationWarning = (typeof OPERATION_WARNINGS)[number];
 
-/** What a preparation showed, kept so that showing it again says the same. */
+/** What a preparation showed, stored so that a repeated request shows the same. */
 export type OperationTerms = {
   /** Passkeys that are owners, with the index each signs under on this network. */
   owners: { passkeyId: string; index: number }[];
@@ -102,7 +102,7 @@ export function pairTransfers<Item extends OperationItem, Transfer extends Place
   return pairs;
 }
 
-/** A row that ended without its event may still be executed while the account's nonce is free: signatures never expire (EntryPoint v0.6). */
+/** An operation that ended without its event may still be executed while its nonce is unused: signatures never expire (EntryPoint v0.6). */
 export function isStillPossible({
   state,
   isNonceSpent,

@@ -17,7 +17,7 @@ export const RETRY_AFTER_S = [
   24 * 3_600,
 ] as const;
 
-/** From the first failed attempt since the last success; an endpoint is disabled by an attempt that fails later than that. */
+/** Counted from the first failed attempt since the last success; an attempt that fails later than that disables the endpoint. */
 export const FAILING_MAX_H = 72;
 
 /** Seconds until the next attempt after `tries` failed ones; undefined when there is none. */

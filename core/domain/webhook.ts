@@ -1,5 +1,5 @@
 /**
- * Webhook messages by Standard Webhooks 1.0.0: body, signature, for how long a replaced secret still signs, and what an endpoint may be.
+ * Webhook messages according to Standard Webhooks 1.0.0: body, signature, how long a replaced secret still signs, and which endpoints are allowed.
  * When a delivery is retried: webhook-retries.ts.
  */
 import { createHmac, randomBytes } from "node:crypto";
@@ -11,7 +11,7 @@ const SECRET_PREFIX = "whsec_";
 export const OLD_SECRET_LIFE_H = 24;
 export const ENDPOINTS_MAX = 20;
 
-/** Ports a webhook may target: never those of mail, shells and name servers. */
+/** Ports a webhook may target: never those of mail, shell and DNS servers. */
 export function isWebhookPort(port: number): boolean {
   return port === 443 || port >= 1_024;
 }

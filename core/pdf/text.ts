@@ -1,13 +1,14 @@
 /**
  * Text and rules on a PDF's pages. Latin text is written as page operators (PDF 32000-1, 9.4; latin-font.ts): pdfkit's own way kerns
  * every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are shaped (embedded-font-words.ts) and written
- * in fonts of their script (fonts.ts). A character no font has is written as its number, [U+1F9FF], and counted, so that the report can say so.
+ * in fonts of their script (fonts.ts); characters no font has: missing-characters.ts.
  */
 
 import { type EmbeddedWord, openEmbeddedWords } from "./embedded-font-words.ts";
-import { hasLetter, isFormat, openWideFonts, type WideFont } from "./fonts.ts";
+import { hasLetter, openWideFonts, type WideFont } from "./fonts.ts";
 import { openLatinFont } from "./latin-font.ts";
 import { breakLines, graphemesOf } from "./line-breaks.ts";
+import { replaceMissing } from "./missing-characters.ts";
 import { type PdfReference, pdfInside } from "./pdfkit-internals.ts";
 import { directionMark, inVisualOrder, mirror } from "./reading-order.ts";
 import { isWinAnsi, toWinAnsiHex } from "./win-ansi.ts";
@@ -43,7 +44,7 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
   };
   /** In parts of the size; words repeat. */
   const wideWidths = new Map<string, number>();
-  let missing = 0;
+  const { showable, missingCount } = replaceMissing((grapheme) => wide.fontOf(grapheme) !== undefined);
   let pending = "";
   const pendingFonts = new Map<string, unknown>();
 
@@ -102,26 +103,6 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
   ): number {
     if (!font) return fonts[style.font].widthOf(text) * style.size;
     return (wideWords.shape(font, text, isRightToLeft).width * style.size) / UNITS_PER_EM;
-  }
-
-  /** Control characters become spaces, characters no font has become their numbers. */
-  function showable(text: string): string {
-    const plain = text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ");
-    if (isWinAnsi(plain)) return plain;
-    return graphemesOf(plain)
-      .map((grapheme) =>
-        isWinAnsi(grapheme) || wide.fontOf(grapheme)
-          ? grapheme
-          : Array.from(grapheme, showableLetter).join(""),
-      )
-      .join("");
-  }
-
-  function showableLetter(letter: string): string {
-    if (isDirection(letter) || isWinAnsi(letter) || wide.fontOf(letter)) return letter;
-    if (isFormat(letter) || isMark(letter)) return "";
-    missing += 1;
-    return `[U+${(letter.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}]`;
   }
 
   function wrap(given: string, style: TextStyle, width: number, linesMax: number): string[] {
@@ -187,9 +168,6 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
     reference.end();
   }
 
-  /** How many characters were written as their numbers. */
-  const missingCount = () => missing;
-
   return { prepare: wide.prepare, wrap, line, rule, form, newForm, fillForm, missingCount, flush };
 }
 
@@ -204,14 +182,4 @@ function point(value: number): string {
 /** Punctuation, and what else belongs to no script of its own. */
 function isSign(grapheme: string): boolean {
   return /^[\p{Script=Common}\p{Script=Inherited}]+$/u.test(grapheme);
-}
-
-/** Says how what follows is read, and is gone when it is drawn. */
-function isDirection(letter: string): boolean {
-  return /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(letter);
-}
-
-/** Stands on a letter: without it there is nothing to show. */
-function isMark(letter: string): boolean {
-  return /\p{Mn}/u.test(letter);
 }

@@ -1,9 +1,16 @@
-/** Parses the values of nodes' answers. A value that does not parse is not an answer of the chain: RpcTransportError("malformed"). */
+/** Parses values in nodes' responses. A value that does not parse is not an answer of the chain: RpcTransportError("malformed"). */
 import type { Hex } from "../domain/networks.ts";
 import { RpcTransportError } from "./errors.ts";
+import type { RpcOutcome } from "./node.ts";
 
 const QUANTITY = /^0x[0-9a-f]{1,64}$/i;
 const DATA = /^0x(?:[0-9a-f]{2})*$/i;
+
+/** The result of a call. Throws its error, or RpcTransportError when the batch lacks it. */
+export function resultOf(outcome: RpcOutcome | undefined): unknown {
+  if (!outcome?.ok) throw outcome?.error ?? new RpcTransportError("malformed", "a call was not answered");
+  return outcome.result;
+}
 
 /** A hex quantity as a bigint. `what` names it in the error. */
 export function parseQuantity(value: unknown, what: string): bigint {

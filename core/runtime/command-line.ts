@@ -1,4 +1,4 @@
-/** The arguments of a command for operators. An unknown one ends it: what it does without the option that was meant can change a database. */
+/** The arguments of operator commands. An unknown one ends the command: running it without the intended option could change a database. */
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 
 /** Settings of npm itself, which may be set for other reasons. */
@@ -16,7 +16,7 @@ export function readArgumentsOrExit<const Options extends ParseArgsOptionsConfig
 ): Given<Options> {
   const taken = Object.keys(options).find(isTakenByNpm);
   if (taken !== undefined)
-    endWithUsage(`npm took --${taken} for a setting of its own: write -- before the options\n${usage}`);
+    endWithUsage(`npm took --${taken} as its own option: write -- before the options\n${usage}`);
   const given = parse(options);
   if (given?.positionals.length !== positionals) endWithUsage(usage);
   return given;

@@ -1,10 +1,10 @@
-/** Reads the environment once, at process start. Reports every fault at once and never prints a secret. */
+/** Reads the environment once, at startup. Reports all errors together and never prints a secret. */
 import { isIP } from "node:net";
 import { z } from "zod";
 import { readFileVariables } from "./file-variables.ts";
 
 export class EnvError extends Error {
-  /** One sentence each, beginning with the variable's name. */
+  /** One sentence each, starting with the variable's name. */
   readonly faults: readonly string[];
 
   constructor(faults: readonly string[]) {
@@ -79,14 +79,14 @@ export const wholeNumber = (min: number, max: number) =>
 const SECRET_MIN_CHARS = 32;
 const KEYS_MAX = 10;
 
-/** Secrets of at least 32 bytes, newest first, for rotation. `use` says what they are for: "it signs session tokens". */
+/** Secrets of at least 32 bytes, newest first, for rotation. `use` describes their purpose: "it signs session tokens". */
 export const secretList = (use: string) =>
   z
     .string({ error: `${use}. Make one with \`openssl rand -hex 32\`` })
     .pipe(commaList)
     .refine(
       (keys) => keys.length > 0 && keys.every((key) => key.length >= SECRET_MIN_CHARS),
-      "must be at least 32 bytes, each of a comma list; make one with `openssl rand -hex 32`",
+      "must be at least 32 bytes, also each of a comma list; make one with `openssl rand -hex 32`",
     )
     .refine((keys) => keys.length <= KEYS_MAX, `must be at most ${KEYS_MAX} keys`)
     .transform((keys) => keys as [string, ...string[]]);
@@ -103,7 +103,7 @@ export const standbyUrl = z
 /** One host: neither the job queue's driver nor migrations read a list. */
 export const postgresUrl = standbyUrl.refine(
   (text) => !isPostgresUrl(text) || URL.canParse(text),
-  "must name one host; where the primary can change, name a proxy that leads to it (deploy/ha)",
+  "must name a single host; if the primary can change, use a proxy that leads to it (deploy/ha)",
 );
 
 /** As the driver reads it: decoded, and of several hosts (`a:5432,b:5432`) only the first is part of the URL. */
@@ -138,7 +138,7 @@ export const processShape = {
     .optional(),
   OTEL_TRACES_SAMPLER_ARG: z
     .string()
-    .regex(/^(0(\.\d+)?|1(\.0+)?)$/, "must be a share from 0 to 1, for example 0.1")
+    .regex(/^(0(\.\d+)?|1(\.0+)?)$/, "must be a number from 0 to 1, for example 0.1")
     .transform(Number)
     .default(1),
 } as const;
@@ -161,7 +161,7 @@ export function readEnvOrExit<Config>(read: () => Config): Config {
   }
 }
 
-/** Ends the process for a fault that only the operator can correct. */
+/** Ends the process for an error that only the operator can correct. */
 export function exitMisconfigured(message: string): never {
   console.error(message);
   process.exit(78); // EX_CONFIG of sysexits.h

@@ -1,5 +1,5 @@
 /**
- * Checks what the machine grants a process: open files and free disk space. Faults are sentences with the fix, for the log at start and
+ * Checks the machine's limits for a process: open files and free disk space. Problems are sentences with the fix, for the startup log and
  * for `doctor`.
  */
 import { readFileSync, statfsSync } from "node:fs";
@@ -13,7 +13,7 @@ const DISK_FREE_MIN_SHARE = 0.05;
 export function openFilesRisk(limits: string | undefined): string | undefined {
   const soft = /^Max open files\s+(\d+|unlimited)/m.exec(limits ?? "")?.[1];
   if (soft === undefined || soft === "unlimited" || Number(soft) >= OPEN_FILES_MIN) return undefined;
-  return `at most ${soft} files and sockets may be open, ${OPEN_FILES_MIN} are needed under load: raise it (ulimit -n ${OPEN_FILES_MIN}, LimitNOFILE= of systemd, ulimits of a container)`;
+  return `at most ${soft} files and sockets may be open, but ${OPEN_FILES_MIN} are needed under load: raise the limit (ulimit -n ${OPEN_FILES_MIN}, LimitNOFILE= of systemd, ulimits of a container)`;
 }
 
 export type DiskSpace = { readonly freeBytes: number; readonly totalBytes: number };
@@ -38,7 +38,7 @@ export function describeSpace({ freeBytes, totalBytes }: DiskSpace): string {
   return `${(freeBytes / 1e9).toFixed(1)} GB free of ${(totalBytes / 1e9).toFixed(1)} GB (${share} %)`;
 }
 
-/** Risks of this process's machine, empty when there are none. */
+/** Risks on this process's machine, empty when there are none. */
 export function inspectMachine(folder = process.cwd()): string[] {
   const space = readDiskSpace(folder);
   const disk =

@@ -9,7 +9,7 @@ export const originUrl = httpUrl.refine((text) => {
   // the refinement runs for text that is no URL too, which the schema has refused already
   if (url === null) return true;
   return url.pathname === "/" && url.username === "" && url.password === "" && !/[?#]/.test(text);
-}, "must be an origin alone, for example https://pay.example.com");
+}, "must be only an origin, for example https://pay.example.com");
 
 type Keys = readonly [string, ...string[]];
 
@@ -18,10 +18,10 @@ export function baseUrlFaults(baseUrl: string | undefined, broken: ReadonlySet<s
   if (baseUrl === undefined)
     return broken.has("BASE_URL")
       ? []
-      : ["BASE_URL is not set; give the public https origin, for example https://pay.example.com"];
+      : ["BASE_URL is not set; set it to the public https origin, for example https://pay.example.com"];
   return isHttpsOrLocalhost(baseUrl)
     ? []
-    : ["BASE_URL: must be https in production, passkeys and secure cookies need it"];
+    : ["BASE_URL: must be https in production; passkeys and secure cookies need it"];
 }
 
 /** http is allowed for `localhost` alone, which browsers treat as a secure context. */
@@ -45,12 +45,12 @@ export function secretFaults(secrets: Readonly<Record<string, readonly string[] 
   return [...guessable, ...shared];
 }
 
-/** The secrets that seal webhook secrets: WEBHOOK_SEAL_KEYS first, then OTP_PEPPER, which older rows were sealed with. */
+/** The secrets that encrypt webhook secrets: WEBHOOK_SEAL_KEYS first, then OTP_PEPPER, with which older rows were encrypted. */
 export function sealKeysOf(own: Keys | undefined, peppers: Keys): Keys {
   return own ? [...own, ...peppers] : peppers;
 }
 
-/** Settings that work in production but weaken its protection. Logged at every start. */
+/** Settings that work in production but weaken its protection. Logged at every startup. */
 export function riskySettings(env: {
   NODE_ENV: string;
   WEBHOOK_PRIVATE_TARGETS?: boolean;
@@ -64,10 +64,10 @@ export function riskySettings(env: {
       "WEBHOOK_PRIVATE_TARGETS=1: any merchant can send requests into this network, over http and to any port",
     );
   if (env.RATE_LIMITS === false)
-    risks.push("RATE_LIMITS=0: nothing limits sign-in attempts, claims and payments of one caller");
+    risks.push("RATE_LIMITS=0: one caller's sign-in attempts, claims and payments are not limited");
   if (env.TRUSTED_PROXIES?.some((range) => /\/0+$/.test(range)))
     risks.push(
-      "TRUSTED_PROXIES names every address: a caller can claim any address in X-Forwarded-For and evade the limits of its own; name the proxies alone",
+      "TRUSTED_PROXIES names every address: a caller can claim any address in X-Forwarded-For and evade its own limits; list only the proxies",
     );
   return risks;
 }

@@ -24,7 +24,7 @@ const RELOAD_S = 5;
 export function renderStatusPage(status: ServiceStatus | undefined, servedBy: string, now: Date): string {
   const problems: Problem[] = status
     ? findProblems(status)
-    : [{ alert: "ServiceDown", text: "The database does not answer", isCritical: true }];
+    : [{ alert: "ServiceDown", text: "The database does not respond", isCritical: true }];
   return `<!doctype html>
 <html lang="en">
 <head>

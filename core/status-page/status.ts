@@ -97,7 +97,9 @@ export function findProblems(status: ServiceStatus): Problem[] {
       .map(({ address, network }) => minor("RelayerLow", `Relayer ${address} on ${network} is low on ETH`)),
     ...status.budgets
       .filter((budget) => budget.scope === "FEES" && isNearlySpent(budget))
-      .map(({ network }) => minor("FeeBudgetNearlySpent", `80 % of today's fees on ${network} are spent`)),
+      .map(({ network }) =>
+        minor("FeeBudgetNearlySpent", `80 % of today's fee budget on ${network} is used`),
+      ),
     ...status.tasks
       .filter(({ failed }) => failed > 0)
       .map(({ task, failed }) => minor("JobsFailed", `${failed} job(s) ${task} gave up`)),
@@ -147,7 +149,7 @@ function networkProblems({ network, lagS, silentS, differences }: NetworkStatus)
 }
 
 function waitingProblems({ network, what, oldestS }: WaitingStatus): Problem[] {
-  const text = `A ${what} on ${network} has waited for ${Math.round(oldestS)} s`;
+  const text = `A ${what} on ${network} has been waiting for ${Math.round(oldestS)} s`;
   if (what === "payment" && oldestS > PAYMENT_WAIT_MAX_S) return [major("PaymentsStuck", text)];
   if (what === "send" && oldestS > SEND_WAIT_MAX_S) return [minor("SendsStuck", text)];
   return [];

@@ -7,7 +7,7 @@ import { lockUser } from "./users.ts";
 
 export type IdentityKey = { issuer: string; subject: string };
 
-/** `email`: what the provider names for it now, for its owner to recognise it by. */
+/** `email`: the address the provider currently reports, so that the owner recognises the identity. */
 export type NamedIdentity = IdentityKey & { email: string | null };
 
 export async function findUserByIdentity(
@@ -22,7 +22,7 @@ export async function findUserByIdentity(
   return user;
 }
 
-/** As above, with the user's row locked: the identity is unlinked either before, or after what is done with it here has been committed. */
+/** As above, with the user's row locked: the identity is unlinked either before this, or after this transaction has committed. */
 export async function lockUserByIdentity(tx: Tx, key: IdentityKey): Promise<User | undefined> {
   const found = await findUserByIdentity(tx, key);
   if (!found) return undefined;
@@ -30,7 +30,7 @@ export async function lockUserByIdentity(tx: Tx, key: IdentityKey): Promise<User
   return findUserByIdentity(tx, key);
 }
 
-/** Has this user another identity of the same issuer? Call with the user's row locked. */
+/** Whether this user has another identity of the same issuer. Call with the user's row locked. */
 export async function hasOtherSubject(
   tx: Tx,
   { issuer, subject }: IdentityKey,
@@ -44,7 +44,7 @@ export async function hasOtherSubject(
   return rows.length > 0;
 }
 
-/** Has this user ever unlinked an identity of the issuer? Call with the user's row locked. */
+/** Whether this user has ever unlinked an identity of the issuer. Call with the user's row locked. */
 export async function hasUnlinked(tx: Tx, issuer: string, userId: string): Promise<boolean> {
   const rows = await tx`select 1 from unlinked_issuers where user_id = ${userId} and issuer = ${issuer}`;
   return rows.length > 0;
@@ -64,7 +64,7 @@ export async function insertIdentity(
   return rows.length > 0;
 }
 
-/** The provider may name another address now, or the identity is from before addresses were kept. */
+/** The provider may report a new address, or the identity was linked before addresses were stored. */
 export async function updateIdentityEmail(
   tx: Tx,
   { issuer, subject, email }: NamedIdentity,
@@ -79,7 +79,7 @@ export async function updateIdentityEmail(
 
 export type Identity = NamedIdentity & { linkedAt: Date };
 
-/** How many accounts elsewhere may open one account here. */
+/** Maximum identities per account. */
 export const IDENTITIES_MAX = 5;
 
 /** Oldest first. */
@@ -93,8 +93,8 @@ export async function listIdentities(tx: Tx, userId: string): Promise<Identity[]
 }
 
 /**
- * Links an identity to the user of a session, which must not end before that. False when it belongs to a user already, when the user
- * has IDENTITIES_MAX, or when the session is over. Call with the user's row locked.
+ * Links an identity to the user of a session, which must still be live. False when the identity already belongs to a user, when the
+ * user has IDENTITIES_MAX, or when the session has ended. Call with the user's row locked.
  */
 export async function insertIdentityOfSession(
   tx: Tx,
@@ -117,8 +117,8 @@ export async function insertIdentityOfSession(
 }
 
 /**
- * Unlinks an identity and remembers that its issuer was unlinked. False when it is not the user's, or when nothing else would open the account: neither a passkey nor another
- * identity. Call with the user's row locked.
+ * Unlinks an identity and remembers that its issuer was unlinked. False when it is not the user's, or when the account would be left without a
+ * passkey or another identity to sign in with. Call with the user's row locked.
  */
 export async function deleteIdentity(
   tx: Tx,

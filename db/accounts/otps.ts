@@ -62,7 +62,7 @@ export async function takeOtpAttempt(tx: Tx, userId: string): Promise<Otp | unde
   return otp;
 }
 
-/** Has the live code no attempts left? */
+/** Whether the live code has no attempts left. */
 export async function isOtpExhausted(tx: Tx, userId: string): Promise<boolean> {
   const rows = await tx`
     select 1
@@ -85,7 +85,7 @@ export async function consumeOtp(tx: Tx, id: string): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** A code whose mail may still be sent, and its address. */
+/** A code whose e-mail may still be sent, and its address. */
 export type SendableOtp = { id: string; userId: string; sealedCode: Uint8Array; email: string };
 
 export async function findSendableOtp(tx: Tx, id: string): Promise<SendableOtp | undefined> {
@@ -102,7 +102,7 @@ export async function findSendableOtp(tx: Tx, id: string): Promise<SendableOtp |
   return row;
 }
 
-/** Records, before the mail is handed over, that it is being sent. False when it was sent already or must not be sent any more. */
+/** Records, before delivery, that the e-mail is being sent. False when it was already sent or must no longer be sent. */
 export async function markOtpSent(tx: Tx, id: string): Promise<boolean> {
   const rows = await tx`
     update otps

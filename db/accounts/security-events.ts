@@ -7,10 +7,10 @@ import { type SecurityEvent, securityEvents } from "../schema.ts";
 export type NewSecurityEvent = {
   userId: string;
   type: SecurityEventType;
-  /** Null for what happened on the chain. */
+  /** Null for events on the chain. */
   clientAddress: string | null;
   requestId: string | null;
-  /** The person or API key that did it; none for what happened on the chain or without a session. */
+  /** The person or API key that did it; absent for events on the chain or without a session. */
   actorId?: string | null;
   details?: SecurityEventDetails;
 };
@@ -30,7 +30,7 @@ export async function recordSecurityEvent(tx: Tx, event: NewSecurityEvent): Prom
 
 export type ChainSecurityEvent = Pick<NewSecurityEvent, "userId" | "type" | "details">;
 
-/** Of what happened on the chain, in order, in one statement. */
+/** For events on the chain, in order, in one statement. */
 export async function recordChainSecurityEvents(
   tx: Tx,
   events: readonly ChainSecurityEvent[],

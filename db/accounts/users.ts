@@ -65,7 +65,7 @@ export async function markActive(tx: Tx, id: string): Promise<User | undefined> 
   return row;
 }
 
-/** Settings that are not given keep their value. */
+/** Omitted settings are unchanged. */
 export async function updateSettings(
   tx: Tx,
   id: string,

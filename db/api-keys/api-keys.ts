@@ -58,7 +58,7 @@ export async function revokeApiKey(tx: Tx, id: string, userId: string): Promise<
   return row;
 }
 
-/** Revokes what one member made for a merchant. */
+/** Revokes the keys that a member created for a merchant. */
 export async function revokeApiKeysOf(
   tx: Tx,
   { userId, createdBy }: { userId: string; createdBy: string },

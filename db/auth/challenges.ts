@@ -11,7 +11,7 @@ export async function insertChallenge(
   tx: Tx,
   challenge: {
     id: string;
-    /** Null for a discoverable sign-in: the passkey that answers says who it is. */
+    /** Null for a discoverable sign-in, in which the passkey identifies the user. */
     userId: string | null;
     purpose: ChallengePurpose;
     network: NetworkId | null;
@@ -50,7 +50,7 @@ export async function takeChallenge(
   return challenge;
 }
 
-/** The same by its bytes, for what is recognised by them. */
+/** The same, looked up by the challenge's bytes. */
 export async function takeChallengeOf(
   tx: Tx,
   challenge: Uint8Array,
@@ -66,7 +66,7 @@ export async function takeChallengeOf(
   return row;
 }
 
-/** Whether one with these bytes is still good, without using it up. */
+/** Whether a challenge with these bytes is still valid, without consuming it. */
 export async function hasChallengeOf(
   tx: Tx,
   challenge: Uint8Array,
@@ -82,7 +82,7 @@ export async function hasChallengeOf(
   return rows.length > 0;
 }
 
-/** A challenge that is still good, without using it up. */
+/** A challenge that is still valid, without consuming it. */
 export async function findChallenge(
   tx: Tx,
   id: string,

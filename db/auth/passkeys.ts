@@ -9,7 +9,7 @@ export async function listPasskeys(tx: Tx, userId: string, rpId: string): Promis
     select ${columnsOf(tx, passkeys)} from passkeys where user_id = ${userId} and rp_id = ${rpId} order by created_at, id`;
 }
 
-/** Those of the user and of its members with the role owner, oldest first: what may be an owner of the user's wallets. */
+/** The passkeys of the user and of its members with the role owner, oldest first: those that may own the user's wallets. */
 export async function listPasskeysOfAccount(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
   return tx<Passkey[]>`
     select ${columnsOf(tx, passkeys)}
@@ -39,7 +39,7 @@ export async function findPasskey(tx: Tx, id: string, userId: string): Promise<P
   return row;
 }
 
-/** Whose passkey it is, where no user is known yet. */
+/** The owner of a passkey, when no user is known yet. */
 export async function findPasskeyOfAnyone(tx: Tx, id: string): Promise<Passkey | undefined> {
   const [row] = await tx<Passkey[]>`select ${columnsOf(tx, passkeys)} from passkeys where id = ${id}`;
   return row;
@@ -86,8 +86,8 @@ export async function insertPasskey(tx: Tx, passkey: NewPasskey): Promise<Passke
 }
 
 /**
- * Records a use. False when the counter of a single-device credential did not increase: a concurrent use was faster, or the
- * credential was cloned. Synced credentials are recorded whatever their counter.
+ * Records a use. False when the counter of a single-device credential did not increase: a concurrent use came first, or
+ * the credential was cloned. Synced credentials are recorded whatever their counter.
  */
 export async function noteUse(
   tx: Tx,

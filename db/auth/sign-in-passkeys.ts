@@ -1,6 +1,6 @@
 /**
- * Which passkeys may sign in: owners of one of the user's wallets, by the owner changes on the chain. An addition counts once it is deep
- * enough, a removal at once.
+ * Which passkeys may sign in: owners of one of the user's wallets, by the owner changes on the chain. An addition counts once it is
+ * deep enough, a removal immediately.
  */
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
@@ -9,8 +9,8 @@ import { type Passkey, passkeys } from "../schema.ts";
 type SqlPart = ReturnType<Tx>;
 
 /**
- * Those that sign in, oldest first: owners of one of the user's wallets, and all of a user who has no wallet yet. A passkey that was
- * prepared as an owner is none before its change is confirmed, and none once it is removed from every wallet.
+ * Passkeys that may sign in, oldest first: owners of one of the user's wallets, or all if the user has no wallet yet. A passkey
+ * prepared as an owner may not sign in before its change is confirmed, nor after it is removed from every wallet.
  */
 export async function listSignInPasskeys(tx: Tx, userId: string, rpId: string): Promise<Passkey[]> {
   return tx<Passkey[]>`
@@ -36,7 +36,7 @@ export function maySignIn(tx: Tx) {
   )`;
 }
 
-/** Whether `passkey` is an owner of one of this user's wallets. An addition counts at depth, a removal at once. */
+/** Whether `passkey` is an owner of one of this user's wallets. An addition counts at depth, a removal immediately. */
 export function ownsWalletOf(tx: Tx, userId: SqlPart) {
   return isOwner(tx, {
     userId,
@@ -44,7 +44,7 @@ export function ownsWalletOf(tx: Tx, userId: SqlPart) {
   });
 }
 
-/** Whether `passkey` may be an owner of one of this user's wallets: an addition counts at once, a removal at depth. */
+/** Whether `passkey` may be an owner of one of this user's wallets: an addition counts immediately, a removal at depth. */
 export function mayOwnWalletOf(tx: Tx, userId: SqlPart) {
   return isOwner(tx, { userId, counts: tx`change.type = 'OWNER_ADDED' or change.confirmed_at is not null` });
 }

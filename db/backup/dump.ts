@@ -1,4 +1,4 @@
-/** Everything of the database as one stream, read in one snapshot while the service runs. db/backup/load.ts reads it back. */
+/** The whole database as one stream, read in one snapshot while the service runs. db/backup/load.ts reads it back. */
 import type { Tx } from "../postgres/client.ts";
 import { listAppliedMigrations, listSequences, listTables } from "./tables.ts";
 
@@ -8,7 +8,7 @@ import { listAppliedMigrations, listSequences, listTables } from "./tables.ts";
  */
 export const RECORD = { header: 1, table: 2, rows: 3, sequence: 4, end: 5 } as const;
 export const FORMAT = 1;
-/** A row of ours is at most an export's chunk. */
+/** Our largest row is a chunk of an export. */
 export const RECORD_MAX_BYTES = 64 * 1024 * 1024;
 
 export type Header = { format: number; createdAt: string; migrations: string[] };
@@ -25,7 +25,7 @@ export async function* dumpDatabase(tx: Tx, createdAt: Date): AsyncGenerator<Buf
     yield jsonRecord(RECORD.table, table);
     const rows = await tx.unsafe(`copy ${table.name} (${table.columns.join(", ")}) to stdout`).readable();
     for await (const chunk of rows) yield record(RECORD.rows, chunk as Buffer);
-    // the driver pauses its socket while the stream is full, also with the end of the copy in the same packet: nothing would resume it
+    // the driver pauses its socket while the stream is full, even when the same packet contains the end of the copy, and nothing would resume it
     rows._read(0);
   }
   for (const sequence of await listSequences(tx)) yield jsonRecord(RECORD.sequence, sequence);

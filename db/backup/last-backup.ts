@@ -1,7 +1,7 @@
-/** When the newest backup was taken, so that backups that stopped are noticed. */
+/** When the newest backup was taken, so that missing backups are noticed. */
 import type { Tx } from "../postgres/client.ts";
 
-/** Of a backup that is whole. The last one to end counts: a machine whose clock was ahead must not hide that backups stopped. */
+/** Call for a complete backup. The last one to finish counts, so that a machine whose clock was ahead cannot hide that backups have stopped. */
 export async function recordBackup(tx: Tx, takenAt: Date): Promise<void> {
   await tx`
     insert into last_backup (taken_at)

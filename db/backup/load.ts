@@ -1,4 +1,4 @@
-/** Fills an empty, migrated database from a dump: one transaction, so that a broken file leaves nothing. */
+/** Fills an empty, migrated database from a dump: one transaction, so that a broken file leaves nothing behind. */
 import { once } from "node:events";
 import type { Writable } from "node:stream";
 import { z } from "zod";
@@ -24,7 +24,7 @@ export async function* readRecords(stream: AsyncIterable<Uint8Array>): AsyncGene
     for (;;) {
       if (rest.length < HEAD_BYTES) break;
       const length = rest.readUInt32BE();
-      if (length > RECORD_MAX_BYTES) throw new Error("this is no backup of this service");
+      if (length > RECORD_MAX_BYTES) throw new Error("this is not a backup of this service");
       if (rest.length < HEAD_BYTES + length) break;
       yield { kind: rest[4] ?? 0, content: rest.subarray(HEAD_BYTES, HEAD_BYTES + length) };
       rest = rest.subarray(HEAD_BYTES + length);
@@ -34,14 +34,14 @@ export async function* readRecords(stream: AsyncIterable<Uint8Array>): AsyncGene
 }
 
 export function readHeader(first: DumpRecord | undefined): DumpHeader {
-  if (first?.kind !== RECORD.header) throw new Error("this is no backup of this service");
+  if (first?.kind !== RECORD.header) throw new Error("this is not a backup of this service");
   const header = headerSchema.parse(JSON.parse(first.content.toString()));
   if (header.format !== FORMAT)
-    throw new Error(`the backup has format ${header.format}, this version reads ${FORMAT}`);
+    throw new Error(`the backup has format ${header.format}, but this version reads ${FORMAT}`);
   return header;
 }
 
-/** Loads what follows the header and returns the number of tables. Triggers of ours do not fire: their effects are rows, too. */
+/** Loads what follows the header and returns the number of tables. Our triggers do not fire, because their effects are rows of the dump too. */
 export async function loadRecords(tx: Tx, records: AsyncIterator<DumpRecord>): Promise<number> {
   const tables: string[] = [];
   let copy: Writable | undefined;

@@ -1,4 +1,4 @@
-/** The tables that a backup holds: all of ours and the job queue's, parents before what refers to them. */
+/** The tables in a backup: all of ours and the job queue's, referenced tables first. */
 import type { Tx } from "../postgres/client.ts";
 
 export type BackedUpTable = {
@@ -8,7 +8,7 @@ export type BackedUpTable = {
   readonly columns: readonly string[];
 };
 
-/** Made by `migrate`, never copied. */
+/** Created by `migrate`, never copied. */
 const MADE_BY_MIGRATE = ["public.migrations", "graphile_worker.migrations"];
 
 /** Unlogged tables hold leases, which end with every crash of the server anyway. */
@@ -40,7 +40,7 @@ export async function listTables(tx: Tx): Promise<BackedUpTable[]> {
   return sortByReferences([...tables], references);
 }
 
-/** Throws on a cycle: such tables could not be filled one after the other. */
+/** Throws on a cycle, because such tables could not be filled one after another. */
 export function sortByReferences(
   tables: readonly BackedUpTable[],
   references: readonly { child: string; parent: string }[],

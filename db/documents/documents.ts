@@ -18,12 +18,12 @@ type ReceiptNumber = {
   receiptYear: number | null;
   receiptNumber: number | null;
 };
-/** With the number of the receipt that a credit note corrects. */
+/** Includes the number of the receipt that a credit note corrects. */
 export type ShownDocument = StoredDocument & ReceiptNumber;
 /** As `selectDocuments` returns it. */
 export type ShownRow = DocumentRow & ReceiptNumber;
 
-/** `userId`: the merchant's own alone. */
+/** `userId`: only this merchant's documents. */
 export async function findDocument(
   tx: Tx,
   { id, userId }: { id: string; userId?: string | undefined },
@@ -40,13 +40,13 @@ export type DocumentFilter = {
   isVoid?: boolean | undefined;
   linkId?: string | undefined;
   period?: Period | undefined;
-  /** The last document of the page before. */
+  /** The last document of the previous page. */
   after?: string | undefined;
 };
 
 /**
- * By the time of payment or refund, newest first; of one block, by number. Each part of the answer is read in this order by an index that
- * holds no documents but those of the filter, and no further than the page.
+ * By the time of payment or refund, newest first; of one block, by number. Each part of the result is read in this order from an
+ * index that contains only documents matching the filter, and only as far as the page.
  */
 export async function listDocuments(tx: Tx, filter: DocumentFilter, limit: number): Promise<ShownDocument[]> {
   const { userId, period, after } = filter;
@@ -74,8 +74,8 @@ export async function listDocuments(tx: Tx, filter: DocumentFilter, limit: numbe
 }
 
 /**
- * Parts, each read by an index of its own, that together have every document of the filter once. Nothing is asked twice, as by the
- * merchant's id beside his key: the planner would expect fewer rows than a page, and read all there are to sort them.
+ * Parts, each read from its own index, that together contain every matching document once. No redundant conditions, such as the merchant's id in
+ * addition to the key: the planner would expect fewer rows than a page, and read all of them to sort.
  */
 function partsOf(tx: Tx, { userId, kind, isVoid, linkId }: DocumentFilter) {
   const isOwn = tx`owner_key(document.user_id) = owner_key(${userId})`;
@@ -92,7 +92,7 @@ function partsOf(tx: Tx, { userId, kind, isVoid, linkId }: DocumentFilter) {
     return kinds.map((one) => tx`documents document where ${isOwn} ${isOfKind(tx, one)} ${validity}`);
   }
   return [
-    // few, whatever their kind: not together with an index of all that are void
+    // few of any kind, so not combined with an index of all void ones
     tx`(
         select ${columnsOf(tx, documents)}
         from documents
@@ -109,7 +109,7 @@ function partsOf(tx: Tx, { userId, kind, isVoid, linkId }: DocumentFilter) {
   ];
 }
 
-/** Written out: with a parameter, a plan for any kind could not use the index of one. */
+/** Written as literals: with a parameter, a generic plan could not use the index of one kind. */
 function isOfKind(tx: Tx, kind: DocumentKind | undefined) {
   if (kind === undefined) return tx``;
   return kind === "RECEIPT" ? tx`and document.kind = 'RECEIPT'` : tx`and document.kind = 'CREDIT_NOTE'`;
@@ -118,7 +118,7 @@ function isOfKind(tx: Tx, kind: DocumentKind | undefined) {
 /** A transfer, and the link it pays. */
 export type PayingTransfer = { network: NetworkId; txHash: Hex; logIndex: number; linkId: string };
 
-/** The valid receipt of a transfer, not one of a link that it paid before. */
+/** The valid receipt of a transfer, not one for a link that it paid earlier. */
 export async function findReceiptOf(
   tx: Tx,
   { network, txHash, logIndex, linkId }: PayingTransfer,
@@ -136,7 +136,7 @@ export async function findReceiptOf(
   return row && toShown(row);
 }
 
-/** Of a receipt, void ones too, oldest first. */
+/** The credit notes of a receipt, including void ones, oldest first. */
 export async function listCreditNotes(tx: Tx, receiptId: string): Promise<ShownDocument[]> {
   const rows = await tx<ShownRow[]>`
     ${selectDocuments(tx)}

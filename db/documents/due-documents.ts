@@ -8,7 +8,7 @@ import { hasDocument, isAboutTransfer } from "./documents.ts";
 export type DueDocument = {
   userId: string;
   linkId: string;
-  /** Of a payment by a reusable link: that link. */
+  /** For a payment of a reusable link: the reusable link. */
   parentId: string | null;
   network: NetworkId;
   txHash: Hex;
@@ -32,7 +32,7 @@ export type DueDocument = {
   postalAddress: string | null;
   taxId: string | null;
   timeZone: string | null;
-  /** The payer's, of a credit note its receipt's, else the merchant's. Nothing else depends on it. */
+  /** The payer's language, for a credit note the receipt's, else the merchant's. Nothing else depends on it. */
   language: Language | null;
 };
 
@@ -46,7 +46,7 @@ export function findDueReceipts(tx: Tx, linkIds: readonly string[]): Promise<Due
       null as reason, link.description, link.reference, ${merchantFields(tx)},
       coalesce(
         payment.payer_language,
-        -- issued again after a reorganisation: in the language it had
+        -- when issued again after a reorganisation: in its earlier language
         (
           select earlier.language
           from documents earlier
@@ -57,7 +57,7 @@ export function findDueReceipts(tx: Tx, linkIds: readonly string[]): Promise<Due
           order by earlier.year desc, earlier.is_test desc, earlier.number desc
           limit 1
         ),
-        -- of the page that claimed this very transfer, whatever it was attributed by
+        -- the language of the page that claimed this transfer, however it was attributed
         (
           select claim.payer_language
           from claims claim
@@ -133,13 +133,13 @@ function merchantFields(tx: Tx) {
 
 /**
  * Voids the documents whose transfer left the chain or is booked elsewhere: those of these links, and those of other links about transfers
- * that pay these links now, which would keep them from their own. A transfer that the ledger does not hold at all is no reason: it is
+ * that pay these links now, which would block the new documents. A transfer missing from the ledger is not a reason to void: it is
  * being read again.
  */
 export async function voidDocuments(tx: Tx, linkIds: readonly string[]): Promise<string[]> {
   const ids = [...linkIds];
   const rows = await tx<{ id: string }[]>`
-    -- each once: before there are statistics, the planner asks them for every document
+    -- each once: without statistics the planner would evaluate them per document
     with concerned as materialized (
       select document.id
       from documents document
@@ -153,7 +153,7 @@ export async function voidDocuments(tx: Tx, linkIds: readonly string[]): Promise
         select id
         from documents document
         where ${isAboutTransfer(tx, "moved")} and document.voided_at is null
-        -- asked per transfer, by the index: joined at once it read every document
+        -- one index look-up per transfer, because a plain join read every document
         offset 0
       ) document
       where moved.link_id = any(${ids}::text[]) and moved.pays and moved.status <> 'ORPHANED'

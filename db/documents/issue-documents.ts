@@ -31,8 +31,8 @@ export async function refreshDocuments(tx: Tx, linkIds: readonly string[]): Prom
 }
 
 /**
- * One at a time for each link, in a fixed order. The ledger may go on: its commit asks for these documents again, and that call waits for
- * this one and sees what it stored. A lock on the links themselves would be a record of the log for each.
+ * Serialised per link, in a fixed order. The ledger may proceed: its commit requests these documents again, and that call waits for this
+ * one and sees what it stored. Locking the links themselves would write a WAL record for each.
  */
 async function lockDocuments(tx: Tx, linkIds: readonly string[]): Promise<void> {
   await tx`
@@ -46,7 +46,7 @@ async function lockDocuments(tx: Tx, linkIds: readonly string[]): Promise<void> 
 
 /**
  * Numbers these payments or refunds in their order and stores their documents, in one statement. The counter's row is locked until the
- * transaction ends, so the next transaction continues after what was committed. Throws when one has a document: nothing is counted then.
+ * transaction ends, so the next transaction continues after what was committed. Throws when one already has a document; no number is used then.
  */
 export async function issueDocuments(
   tx: Tx,
@@ -64,7 +64,7 @@ export async function issueDocuments(
         log_index int, block_hash bytea, refund_id text, receipt_id text, amount_units numeric, happened_at timestamptz, facts jsonb, language text
       )
     ),
-    -- in one order everywhere, so that two that number documents of the same merchants do not wait for each other
+    -- always in one order, so that two transactions numbering documents of the same merchants cannot deadlock
     counted as (
       insert into document_counters as counter (user_id, kind, year, last_number)
       select user_id, series, year, count(*)

@@ -4,7 +4,7 @@ import type { Tx } from "../postgres/client.ts";
 import { hasDocument, type ShownDocument, type ShownRow, selectDocuments, toShown } from "./documents.ts";
 import type { StoredDocument } from "./schema.ts";
 
-/** Of a month, in the order of their numbers, after the one named. */
+/** A month's documents in number order, after the given one. */
 export async function readDocuments(
   tx: Tx,
   { userId, from, before }: Period & { userId: string },
@@ -20,7 +20,7 @@ export async function readDocuments(
   return rows.map(toShown);
 }
 
-/** How many a month has, at most `limit`: the index finds them, but each is looked at. */
+/** The number of documents in a month, at most `limit`, because each is visited. */
 export async function countDocuments(
   tx: Tx,
   { userId, from, before }: Period & { userId: string },
@@ -38,7 +38,7 @@ export async function countDocuments(
   return row?.count ?? 0;
 }
 
-/** Links of a merchant paid or refunded in a period, of which something has no document yet: what happened first comes first. */
+/** A merchant's links paid or refunded in a period for which a document is missing, oldest event first. */
 export async function findUndocumentedLinks(
   tx: Tx,
   { userId, from, before }: Period & { userId: string },

@@ -1,4 +1,4 @@
-/** The table of receipts and credit notes as drizzle sees it; see db/schema.ts. */
+/** The drizzle definition of the table of receipts and credit notes; see db/schema.ts. */
 import { boolean, customType, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 import type { StoredFacts } from "../../core/domain/document-facts.ts";
 import type { Language } from "../../core/domain/language.ts";
@@ -33,5 +33,5 @@ export const documents = pgTable("documents", {
 });
 
 export type DocumentRow = typeof documents.$inferSelect;
-/** As it is read: its facts by name. */
+/** As read: with facts by name. */
 export type StoredDocument = Omit<DocumentRow, "facts"> & { facts: DocumentFacts };

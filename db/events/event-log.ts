@@ -1,4 +1,4 @@
-/** Reads the event log in an order that never changes for a reader. */
+/** Reads the event log in an order that is stable for every reader. */
 
 import type { EventType } from "../../core/domain/event-types.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -15,7 +15,7 @@ export type LoggedEvent = {
   createdAt: Date;
 };
 
-/** How long events wait for older transactions before it is looked up which database these belong to. */
+/** How long events wait for older transactions before checking which database those belong to. */
 const LOOKUP_AFTER_S = 1;
 
 export type EventPage = {
@@ -111,14 +111,17 @@ function endOf(last: LoggedEvent | undefined): EventPosition | undefined {
 }
 
 /**
- * Opens the epoch of this server run if nothing has been written in it yet. For long transactions: other writers would wait for the
- * epoch that a long transaction opens.
+ * Opens the epoch of this server run if nothing has been written in it yet. Called before long transactions: if one opened the epoch
+ * itself, other writers would wait for it.
  */
 export async function openEventEpoch(sql: Tx): Promise<void> {
   await sql`select write_event_epoch()`;
 }
 
-/** Where a reader who wants only what is new begins: after the newest event that any reader may have been given. Undefined: there is none. */
+/**
+ * The start position for a reader who only wants new events: after the newest event that any reader may have been given. Undefined when there is
+ * none.
+ */
 export async function findNewestPosition(tx: Tx, userId: string): Promise<EventPosition | undefined> {
   const [row] = await tx<Row[]>`
     with newest as (

@@ -4,12 +4,12 @@
  */
 import type { Sql, Tx } from "../postgres/client.ts";
 
-/** Of a process that died its rows end by themselves. */
+/** The rows of a process that died expire. */
 const VALID_S = 60;
 const RENEW_MS = 20_000;
 
 export type EventReaders = {
-  /** Resolves once commits that begin from now on notify of this user's events. The function it returns ends the registration. */
+  /** Resolves once all commits that begin later notify of this user's events. The function it returns ends the registration. */
   join(userId: string): Promise<() => void>;
 };
 
@@ -34,7 +34,7 @@ export function openEventReaders(sql: Sql, onError: (error: unknown) => void): E
       reading.set(userId, left);
       return;
     }
-    // its row stays valid for a while: who comes back soon costs nothing more
+    // its row stays valid for a while, so reconnecting soon costs nothing
     reading.delete(userId);
   }
 
@@ -42,7 +42,7 @@ export function openEventReaders(sql: Sql, onError: (error: unknown) => void): E
     async join(userId) {
       reading.set(userId, (reading.get(userId) ?? 0) + 1);
       timer ??= setInterval(renew, RENEW_MS).unref();
-      // without its row the stream reads once a second
+      // without its row the stream polls once a second
       await noteReaders(sql, reader, [userId]).catch(onError);
       let hasLeft = false;
       return () => {
@@ -53,7 +53,7 @@ export function openEventReaders(sql: Sql, onError: (error: unknown) => void): E
   };
 }
 
-/** Until VALID_S from now. What has ended is removed, whoever left it: each commit with events looks through the table. */
+/** Valid for VALID_S from now. Expired rows of any process are removed, because each commit with events scans the table. */
 export async function noteReaders(tx: Tx, reader: string, userIds: readonly string[]): Promise<void> {
   await tx`
     with ended as (

@@ -18,7 +18,7 @@ export type RateSource = {
   error: string | null;
 };
 
-/** Takes the turn to read a source: true for one process, when the newest attempt is older than `everyS`, or than `retryS` after a failure. */
+/** Claims the next read of a source: true for one process, when the latest attempt is older than `everyS`, or than `retryS` after a failure. */
 export async function takeSourceTurn(
   tx: Tx,
   source: string,
@@ -42,8 +42,8 @@ export async function noteSourceError(tx: Tx, source: string, error: string): Pr
 }
 
 /**
- * Stores what is new, and returns how much. Revision 1 of a day is what values its movements; a number for a day that is valued already,
- * by its own rate or by the one before it, is a correction. Throws when the source's base was another one.
+ * Stores new rates and returns their number. Revision 1 of a day values its movements; a rate for a day that is already valued,
+ * by its own rate or an earlier day's, is a correction. Throws when the source's base currency has changed.
  */
 export async function storeRates(
   tx: Tx,
@@ -59,7 +59,7 @@ export async function storeRates(
   const other = rates.find(({ base }) => base !== (known?.base ?? rates[0]?.base));
   if (other)
     throw new RangeError(
-      `the base of ${source} is ${known?.base ?? rates[0]?.base}, the file has ${other.base}`,
+      `the base of ${source} is ${known?.base ?? rates[0]?.base}, but the file has ${other.base}`,
     );
   const given = rates.map(({ base, currency, day, rateE10 }) => ({
     base,
@@ -120,7 +120,7 @@ export async function listRateSources(tx: Tx): Promise<RateSource[]> {
     order by source`;
 }
 
-/** What a source published for the numbers that a choice needs, from a day on. */
+/** The rates of a source that a choice needs, from a day on. */
 export async function listPublishedRates(
   tx: Tx,
   { source, currency, usdcRate, isCorrected }: FiatChoice,
@@ -170,7 +170,7 @@ export async function pageOwnRates(
     limit ${limit}`;
 }
 
-/** Currencies that a merchant has entered rates of, and of how many days. */
+/** Currencies for which a merchant has entered rates, and for how many days. */
 export async function countOwnRates(tx: Tx, userId: string): Promise<{ currency: string; days: number }[]> {
   return tx<{ currency: string; days: number }[]>`
     select currency, count(*)::int as days
@@ -180,7 +180,7 @@ export async function countOwnRates(tx: Tx, userId: string): Promise<{ currency:
     order by currency`;
 }
 
-/** Until the end of the transaction, which counts what it has stored, no other one stores rates of this merchant. */
+/** Prevents other transactions from storing rates of this merchant until this one, which counts what it has stored, ends. */
 export async function lockOwnRates(tx: Tx, userId: string): Promise<void> {
   await tx`select pg_advisory_xact_lock(hashtext('own rates of user'), hashtext(${userId}))`;
 }
@@ -207,7 +207,7 @@ export async function setOwnRates(
     set rate_e10 = excluded.rate_e10, entered_at = now()`;
 }
 
-/** Sets the rate of each of these days, none of them twice. */
+/** Sets the rate of each of these days, which must be distinct. */
 export async function setDailyRates(
   tx: Tx,
   { userId, currency }: Pick<OwnRates, "userId" | "currency">,

@@ -1,4 +1,4 @@
-/** Saved exports of a merchant, and the export request that each makes. */
+/** Saved exports of a merchant, and the export request of each. */
 import { fiatChoiceOf } from "../../core/domain/exchange-rate.ts";
 import { metadataKeysOf, type ProfileDefinition } from "../../core/domain/export-profile.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
@@ -9,7 +9,7 @@ import { type ExportProfileRow, exportProfiles, type MerchantBooks } from "./sch
 
 type Key = { id: string; userId: string };
 
-/** Under a lock of the merchant, so that names stay different and their number bounded. */
+/** Under a lock on the merchant, so that names stay unique and their number bounded. */
 export async function insertExportProfile(
   tx: Tx,
   { id, userId, name, definition }: Key & { name: string; definition: ProfileDefinition },
@@ -33,7 +33,7 @@ async function isNameTaken(tx: Tx, { id, userId, name }: Key & { name: string })
   return others.length > 0;
 }
 
-/** A merchant's own. */
+/** The merchant's own profile. */
 export async function findExportProfile(tx: Tx, { id, userId }: Key): Promise<ExportProfileRow | undefined> {
   const [row] = await tx<ExportProfileRow[]>`
     select ${columnsOf(tx, exportProfiles)}
@@ -69,7 +69,7 @@ export async function deleteExportProfile(tx: Tx, { id, userId }: Key): Promise<
   return result.count > 0;
 }
 
-/** What a profile exports of a period, with the settings of the merchant's books. */
+/** The export request of a profile for a period, with the settings of the merchant's books. */
 export function profileRequest(
   { columns, fiatCurrency, timeZone, types, networks }: ProfileDefinition,
   books: MerchantBooks | undefined,

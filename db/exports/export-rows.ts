@@ -32,14 +32,14 @@ const CHOSEN_COLUMNS = {
   operationItemId: transactions.operationItemId,
 };
 
-/** Of the same types as the details: a connection reads every cursor by the types of its first one. */
+/** With the same column types as the details, because a connection parses every cursor with the types of its first. */
 const NO_DETAIL = {
   ...{ walletAddress: sql`null::text`, feeWei: sql`null::numeric`, isFinalized: sql`false` },
   ...{ customerEmail: sql`null::text`, orderMetadata: sql`null::jsonb` },
   ...{ kind: sql`null::text`, refundOf: sql`null::text`, feeUnits: sql`null::bigint` },
 };
 
-/** What a row is beside its type. */
+/** The kind of a row. */
 const MOVEMENT_FIELDS = {
   kind: sql`case
     when starts_with(transactions.operation_id, 'rfd_') then 'REFUND'
@@ -61,7 +61,7 @@ const MOVEMENT_FIELDS = {
   )`,
 };
 
-/** Each is looked up for every row: half of what reading a row takes. `feeUnits` is the fee of the send it belongs to. */
+/** Looked up for every row, which is half the cost of reading it. `feeUnits` is the fee of the send it belongs to. */
 const ACCOUNTING_FIELDS = {
   walletAddress: sql`(select hex_of(address) from wallets where wallets.user_id = user_of(transactions.owner) and wallets.network = transactions.network)`,
   feeWei: sql`(
@@ -90,16 +90,16 @@ const ACCOUNTING_FIELDS = {
   )`,
 };
 
-/** Newest first; in a report what is not confirmed stands apart, and a statement begins with the oldest. */
+/** Newest first; in a report unconfirmed rows come last, and a statement starts with the oldest. */
 export type RowOrder = "newest" | "confirmed-first" | "oldest";
-/** `movements`: of a statement, what each is and which payment a refund returns; `accounting`: everything. */
+/** `movements`: for a statement, the kind of each and the payment that a refund returns; `accounting`: everything. */
 export type RowDetail = "list" | "movements" | "accounting";
 type Reading = { detail: RowDetail; order: RowOrder };
 
 const ORDERS: Record<RowOrder, SQL> = {
   newest: sql`detected_at desc, id desc`,
   "confirmed-first": sql`status <> 'CONFIRMED', detected_at desc, id desc`,
-  // a block's transfers have one time
+  // transfers of a block have the same time
   oldest: sql`detected_at, block_number, log_index, id`,
 };
 

@@ -1,11 +1,11 @@
-/** Schedules of exports, the periods they have made, and which of those are still to be announced. */
+/** Export schedules, the periods they have exported, and which of those are still to be announced. */
 import type { ProfileDefinition } from "../../core/domain/export-profile.ts";
 import type { DayPeriod, ScheduleDelivery, ScheduleFrequency } from "../../core/domain/schedule-period.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type ExportFile, type ExportScheduleRow, exportSchedules } from "./schema.ts";
 
-/** Undefined when the merchant has `most` already, or no such profile. */
+/** Undefined when the merchant already has `most`, or no such profile. */
 export async function insertExportSchedule(
   tx: Tx,
   given: Omit<ExportScheduleRow, "createdAt" | "pausedAt">,
@@ -33,7 +33,7 @@ export type ListedSchedule = ExportScheduleRow & {
   refusal: string | null;
 };
 
-/** With the newest period of each. */
+/** Includes the newest period of each. */
 export async function listExportSchedules(tx: Tx, userId: string): Promise<ListedSchedule[]> {
   return tx<ListedSchedule[]>`
     select
@@ -53,7 +53,7 @@ export async function listExportSchedules(tx: Tx, userId: string): Promise<Liste
     order by schedule.created_at, schedule.id`;
 }
 
-/** False when there is no such schedule. Pausing a paused one keeps when that was. */
+/** False when there is no such schedule. Pausing a paused one keeps its time. */
 export async function pauseExportSchedule(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -74,7 +74,7 @@ export async function deleteExportSchedule(
   return result.count > 0;
 }
 
-/** Those that a person made for a merchant. */
+/** The schedules that a person created for a merchant. */
 export async function deleteSchedulesBy(
   tx: Tx,
   { userId, createdBy }: { userId: string; createdBy: string },
@@ -85,12 +85,12 @@ export async function deleteSchedulesBy(
 export type ActiveSchedule = Pick<ExportScheduleRow, "id" | "userId" | "createdAt"> & {
   frequency: ScheduleFrequency;
   definition: ProfileDefinition;
-  /** Of the newest period that was made. */
+  /** The newest exported period. */
   lastDay: string | null;
   endedAt: Date | null;
 };
 
-/** Those that are not paused, in the order of their ids after `afterId`. */
+/** Active schedules, ordered by id, after `afterId`. */
 export async function pageSchedules(tx: Tx, afterId: string, limit: number): Promise<ActiveSchedule[]> {
   return tx<ActiveSchedule[]>`
     select
@@ -114,7 +114,7 @@ export async function pageSchedules(tx: Tx, afterId: string, limit: number): Pro
     limit ${limit}`;
 }
 
-/** False when the period is made already, or the schedule is paused or gone. */
+/** False when the period was already exported, or the schedule is paused or deleted. */
 export async function insertScheduleRun(
   tx: Tx,
   scheduleId: string,
@@ -153,7 +153,7 @@ export type EndedRun = DayPeriod & {
   refusal: string | null;
 };
 
-/** Marks ended runs as announced, for the caller to write mails and events in the same transaction. */
+/** Marks ended runs as announced; the caller writes e-mails and events in the same transaction. */
 export async function takeEndedRuns(tx: Tx, limit: number): Promise<EndedRun[]> {
   return tx<EndedRun[]>`
     update export_schedule_runs run

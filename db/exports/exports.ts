@@ -34,7 +34,7 @@ const requestSchema = z.object({
   timeZone: z.string(),
   metadataColumns: z.array(z.string()).default([]),
   columns: z.array(z.object({ column: z.string(), title: z.string() })).optional(),
-  /** How movements are valued; absent: they are not. */
+  /** How movements are valued; absent: not valued. */
   fiat: z
     .object({
       currency: z.string(),
@@ -43,11 +43,11 @@ const requestSchema = z.object({
       isCorrected: z.boolean(),
     })
     .optional(),
-  /** A statement of one wallet and period instead of rows that a filter chooses. */
+  /** A statement of one wallet and period instead of filtered rows. */
   statement: z.object({ network: z.enum(NETWORK_IDS), from: instant, before: instant }).optional(),
-  /** Refused rather than cut off. */
+  /** Refused rather than truncated. */
   isWhole: z.boolean().optional(),
-  /** With what proves each movement to who does not trust the service. */
+  /** With a proof of each movement for readers who do not trust the service. */
   proof: z.boolean().optional(),
   /** Numbered documents of a period. */
   archive: z
@@ -71,7 +71,7 @@ export function parseExportRequest(stored: unknown): ExportRequest {
   return requestSchema.parse(stored);
 }
 
-/** Undefined: of a version that asked otherwise. */
+/** Undefined: written by a version with another request format. */
 export function readExportRequest(stored: unknown): ExportRequest | undefined {
   return requestSchema.safeParse(stored).data;
 }
@@ -135,7 +135,7 @@ export async function readChunk(
   return row && unpackChunk(row);
 }
 
-/** Whether its movements are to be proven, which takes as long as nodes do. */
+/** Whether it includes proofs, whose duration depends on nodes. */
 export async function hasProofs(tx: Tx, id: string): Promise<boolean> {
   const [row] = await tx<{ hasProofs: boolean | null }[]>`
     select (request -> 'proof')::boolean as has_proofs
@@ -246,7 +246,7 @@ export async function failExport(
   return row?.status;
 }
 
-/** RUNNING -> FAILED: no attempt could make a file of what was asked for. */
+/** RUNNING -> FAILED: no attempt could ever create the requested file. */
 export async function refuseExport(tx: Tx, { id, attempts }: ExportTry, refusal: string): Promise<void> {
   await tx`
     update exports

@@ -32,7 +32,7 @@ export type BooksChanges = {
   datev?: DatevSettings | null | undefined;
 };
 
-/** Omitted ones are unchanged. Monthly statements begin with the month that is not over when they are switched on. */
+/** Omitted settings are unchanged. Monthly statements begin with the month in which they are switched on. */
 export async function updateMerchantBooks(
   tx: Tx,
   userId: string,

@@ -1,4 +1,4 @@
-/** The tables of exports and statements as drizzle sees them; see db/schema.ts. */
+/** The drizzle definitions of the tables of exports and statements; see db/schema.ts. */
 import { bigint, boolean, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 import type { DatevSettings } from "../../core/domain/datev-settings.ts";
 import type { UsdcRate } from "../../core/domain/exchange-rate.ts";
@@ -25,7 +25,7 @@ export const exportFiles = pgTable("exports", {
   truncated: boolean("truncated").notNull(),
   byteSize: int8("byte_size"),
   error: text("error"),
-  /** Why no file could be made, in words for its owner. */
+  /** Why the file could not be created, for its owner. */
   refusal: text("refusal"),
   requestId: text("request_id"),
   createdAt: time("created_at").notNull(),

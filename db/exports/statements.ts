@@ -12,8 +12,8 @@ import { type ClosingBalance, closingBalances, type MerchantBooks, type MonthlyS
 export type StatementPeriod = { userId: string; network: NetworkId; from: Date; before: Date };
 
 /**
- * The balance of a wallet when a period begins: what it held when the ledger began, and every confirmed movement since, by
- * the counters of days, so that its cost does not grow with the history. Use a repeatable read transaction.
+ * The balance of a wallet when a period begins: its balance when the ledger began, plus every confirmed movement since, from
+ * the daily counters, so that the cost does not grow with the history. Use a repeatable read transaction.
  */
 export async function sumOpening(tx: Tx, { userId, network, from }: StatementPeriod): Promise<bigint> {
   const [wallet] = await tx<{ openingUnits: bigint }[]>`
@@ -78,7 +78,7 @@ export async function findClosingBalance(
   return row;
 }
 
-/** Keeps the newest reading: an earlier one may be of a block that was reorganised away. */
+/** Keeps the newest reading, since an earlier one may be from a block that was reorganised away. */
 export async function recordClosingBalance(
   tx: Tx,
   balance: Omit<ClosingBalance, "recordedAt" | "blockHash"> & { blockHash: Hex },
@@ -120,7 +120,7 @@ export async function findLastStatementMonth(tx: Tx, walletId: string): Promise<
   return row?.month;
 }
 
-/** Where the month's statement ends; undefined when none was made, or its file is gone. */
+/** Where the month's statement ends; undefined when there is none, or its file was deleted. */
 export async function findStatementEnd(tx: Tx, walletId: string, month: string): Promise<Date | undefined> {
   const [row] = await tx<{ before: Date | null }[]>`
     select (export.request #>> '{statement,before}')::timestamptz as before
@@ -130,7 +130,7 @@ export async function findStatementEnd(tx: Tx, walletId: string, month: string):
   return row?.before ?? undefined;
 }
 
-/** False when the month's statement exists already. */
+/** False when the month's statement already exists. */
 export async function insertMonthlyStatement(
   tx: Tx,
   made: Pick<MonthlyStatement, "walletId" | "userId" | "month">,
@@ -165,7 +165,7 @@ export type ListedStatement = Pick<
   willRetry: boolean;
 };
 
-/** One file FAILED, and none is still being made. `pdf` and `csv` are the month's exports. */
+/** One file FAILED, and none is still in progress. `pdf` and `csv` are the month's exports. */
 function hasFailed(tx: Tx) {
   return tx`
     'FAILED' in (pdf.status, csv.status)
@@ -200,7 +200,7 @@ export async function listMonthlyStatements(
     limit ${limit}`;
 }
 
-/** Marks statements whose files are ready as announced, for the caller to write their mails in the same transaction. */
+/** Marks statements whose files are ready as announced; the caller writes their e-mails in the same transaction. */
 export async function takeReadyStatements(
   tx: Tx,
   limit: number,
@@ -227,7 +227,7 @@ export async function takeReadyStatements(
 export type FailedStatement = Pick<MonthlyStatement, "userId" | "month"> & {
   network: NetworkId;
   refusal: string | null;
-  /** No file of it will be retried. */
+  /** None of its files will be retried. */
   isOver: boolean;
   noticeKey: string;
 };

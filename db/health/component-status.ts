@@ -4,7 +4,7 @@ import { LIVENESS_CLASS } from "../jobs/dead-workers.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { cursors } from "../schema.ts";
 
-/** False on a standby, and where a provider has stopped writes because the disk is full. */
+/** False on a standby, or when a provider has stopped writes because the disk is full. */
 export async function takesWrites(tx: Tx): Promise<boolean> {
   const [row] = await tx<{ isReadOnly: boolean }[]>`
     select current_setting('transaction_read_only')::boolean as is_read_only`;

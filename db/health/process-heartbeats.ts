@@ -3,10 +3,10 @@ import { hostname } from "node:os";
 import type { Sql, Tx } from "../postgres/client.ts";
 
 const REPORT_EVERY_MS = 10_000;
-/** One that ended without a farewell is shown as silent for so long, then no more. */
+/** How long a process that ended without deregistering is shown as silent. */
 const FORGOTTEN_AFTER_S = 600;
 
-/** In every report: what a process of this version reads and one of an earlier version does not. */
+/** Reported by every process of this version: abilities that earlier versions lack. */
 const ABILITIES = { shortFacts: true };
 
 export type ReportedKind = "api" | "worker" | "indexer";
@@ -59,7 +59,7 @@ export async function canAllProcesses(tx: Tx, ability: keyof typeof ABILITIES): 
   return !row?.lacking;
 }
 
-/** Whether more than one worker has reported itself of late. */
+/** Whether more than one worker has reported recently. */
 export async function hasOtherWorkers(tx: Tx): Promise<boolean> {
   const [row] = await tx<{ count: number }[]>`
     select count(*)::int as count

@@ -1,4 +1,4 @@
-/** Every figure of the operator's page, read from the rows that the processes write. */
+/** All figures of the operator's page, read from the rows that the processes write. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { findLastBackup } from "../backup/last-backup.ts";
 import { countQueue, countWaitingPayments } from "../jobs/queue-depth.ts";
@@ -77,7 +77,7 @@ async function listRelayers(tx: Tx, networks: readonly NetworkId[]): Promise<Lan
 
 type Budget = { network: NetworkId; scope: string; used: bigint; reserved: bigint; maximum: bigint | null };
 
-/** The fullest of each scope: merchants and senders have one each. */
+/** The most used budget of each scope: every merchant and sender has one. */
 async function listBudgets(tx: Tx, networks: readonly NetworkId[]) {
   const rows = await tx<Budget[]>`
     select distinct on (network, scope) network, scope, used, reserved, maximum
@@ -110,7 +110,7 @@ function byTask(counts: Awaited<ReturnType<typeof countQueue>>) {
     });
 }
 
-/** As workers last read them from a node, by network and address. */
+/** As last read from a node by workers, by network and address. */
 function readBalances(processes: readonly ProcessReport[]): Map<string, bigint> {
   const given = processes.flatMap(({ details }) => Object.entries((details as WorkerDetails).balances ?? {}));
   return new Map(given.map(([key, wei]) => [key, BigInt(wei)]));

@@ -14,7 +14,7 @@ export type IdempotentRequest = {
   /** The namespace of keys, for example `create_link:user_…`. Equal keys of different scopes are unrelated. */
   scope: string;
   key: string;
-  /** What makes two requests the same: parsed values, not bytes. */
+  /** What identifies equal requests: parsed values, not bytes. */
   request: unknown;
 };
 

@@ -36,7 +36,7 @@ export async function holdLiveness(sql: Sql, poolId: string): Promise<Liveness |
   };
 }
 
-/** Is this pool's lock still held? False after its connection was lost. */
+/** Whether this pool's lock is still held; false after its connection was lost. */
 export async function isAlive(tx: Tx, poolId: string): Promise<boolean> {
   const [row] = await tx<{ alive: boolean }[]>`
     select exists (

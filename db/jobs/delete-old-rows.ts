@@ -17,13 +17,13 @@ import {
 } from "../../core/domain/retention.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** Events of a user that are read to find one that follows. */
+/** Maximum events of a user read to find a following one. */
 const FOLLOWERS_READ = 100;
 
 /**
  * Deletes at most `limit` events older than `keptDays`, and their webhook deliveries with them: ended ones, and those that wait for a disabled
- * endpoint. Each user's newest event of that age stays: the cursor of a reader who has read everything names it, and `listEvents` looks for
- * it. So does what its seal covers.
+ * endpoint. Each user's newest event of that age is kept, because the cursor of a reader who has read everything refers to it, and `listEvents`
+ * looks it up. Events covered by its seal are kept too.
  */
 export async function deleteOldEvents(
   tx: Tx,
@@ -58,7 +58,7 @@ export async function deleteOldEvents(
   return result.count;
 }
 
-/** Drops the signed bytes of relays that ended long ago: of CONFIRMED ones only below the finalized block, which nothing undoes. */
+/** Deletes the signed bytes of relays that ended long ago: for CONFIRMED ones only below the finalized block, which cannot be undone. */
 export async function dropSignedBytes(tx: Tx, limit: number): Promise<number> {
   const result = await tx`
     update relay_attempts
@@ -79,7 +79,7 @@ export async function dropSignedBytes(tx: Tx, limit: number): Promise<number> {
   return result.count;
 }
 
-/** Claims that were refused, ran out or were only hints. What a transfer matched stays with it. */
+/** Claims that were rejected, expired or only hints. Claims matched by a transfer are kept. */
 export async function deleteEndedClaims(tx: Tx, limit: number): Promise<number> {
   const result = await tx`
     delete from claims
@@ -94,7 +94,7 @@ export async function deleteEndedClaims(tx: Tx, limit: number): Promise<number> 
   return result.count;
 }
 
-/** The trail refuses every other removal: only what is older than the time said here, in this transaction alone. */
+/** The trail refuses every other deletion: only rows older than this time, and only in this transaction. */
 export async function deleteOldSecurityEvents(tx: Tx, limit: number): Promise<number> {
   await tx`
     select set_config(
@@ -113,9 +113,9 @@ export async function deleteOldSecurityEvents(tx: Tx, limit: number): Promise<nu
 }
 
 /**
- * Deletes at most `limit` accounts whose address was never verified, each a row that anybody could make for anybody's address. Who has a code is
- * about to verify. Such an account cannot hold anything; what an account holds keeps it all the same: a wallet whose address was shown must never
- * be forgotten.
+ * Deletes at most `limit` accounts whose address was never verified, which anyone can create for any address. Accounts with a live code are
+ * skipped, as they may be about to verify. Such an account cannot own anything, but one that does is kept anyway: a wallet whose address was
+ * shown must never be forgotten.
  */
 export async function deleteUnverifiedUsers(tx: Tx, limit: number): Promise<number> {
   const result = await tx`

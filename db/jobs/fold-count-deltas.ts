@@ -1,10 +1,10 @@
-/** Adds the differences that transactions have stored to the counters of the history and of links, in bounded steps. */
+/** Adds the deltas that transactions have stored to the counters of the history and of links, in bounded steps. */
 import type { Tx } from "../postgres/client.ts";
 
-/** One process folds at a time; others find the lock taken and do nothing. */
+/** One process folds at a time; others find the lock held and do nothing. */
 const FOLD_LOCK = 7_041_030;
 
-/** Folds at most `limit` differences of the history into its counters. Returns how many; 0 also when another process folds. */
+/** Folds at most `limit` deltas of the history into its counters. Returns the number; also 0 when another process is folding. */
 export async function foldTransactionCounts(tx: Tx, limit: number): Promise<number> {
   if (!(await lockFolding(tx))) return 0;
   const [row] = await tx<{ folded: bigint }[]>`

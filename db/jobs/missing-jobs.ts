@@ -1,5 +1,5 @@
 /**
- * Adds jobs that are missing: the queue gave up on them, or a worker died. The rows say what is left to do. Jobs that a dead worker still
+ * Adds jobs that are missing: the queue gave up on them, or a worker died. The rows show what is left to do. Jobs that a dead worker still
  * holds are released by dead-workers.ts.
  */
 import type { Tx } from "../postgres/client.ts";
@@ -25,7 +25,7 @@ export async function hasOverdueDelivery(tx: Tx): Promise<boolean> {
 }
 
 /**
- * Exports without a job: those with `attemptsMax` attempts become FAILED, the others have to be queued again.
+ * Exports without a job: those with `attemptsMax` attempts become FAILED, the others must be queued again.
  */
 export async function takeOrphanedExports(
   tx: Tx,

@@ -1,4 +1,4 @@
-/** Queue depth: jobs, and payments that are not mined. */
+/** Queue depth: jobs, and payments that are not mined yet. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { PaymentState } from "../../core/domain/payment.ts";
 import type { Tx } from "../postgres/client.ts";

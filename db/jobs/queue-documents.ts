@@ -2,7 +2,7 @@
 import type { Tx } from "../postgres/client.ts";
 import { enqueue } from "./queue.ts";
 
-/** Links a job: each is locked while their documents are numbered. */
+/** Links per job: each is locked while their documents are numbered. */
 const LINKS_A_JOB = 200;
 
 export async function queueDocuments(tx: Tx, linkIds: readonly string[]): Promise<void> {

@@ -120,8 +120,8 @@ export type JobName = keyof typeof JOBS;
 export type JobPayload<Name extends JobName> = z.infer<(typeof JOBS)[Name]["payload"]>;
 
 /**
- * Adds a job, visible to the worker when `tx` commits. `runAt` delays it; where the condition `unless` holds, none is added. It carries
- * the trace that asked for it, by default the current one.
+ * Adds a job, visible to the worker when `tx` commits. `runAt` delays it; if the condition `unless` holds, no job is added. It
+ * carries the requesting trace, by default the current one.
  */
 export async function enqueue<Name extends JobName>(
   tx: Tx,

@@ -9,7 +9,7 @@ import { clearPlaces } from "./reorganised-assignments.ts";
 
 const USDC_ADDRESSES = Object.values(NETWORKS).map(({ usdc }) => usdc.address);
 
-/** A history row with its transfer; of an open payment, which has no row yet, without one. */
+/** A history row with its transfer; for an open payment, which has no row yet, without one. */
 export type AssignableTransfer = {
   transferId: bigint | null;
   network: NetworkId;
@@ -23,7 +23,7 @@ export type AssignableTransfer = {
   pays: boolean;
   settledBy: SettledBy | null;
   paymentId: string | null;
-  /** It executed a facilitated authorization. */
+  /** Whether it executed a facilitated authorization. */
   isFacilitated: boolean;
 };
 
@@ -79,13 +79,13 @@ export type AssignableLink = {
   amountUnits: bigint;
   payAmountUnits: bigint | null;
   refundedUnits: bigint;
-  /** A transfer pays it. */
+  /** Whether a transfer pays it. */
   isTaken: boolean;
-  /** A payment of ours may still be executed for it. */
+  /** Whether one of our payments may still be executed for it. */
   hasLivePayment: boolean;
 };
 
-/** A user's own link with what holds it. Lock it first. */
+/** A user's own link with its holders. Lock it first. */
 export async function findAssignableLink(
   tx: Tx,
   { linkId, userId }: { linkId: string; userId: string },

@@ -48,7 +48,7 @@ async function readPayments(
     select
       payments.id, link_id, payer, nonce, recipient, amount_units, state = 'FAILED' as is_failed,
       created_at as accepted_at,
-      -- above the cursor: on a branch that a reorganisation has taken away (lock-payments.ts)
+      -- above the cursor: on a branch that was reorganised away (lock-payments.ts)
       case
         when accepted_block is not null then least(accepted_block, (select number from cursors where network = ${network}))
       end as accepted_block,
@@ -88,14 +88,14 @@ type PaymentRow = Omit<PaymentFacts, "acceptedAtMs" | "acceptedBlock"> & {
 };
 
 type Judged = {
-  /** All of them to wallets of ours, in chain order. */
+  /** All of them to our wallets, in chain order. */
   transfers: readonly AttributableTransfer[];
   payments: readonly PaymentFacts[];
   /** Links that count as paid in addition to those that a transfer pays. */
   takenLinks?: readonly TakenLink[];
   /**
-   * Links that the caller changes whatever is attributed to them. A transaction that locked them later would hold the links of this
-   * snapshot meanwhile, and wait in a circle with one that locks both in their order (an API's group of payments, a contested claim).
+   * Links that the caller changes whatever is attributed to them. Locking them later, while holding the links of this
+   * snapshot, could deadlock with a transaction that locks both in order (an API's group of payments, a contested claim).
    */
   lockedToo?: readonly string[];
 };
@@ -216,8 +216,8 @@ async function findAssignments(
 }
 
 /**
- * Unpaid links that ask for a transfer's value at its recipient: open at its block, or expired by then. Of either no more than
- * `all` transfers of this value together could use up, plus enough to show as candidates.
+ * Unpaid links that ask for a transfer's value at its recipient: open at its block, or expired by then. Of either, at most
+ * as many as `all` transfers of this value together could use up, plus enough to show as candidates.
  */
 export async function findFittingLinks(
   tx: Tx,

@@ -1,6 +1,6 @@
 /**
- * Transfers of a past that is read in bulk (catch-up, backfill, rebuild), with their history rows and events: the rows that `storeTransfers`
- * would write, in a statement for transfers that concern nothing else. It takes about half of Postgres' time.
+ * Past transfers read in bulk (catch-up, backfill, rebuild), with their history rows and events: the rows that `storeTransfers` would write,
+ * in a statement for transfers that concern nothing else. It takes about half the Postgres time.
  */
 import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
@@ -11,13 +11,13 @@ export type Bulk = {
   /** Transfers of blocks before it (Unix seconds) get no event. */
   eventsFromS: number;
   /**
-   * None is expected to be stored already. Looking for known rows before each insert takes up to a seventh of Postgres' time: one that
-   * is there after all fails the statement with a unique violation, and the caller repeats its transaction without this.
+   * None is expected to be stored already. Checking for existing rows before each insert takes up to a seventh of the Postgres time:
+   * if one exists after all, the statement fails with a unique violation and the caller repeats its transaction without this option.
    */
   areNew?: boolean;
 };
 
-/** Deep enough, and of no link, payment, claim or operation. */
+/** Deep enough, and without a link, payment, claim or operation. */
 export function isPlain(transfer: NewTransfer): boolean {
   return (
     transfer.confirmedAtS !== undefined &&
@@ -184,7 +184,7 @@ function insertEvents(
     insert into events (user_id, type, subject_id, epoch, data)
     select
       user_id, 'transaction.confirmed', id,
-      -- once, and not for each row as by default
+      -- once instead of for each row, which is the default
       (select write_event_epoch()),
       -- text that is parsed takes two thirds of what building the object does; no value here needs escaping
       (

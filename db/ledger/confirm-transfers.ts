@@ -1,4 +1,4 @@
-/** Transfers that are deep enough: N confirmations make them, their history and their payments CONFIRMED. */
+/** Confirms transfers that are deep enough: with N confirmations they, their history and their payments become CONFIRMED. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { STATEMENT_ROWS } from "./transfers.ts";
@@ -39,6 +39,19 @@ export async function confirmTransfers(tx: Tx, deep: Deep): Promise<ConfirmedTra
 
 type Deep = Depth & { confirmations: number };
 
+/**
+ * SQL: the time of the block that makes a transfer deep enough: of the next stored one where that block was passed over, as blocks without
+ * anything of ours are. The transfer may have been booked meanwhile, in a block before it.
+ */
+function timeOfDepth(tx: Tx, transfer: "transfers" | "detected", confirmations: number) {
+  return tx`
+    select block_time
+    from blocks
+    where blocks.network = ${tx(transfer)}.network and blocks.number >= ${tx(transfer)}.block_number + ${confirmations - 1}::int
+    order by blocks.number
+    limit 1`;
+}
+
 /** At most STATEMENT_ROWS of them. */
 function confirmPart(
   tx: Tx,
@@ -47,23 +60,19 @@ function confirmPart(
   return tx<{ linkId: string | null; paymentId: string | null }[]>`
     with deep as (
       update transfers
-      set status = 'CONFIRMED', confirmed_at = block.block_time
-      from blocks block
+      set status = 'CONFIRMED', confirmed_at = (${timeOfDepth(tx, "transfers", confirmations)})
       where transfers.id = any(array(
           select detected.id
           from transfers detected
-          join blocks confirming on confirming.network = detected.network
-            and confirming.number = detected.block_number + ${confirmations - 1}
           where detected.network = ${network}
             and detected.status = 'DETECTED'
             and detected.block_number <= ${depthNumber}
+            and exists (${timeOfDepth(tx, "detected", confirmations)})
           limit ${STATEMENT_ROWS}
         ))
         and transfers.network = ${network}
         and transfers.status = 'DETECTED'
         and transfers.block_number <= ${depthNumber}
-        and block.network = transfers.network
-        and block.number = transfers.block_number + ${confirmations - 1}
       returning transfers.id, transfers.confirmed_at, transfers.link_id, transfers.payment_id
     ),
     history as (

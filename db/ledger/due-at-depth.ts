@@ -1,6 +1,6 @@
 /**
- * What a commit of blocks has to do besides settling what they hold, asked by one statement before it starts. Most blocks make nothing due, and each
- * statement that is left out makes a payment visible that much sooner.
+ * What a commit of blocks has to do besides settling their contents, determined by one statement before it starts. Most blocks make
+ * nothing due, and each statement saved makes payments visible sooner.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { hasFacilitatedAtDepth } from "../payments/facilitated-payments.ts";
@@ -21,7 +21,7 @@ export type Due = {
   confirmsFacilitated: boolean;
   confirmsOperations: boolean;
   confirmsChanges: boolean;
-  /** Transfers out of wallets have become deep. */
+  /** Whether transfers out of wallets have become deep enough. */
   hasOutgoing: boolean;
   hasOrphanedRefunds: boolean;
   hasOrphanedAssignments: boolean;
@@ -37,7 +37,7 @@ export type DepthMove = {
   userOpHashes: readonly Hex[];
 };
 
-/** Due by what is stored; what the blocks themselves add is for the caller to know. */
+/** What is due according to stored rows; the caller knows what the blocks themselves add. */
 export async function findDue(tx: Tx, move: DepthMove): Promise<Due> {
   const { network, after, depthNumber } = move;
   const [due] = await tx<[Due]>`

@@ -1,6 +1,6 @@
 /**
- * What transactions of a former leader can still write. Its epoch stops those that take the cursor (cursors.ts); a new leader waits for those
- * that store rows before they take it, and ends those that hold rows and do not go on.
+ * Handles transactions of a former leader. The epoch stops those that take the cursor (cursors.ts); a new leader waits for those that store
+ * rows before taking it, and terminates those that hold row locks without making progress.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -17,7 +17,7 @@ export async function lockOutNextLeader(
   tx: Tx,
   { network, epoch }: { network: NetworkId; epoch: bigint },
 ): Promise<boolean> {
-  // two statements: the epoch is read when the lock has been waited for
+  // two statements, so that the epoch is read after waiting for the lock
   const [, rows] = await Promise.all([
     tx`select pg_advisory_xact_lock_shared(${BEFORE_CURSOR_CLASS}, hashtext(${network})), pg_current_xact_id()`,
     tx`select from cursors where network = ${network} and epoch = ${epoch}`,

@@ -12,11 +12,12 @@ type Blocks = {
 };
 
 /**
- * Those of these authorizations, links' and facilitated ones, and those that `depthNumber` confirms. Locked in two statements, they would
- * meet a worker that ends a batch of both kinds; locked after links, one that ends a payment whose transfer it has not seen.
+ * The payments of these authorizations, for links and facilitated ones, and those that `depthNumber` confirms. Locking them in two statements
+ * could deadlock with a worker that ends a batch of both kinds; locking them after links, with one that ends a payment whose transfer it has not
+ * seen.
  *
- * Whatever was accepted above the cursor was accepted on a branch that a reorganisation has taken away: every block of the new branch comes
- * after it. Its `accepted_block` is set back here, where that decides, because the reorganisation does not see an insert that is uncommitted.
+ * Whatever was accepted above the cursor was accepted on a branch that a reorganisation has taken away: every block of the new branch comes after
+ * it. Its `accepted_block` is set back here, where that decides, because the reorganisation does not see an insert that is uncommitted.
  */
 export async function lockPaymentsOfBlocks(
   tx: Tx,

@@ -1,6 +1,6 @@
 /**
- * Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. What their links are then is decided
- * by `recomputeLinkStatus` of db/links/recompute-link-status.ts, which the caller asks.
+ * Reverts blocks that left the chain, in one transaction: their effects are undone, their rows are kept. The caller then computes
+ * the status of their links with `recomputeLinkStatus` of db/links/recompute-link-status.ts.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
@@ -40,7 +40,7 @@ export async function orphanBlocksAbove(
   const ids = transfers.map((row) => row.id.toString());
   const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);
   const created = await findLinksCreatedAbove(tx, network, ancestor);
-  // all in one order, after payments and before claims, as everywhere: else two transactions wait for each other
+  // always in one order, after payments and before claims, to avoid deadlocks
   if (linkIds.length + created.length > 0) await lockLinks(tx, [...linkIds, ...created]);
   await lowerCreationBlocks(tx, created, ancestor);
   if (ids.length > 0) await Promise.all([noteOrphanedRefunds(tx, ids), noteOrphanedAssignments(tx, ids)]);
@@ -121,8 +121,9 @@ async function reopenClaims(tx: Tx, transferIds: readonly string[], leaseS: numb
 }
 
 /**
- * Rows that the API opened for a payment or claim are PENDING again; rows made from the log alone are ORPHANED. Both are detached from
- * the transfer: if its block comes back, another row may have been opened for it in between.
+ * Rows of what waits for its transfer again are PENDING: of a payment, an open claim, a send. Others are ORPHANED: those made from the log
+ * alone, and those opened for a claim that the merchant's decision about the transfer has ended. All are detached from the transfer: if its
+ * block comes back, another row may have been opened for it in between.
  */
 async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly string[]): Promise<void> {
   await tx`
@@ -131,7 +132,7 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
       set
         ${withoutTransfer(tx)}, updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
-        and id !~ '^txn_[0-9a-f]{32}$'
+        and ${isAwaited(tx)}
       returning id, user_of(owner) as user_id, type
     ),
     orphaned as (
@@ -141,13 +142,25 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
         transfer_id = null,
         updated_at = now()
       where transfer_id = any(${[...transferIds]}::text[]::bigint[])
-        and id ~ '^txn_[0-9a-f]{32}$'
+        and not ${isAwaited(tx)}
       returning id, user_of(owner) as user_id, type
     )
     insert into events (user_id, type, subject_id, data)
     select user_id, 'transaction.orphaned', id, jsonb_build_object('type', type, 'network', ${network}::text)
     from (select * from reopened union all select * from orphaned) undone
     order by id`;
+}
+
+/** SQL: a row of the history was opened by the API, and what it was opened for waits for a transfer. Claims are reopened before. */
+function isAwaited(tx: Tx) {
+  return tx`(
+    id !~ '^txn_[0-9a-f]{32}$'
+    and (
+      payment_id is not null
+      or operation_item_id is not null
+      or exists (select from claims where claims.id = claim_id and claims.state = 'OPEN')
+    )
+  )`;
 }
 
 /** SQL: what makes a row of the history again what it was before its transfer was seen. */

@@ -58,11 +58,49 @@ export async function takeSnapshot(tx: Tx, network: NetworkId): Promise<void> {
   }
 }
 
+/**
+ * SQL: a row that follows from its transfer alone. One that was opened for a claim is such a row, too, once the merchant has decided about the
+ * transfer, which ends the claim.
+ */
+function followsFromTransfer(tx: Tx) {
+  return tx`(
+    status in ('DETECTED', 'CONFIRMED')
+    and payment_id is null
+    and (id ~ '^txn_[0-9a-f]{32}$' or claim_id is null and operation_item_id is null)
+  )`;
+}
+
+/** Stores the ids of rows that are named by other ids than those made of their logs, until the transaction ends. */
+export async function keepRowIds(tx: Tx, network: NetworkId): Promise<void> {
+  await tx`
+    create temporary table past_ids on commit drop as
+    select id, ${idOfLog(tx)} as log_id
+    from transactions
+    where network = ${network} and ${followsFromTransfer(tx)} and id !~ '^txn_[0-9a-f]{32}$'`;
+}
+
+/** Gives them back to the rows that were made again: users and their programs know them. */
+export async function restoreRowIds(tx: Tx): Promise<void> {
+  await tx`
+    update transactions
+    set id = past_ids.id
+    from past_ids
+    where transactions.id = past_ids.log_id`;
+}
+
+/** SQL: the id that `storeTransfers` gives to a row that it makes of a log. */
+function idOfLog(tx: Tx) {
+  return tx`
+    'txn_' || md5(concat_ws(
+      ':', user_of(owner), network, hex_of(tx_hash), log_index, case when type = 'SEND' then 'OUT' else 'IN' end
+    ))`;
+}
+
 /** Deletes everything derived from canonical blocks. Returns the links whose state must be computed again. */
 export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[]> {
   await tx`
     delete from transactions
-    where network = ${network} and status in ('DETECTED', 'CONFIRMED') and id ~ '^txn_[0-9a-f]{32}$' and payment_id is null`;
+    where network = ${network} and ${followsFromTransfer(tx)}`;
   await tx`
     update transactions
     set ${withoutTransfer(tx)}

@@ -1,4 +1,4 @@
-/** The ledger as reconciliation compares it with the chain, and its results. */
+/** The ledger data that reconciliation compares with the chain, and its results. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { RECONCILIATIONS_KEPT_DAYS } from "../../core/domain/retention.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -26,7 +26,7 @@ export async function findRecheckedNumber(tx: Tx, network: NetworkId): Promise<n
 
 /**
  * Records that the blocks `from` up to `to`, next after those read a second time so far, were too. Records nothing when that no longer
- * holds: a concurrent check was faster, or a reorganisation replaced some of them.
+ * holds: a concurrent check came first, or a reorganisation replaced some of them.
  */
 export async function noteRechecked(
   tx: Tx,

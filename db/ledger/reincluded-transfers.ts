@@ -1,6 +1,6 @@
 /**
- * What was decided about a transfer before a reorganisation took its block away. People were given the result, and links of the same amount may have
- * been created, paid or freed since: its amount is not asked a second time (core/domain/attribute-transfers.ts).
+ * What was decided about a transfer before its block was reorganised away. Users were given the result, and links of the same amount may have
+ * been created, paid or released since, so it is not matched by amount a second time (core/domain/attribute-transfers.ts).
  */
 import type { AttributableTransfer, FirstVerdict } from "../../core/domain/ledger-snapshot.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
@@ -16,7 +16,7 @@ export async function findFirstVerdicts(
 ): Promise<FirstVerdict[]> {
   const hashes = [...new Set(transfers.map(({ txHash }) => txHash))];
   const nonces = transfers.flatMap(({ authorizationNonce }) => authorizationNonce ?? []);
-  // those alike are numbered in one pass: somebody who sends ten thousand in a block would stop the network if each counted the others
+  // equal ones are numbered in one pass: with ten thousand in a block it would take too long if each counted the others
   const orphaned = await tx<(OrphanedTransfer & { linkId: string | null; settledBy: SettledBy | null })[]>`
     select
       tx_hash, log_index, from_address as from, to_address as to, amount_units, authorization_nonce, link_id, settled_by,

@@ -1,6 +1,6 @@
 /**
- * A merchant's decisions about transfers that a reorganisation has taken away. They are kept by the transfer's place in the chain, and must not
- * become those of another transfer that has this place in the next block.
+ * A merchant's decisions about transfers that were reorganised away. They are stored by the transfer's position in the chain, and must not apply
+ * to another transfer that has the same position in the next block.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -93,13 +93,13 @@ export type OrphanedTransfer = {
   to: Hex;
   amountUnits: bigint;
   authorizationNonce: Hex | null;
-  /** How many transfers like it came before it in its transaction. */
+  /** The number of equal transfers before it in its transaction. */
   alikeBefore: number;
 };
 
 /**
- * Gives decisions the places of their transfers among `transfers`, which are all of their blocks and not attributed yet. A transfer is known again
- * as its refunds know it (`moveRefunds`), and by its amount: a decision about another amount would not be the merchant's.
+ * Gives decisions the places of their transfers among `transfers`, which are all of their blocks and not attributed yet. A transfer is recognised
+ * in the same way as for its refunds (`moveRefunds`), and by its amount, since the merchant's decision was about that amount.
  */
 export async function moveAssignments(
   tx: Tx,
@@ -138,7 +138,7 @@ export function byLikeness<Transfer extends PlacedTransfer>(
   };
 }
 
-/** An authorization is executed once, in whatever transaction. */
+/** An authorization is executed only once, in whichever transaction. */
 function likenessOf({
   txHash,
   from,

@@ -15,7 +15,7 @@ export type RunningSum = {
   /** What `storeSums` compares: unchanged as long as the transfers that were read are. */
   version: bigint;
   ledgerVersion: bigint;
-  /** The sum that is being counted again, up to which block; null when there is none. */
+  /** The block up to which a recount has progressed; null when there is none. */
   recountUnits: bigint | null;
   recountNumber: bigint | null;
 };
@@ -112,7 +112,7 @@ export async function storeSums(
   return new Set(stored.map(({ id }) => id));
 }
 
-/** Transfers of these wallets changed below the head: their sums begin anew. */
+/** Transfers of these wallets changed below the head: restarts their sums. */
 export async function discardSums(tx: Tx, network: NetworkId, addresses: readonly Hex[]): Promise<void> {
   if (addresses.length === 0) return;
   await tx`
@@ -142,7 +142,7 @@ export async function discardSumsAbove(tx: Tx, network: NetworkId, ancestor: num
     where network = ${network} and booked_number > ${ancestor}`;
 }
 
-/** Their sums begin anew, and are compared with today's when they are there. */
+/** Restarts their sums, which are compared with the current ones when complete. */
 export async function startRecount(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await tx`
@@ -153,7 +153,7 @@ export async function startRecount(tx: Tx, ids: readonly string[]): Promise<void
     where id = any(${[...ids]}::text[])`;
 }
 
-/** The next wallets whose sums are counted again, in a circle: each call names others. */
+/** The next wallets whose sums are recounted, in rotation. */
 export async function takeWalletsToRecount(tx: Tx, network: NetworkId, limit: number): Promise<string[]> {
   const [taken] = await tx<{ ids: string[] }[]>`
     with next as (

@@ -21,20 +21,20 @@ export type NewTransfer = {
   linkId: string | undefined;
   pays: boolean;
   settledBy: SettledBy | undefined;
-  /** Links that fitted when no evidence decided between them. */
+  /** Links that fit, when no evidence decided between them. */
   candidates: readonly string[];
   paymentId: string | undefined;
   /** The payment or claim whose open history row becomes this transfer's. */
   historyPaymentId: string | undefined;
   historyClaimId: string | undefined;
-  /** Of a transfer that a user operation of ours made. */
+  /** For a transfer made by one of our user operations. */
   operationItemId: bigint | undefined;
 };
 
 /**
  * Stores transfers that are new, or back from a reorganisation, with a history row for each side that is a wallet of ours,
- * and the events of both. Rows known already are left as they are. History ids are made of the log, so a rebuild makes the same.
- * What is deep enough at once has one event, its confirmation: "detected" in the same commit would say the same.
+ * and the events of both. Existing rows are unchanged. History ids derive from the log, so a rebuild creates the same ones. A transfer
+ * that is already deep enough gets only its confirmation event: a "detected" event in the same commit would be redundant.
  */
 export async function storeTransfers(
   tx: Tx,
@@ -52,7 +52,7 @@ export async function storeTransfers(
 export const STATEMENT_ROWS = 2_000;
 
 async function storePart(tx: Tx, network: NetworkId, transfers: readonly NewTransfer[]): Promise<void> {
-  // without them the statement is half as large, and a block is written that much sooner
+  // without them the statement is half as large, which speeds up writing a block
   const mayBeOpen = transfers.some(
     ({ historyPaymentId, historyClaimId, operationItemId }) =>
       historyPaymentId !== undefined || historyClaimId !== undefined || operationItemId !== undefined,
@@ -268,7 +268,7 @@ function adoptOpenRows(tx: Tx, network: NetworkId) {
       ) transactions
       where transactions.owner = owner_key(sides.user_id)
     ),
-    -- one row per transfer: the payment's row, also when it was claimed
+    -- one row per transfer: the payment's row, even if it was also claimed
     replaced as (
       delete from transactions
       using sides

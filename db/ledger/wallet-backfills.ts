@@ -29,7 +29,7 @@ export async function markWalletsRead(
     where wallets.id = given.id`;
 }
 
-/** The next reconciliation of balances makes new ones. */
+/** The next reconciliation of balances sets new ones. */
 export async function forgetOpenings(tx: Tx, network: NetworkId, addresses: readonly Hex[]): Promise<void> {
   if (addresses.length === 0) return;
   await tx`

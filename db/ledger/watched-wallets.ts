@@ -81,15 +81,15 @@ export type Waiting = {
   transfers: boolean;
   /** Sends of our wallets that wait for the chain. */
   operations: boolean;
-  /** A link is open. */
+  /** Whether a link is open. */
   links: boolean;
-  /** The page of an open link is looked at. */
+  /** Whether the page of an open link is being viewed. */
   watches: boolean;
   /** The current term in the database. */
   epoch: bigint;
 };
 
-/** What is waiting for the indexer on a network. A few index look-ups. */
+/** What is waiting for the indexer on a network. Takes a few index look-ups. */
 export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> {
   const [row] = await tx<Waiting[]>`
     select
@@ -131,7 +131,7 @@ export async function findWaiting(tx: Tx, network: NetworkId): Promise<Waiting> 
   );
 }
 
-/** From which block each of these addresses is followed; the first block for back-filled ones. Others are absent. */
+/** The block from which each of these addresses is followed; the first block for backfilled ones. Others are absent. */
 export async function findFollowedSince(
   tx: Tx,
   network: NetworkId,

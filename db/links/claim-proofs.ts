@@ -1,4 +1,4 @@
-/** Effects of a proven claim on a transfer that was attributed to another link by inference. */
+/** Effects of a proven claim on a transfer attributed to another link by inference. */
 import type { Hex } from "../../core/domain/networks.ts";
 import { recordEvents } from "../events/events.ts";
 import type { Tx } from "../postgres/client.ts";

@@ -92,7 +92,7 @@ export type NewClaim = ClaimKey &
     transactionId: string;
     leaseS: number;
     mayHaveBlock: boolean;
-    /** Of the page that the claimant saw, where one is known: of the receipt, and of nothing else. */
+    /** The language of the page that the claimant saw, if known; used only for the receipt. */
     payerLanguage?: Language | null | undefined;
   };
 
@@ -125,7 +125,7 @@ export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | 
     const claim = await upsertClaim(tx, { ...given, state: "MATCHED", isEarly });
     return { claim, isNew: false, proofRequired: false };
   }
-  // the plain amount of a use names nothing, so neither does a claim without proof
+  // the plain amount of a use identifies nothing, so neither does a claim without proof
   const decides =
     isProven ||
     (link.parentId === null &&
@@ -160,7 +160,7 @@ type LedgerFacts = {
   trustsEarlyClaims: boolean;
 };
 
-/** What the ledger says about a claimed transfer, and whether other open links ask for the same value. */
+/** What the ledger knows about a claimed transfer, and whether other open links have the same amount. */
 async function readLedger(
   tx: Tx,
   link: PaymentLink,

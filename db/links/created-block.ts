@@ -5,7 +5,7 @@
 import type { Tx } from "../postgres/client.ts";
 
 /**
- * Called after the commit that inserted the link and before its id is returned to anybody: a reorganisation either saw the committed row, or had
+ * Call after the commit that inserted the link and before its id is returned: a reorganisation either saw the committed row, or had
  * set the cursor back before this statement reads it. A transfer made later is in a block above the cursor that is read here.
  */
 export async function lowerCreatedBlock(tx: Tx, linkId: string): Promise<void> {

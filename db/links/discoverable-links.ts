@@ -1,4 +1,4 @@
-/** Links that their merchants show to agents: marked, and listed while they can be paid by x402. */
+/** Links that their merchants list for agents: marked, and listed while x402 can pay them. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { isUsedUp } from "./max-uses.ts";
@@ -16,19 +16,19 @@ export async function setDiscoverable(
       and is_discoverable <> ${isDiscoverable}`;
 }
 
-/** What anyone may read of it. */
+/** The public fields. */
 export type ListedLink = {
   id: string;
   network: NetworkId;
   recipient: Hex;
-  /** The least when the payer chooses. */
+  /** The minimum when the payer chooses. */
   amountUnits: bigint;
   minUnits: bigint | null;
   maxUnits: bigint | null;
   description: string;
   expiresAt: Date;
   updatedAt: Date;
-  /** The name that the merchant gave itself, if any. */
+  /** The merchant's chosen name, if any. */
   displayName: string | null;
 };
 
@@ -39,7 +39,7 @@ export type ListingFilter = {
   relayMinUnits: bigint;
 };
 
-/** Newest first, with the number of all of them. Links that are paid, held by a payment, expired or used up are left out. */
+/** Newest first, with the total number. Links that are paid, held by a payment, expired or used up are left out. */
 export async function listDiscoverable(
   tx: Tx,
   filter: ListingFilter,

@@ -17,8 +17,8 @@ export async function demoteContested(tx: Tx, { id, linkId }: Pick<Claim, "id" |
 }
 
 /**
- * OPEN -> HINT for a claim that can decide nothing any more: it held the only link of its amount, another one has come since, and its transfer
- * was received without a link. One that was early still decides, by the indexer's next look at it. Returns whether it was demoted.
+ * OPEN -> HINT for a claim that can no longer decide anything: it held the only link of its amount, another one was created since, and
+ * its transfer was received without a link. An early claim still decides when the indexer next checks it. Returns whether it was demoted.
  */
 export async function demoteUndecided(
   tx: Tx,

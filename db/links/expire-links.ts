@@ -13,7 +13,7 @@ export async function expireLinks(tx: Tx, limit: number): Promise<{ id: string; 
     update payment_links
     set status = 'EXPIRED', updated_at = now()
     where id in (
-        -- each network by itself: the index begins with it, so a backlog is not read to its end
+        -- per network, because the index begins with it and a backlog is then not scanned to its end
         select lapsed.id
         from unnest(${[...NETWORK_IDS]}::text[]) as each (network)
         cross join lateral (

@@ -24,7 +24,7 @@ export async function findFirstLinks(
       ) first_of_stage
     ) first_link
     where first_link.created_at is not null
-      -- one look for the many wallets without links
+      -- one look-up for the many wallets without links
       and exists (
         select from payment_links
         where owner_key(user_id) = owner_key(wallets.user_id) and parent_id is null

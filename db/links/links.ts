@@ -71,7 +71,7 @@ export async function insertLink(tx: Tx, link: NewLink): Promise<Inserted> {
   return { ok: true, link: row };
 }
 
-/** A user's own link. */
+/** The user's own link. */
 export async function findLink(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -113,15 +113,15 @@ export type PublicLink = Pick<
 > &
   Pick<User, "displayName" | "email" | "claimPolicy" | "matchByAmount"> &
   Pick<MerchantPage, "sealedReturnSecret" | "accent" | "logoDigest"> & {
-    /** Of shops that may show its page. */
+    /** Origins of shops that may show its page. */
     frameOrigins: readonly string[];
-    /** Of a reusable link: uses that are paid or may still be. */
+    /** For a reusable link: uses that are paid or may still be. */
     uses: number | null;
-    /** Only claims keep it from being paid. */
+    /** Only claims hold it. */
     isFree: boolean;
-    /** One of its payments ended while no node answered. */
+    /** One of its payments ended while no node responded. */
     isUncertain: boolean;
-    /** The transfer that pays it or is about to, as far as a block holds it. */
+    /** The transfer that pays it or is about to, if it is in a block. */
     payingTxHash: Hex | null;
     payingFrom: Hex | null;
     /** Blocks from the transfer's own to the last one that was read, both included. */
@@ -164,7 +164,7 @@ export type LinkFilter = {
   userId: string;
   status?: LinkStatus | undefined;
   reference?: string | undefined;
-  /** As it is stored: in lower case. */
+  /** As stored: in lower case. */
   customerEmail?: string | undefined;
 };
 

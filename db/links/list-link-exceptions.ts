@@ -5,7 +5,7 @@
 import type { Tx } from "../postgres/client.ts";
 import { columns, type LinkFilter, type LinkPage, type LinkPosition } from "./links.ts";
 
-/** An index of their own finds them; their status is read from the few there are. */
+/** A separate index finds the few there are; their status is read from the rows. */
 export async function listExceptions(
   tx: Tx,
   { userId, status }: LinkFilter,

@@ -1,5 +1,5 @@
 /**
- * How many uses of a reusable link are accepted: until as many are paid, or open and may still be paid, as the link's maximum. One
+ * How many uses of a reusable link are accepted: until the number that is paid, or open and may still be paid, reaches the link's maximum. One
  * definition for payers, the listing and the opening of uses.
  */
 import type { Tx } from "../postgres/client.ts";

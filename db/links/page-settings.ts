@@ -10,10 +10,10 @@ export async function findMerchantPage(tx: Tx, userId: string): Promise<Merchant
   return row;
 }
 
-/** All but the logo itself, which is read by those alone who draw it. */
+/** Everything except the logo itself, which is read only where it is rendered. */
 const columns = (tx: Tx) => tx`user_id, sealed_return_secret, frame_origins, accent, logo_digest, updated_at`;
 
-/** Stores the secret unless the merchant has one, and returns the one that counts. */
+/** Stores the secret unless the merchant has one, and returns the stored one. */
 export async function keepFirstReturnSecret(tx: Tx, userId: string, sealed: Uint8Array): Promise<Uint8Array> {
   const [row] = await tx<{ sealedReturnSecret: Uint8Array }[]>`
     insert into merchant_pages (user_id, sealed_return_secret)
@@ -24,7 +24,7 @@ export async function keepFirstReturnSecret(tx: Tx, userId: string, sealed: Uint
   return row?.sealedReturnSecret ?? sealed;
 }
 
-/** From now on the new one signs alone. */
+/** From now on only the new one signs. */
 export async function replaceReturnSecret(tx: Tx, userId: string, sealed: Uint8Array): Promise<void> {
   await tx`
     insert into merchant_pages (user_id, sealed_return_secret)
@@ -48,7 +48,7 @@ export async function listReturnSecrets(
     limit ${page.limit}`;
 }
 
-/** Stores the same secret under another seal. False when it was replaced concurrently. */
+/** Stores the same secret encrypted with another key. False when it was replaced concurrently. */
 export async function resealReturnSecret(
   tx: Tx,
   { userId, sealed, renewed }: { userId: string; sealed: Uint8Array; renewed: Uint8Array },
@@ -61,7 +61,7 @@ export async function resealReturnSecret(
   return rows.length > 0;
 }
 
-/** Settings that are not given keep their value; an accent of null is removed. */
+/** Omitted settings are unchanged; null removes the accent. */
 export async function updatePageSettings(
   tx: Tx,
   userId: string,
@@ -101,7 +101,7 @@ export async function replaceLogo(
   return row;
 }
 
-/** By the digest in its address. Merchants with the same picture share it. */
+/** By the digest in its URL. Merchants with the same image share it. */
 export async function findLogo(tx: Tx, digest: string): Promise<Uint8Array | undefined> {
   const [row] = await tx<{ logo: Uint8Array }[]>`
     select logo

@@ -1,5 +1,5 @@
 /**
- * Unique amounts for people who type what they pay: a link's amount plus at most 0.000999 USDC, used by no other link of the wallet.
+ * Unique amounts for people who type the amount they pay: a link's amount plus at most 0.000999 USDC, not used by any other link of the wallet.
  * The caller holds the wallet's row lock, so that no other link is created concurrently.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
@@ -46,7 +46,7 @@ export async function takePayAmount(
           and address_key(recipient) = address_key(${recipient})
           and amount_units between ${amountUnits}::bigint + 1 and ${amountUnits}::bigint + ${ADDED_MAX}
           and is_unpaid
-          -- strangers choose the amounts of uses; those end in 0, as no unique amount does
+          -- payers choose the amounts of uses; those end in 0, which unique amounts never do
           and not (is_addressed and amount_units % 10 = 0)
           and (status = 'PENDING' or status = 'ACTIVE' and expires_at > now())
       ))

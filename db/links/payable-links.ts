@@ -1,4 +1,4 @@
-/** Reads a link as its payer needs it: terms, status, and the payment that already holds it. */
+/** Reads what a payer needs of a link: terms, status, and the payment that already holds it. */
 
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import type { PayableLink } from "../../core/domain/payment-acceptance.ts";
@@ -20,7 +20,7 @@ export async function findPayableLink(sql: Tx, id: string, nonceTag?: Hex): Prom
   return link;
 }
 
-/** In the order of the question; undefined where there is no such link. */
+/** In the order of the request; undefined when there is no such link. */
 export async function findPayableLinks(
   sql: Tx,
   asked: readonly AskedLink[],

@@ -1,4 +1,4 @@
-/** Receipts: read from the ledger at each request, and noted for mailing when a link becomes PAID. */
+/** Receipts: read from the ledger on each request, and queued for e-mailing when a link becomes PAID. */
 import { RECEIPT_MAILS_PER_DAY, type Receipt } from "../../core/domain/receipt.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { User } from "../schema.ts";
@@ -8,7 +8,7 @@ export type ReceiptRow = Omit<Receipt, "merchantName"> &
   Pick<User, "displayName" | "email"> &
   Pick<MerchantPage, "accent" | "logoDigest">;
 
-/** `userId`: the merchant's own alone. */
+/** `userId`: only this merchant's links. */
 export type ReceiptPlace = {
   linkId: string;
   userId?: string | undefined;
@@ -58,8 +58,8 @@ export async function findReceipt(tx: Tx, place: ReceiptPlace): Promise<ReceiptR
 }
 
 /**
- * Notes the receipts that these links' customers are to get, in the commit that made the links PAID; returns the new ones. A link that
- * the same transaction pays again after a reorganisation has had its mail.
+ * Records the receipts to e-mail to these links' customers, in the commit that made the links PAID; returns the new ones. A link that
+ * the same transaction pays again after a reorganisation has already had its e-mail.
  */
 export async function noteReceiptMails(tx: Tx, linkIds: readonly string[]): Promise<{ id: string }[]> {
   if (linkIds.length === 0) return [];
@@ -82,7 +82,7 @@ export async function noteReceiptMails(tx: Tx, linkIds: readonly string[]): Prom
 
 export type UnsentReceipt = { linkId: string; txHash: string };
 
-/** What is still to be sent; undefined when it was, or its link is gone. */
+/** A receipt still to be sent; undefined when it was sent, or its link is gone. */
 export async function findUnsentReceipt(tx: Tx, id: string): Promise<UnsentReceipt | undefined> {
   const [row] = await tx<UnsentReceipt[]>`
     select link_id, tx_hash

@@ -1,7 +1,7 @@
 /**
  * A payment link's status and exception, computed from the ledger as a whole instead of changed step by step: one statement serves a
- * block, a range, a late claim and a reorganisation. Where the paying transfer left the chain, PAID becomes what the rest of the ledger
- * gives: PENDING while something else holds the link, else ACTIVE, or EXPIRED when it has expired. Which link a transfer belongs to, a
+ * block, a range, a late claim and a reorganisation. When the paying transfer left the chain, PAID becomes what the rest of the ledger
+ * implies: PENDING while something else holds the link, else ACTIVE, or EXPIRED when it has expired. Which link a transfer belongs to, a
  * late one too, is decided in `core/domain/attribute-transfers.ts`; what each exception means is said in `core/domain/link.ts`.
  */
 import { enqueue } from "../jobs/queue.ts";
@@ -23,7 +23,7 @@ type LinkMove = { id: string; before: string; after: string; wantsReceipt: boole
 /**
  * Computes these links from the ledger: PAID when their transfer is CONFIRMED; PENDING with one that is not, a live payment, an open
  * claim, or a transfer of its exact amount that is booked on it without paying it; else ACTIVE, or EXPIRED when it has expired. CANCELLED
- * stays. Returns the changed links, and wakes who waits for one.
+ * stays. Returns the changed links, and notifies their watchers.
  */
 export async function recomputeLinkStatus(
   tx: Tx,
@@ -51,7 +51,7 @@ export async function recomputeLinkStatus(
   return moves;
 }
 
-/** The mails of links that have just become PAID. */
+/** The e-mails of links that have just become PAID. */
 async function queueReceipts(tx: Tx, moves: readonly LinkMove[]): Promise<void> {
   const paid = moves.filter(({ after, wantsReceipt }) => after === "PAID" && wantsReceipt);
   const noted = await noteReceiptMails(

@@ -1,4 +1,4 @@
-/** The table of merchants' pages as drizzle sees it; see db/schema.ts. */
+/** The drizzle definition of the table of merchants' page settings; see db/schema.ts. */
 import { customType, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });

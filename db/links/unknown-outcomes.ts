@@ -6,7 +6,7 @@
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** With this many a link takes no further payment. */
+/** With this many, a link accepts no more payments. */
 export const UNKNOWN_OUTCOMES_MAX = 8;
 
 /** Maximum time an unknown outcome delays a link's next payment. */

@@ -57,7 +57,7 @@ export async function openUse(
   if (choice && amountUnits > choice.maxUnits) return { ok: false, reason: "AMOUNT_EXCEEDS_MAXIMUM" };
   if (await isFull(tx, parent)) return { ok: false, reason: "LINK_ALREADY_PAID" };
   const { network, recipient } = parent;
-  // a chosen amount is matched by tag, nonce, proof or the merchant: a unique one next to it would say nothing
+  // a chosen amount is matched by tag, nonce, proof or the merchant, so a unique amount would add nothing
   const payAmount = choice ? undefined : await takePayAmount(tx, { network, recipient, amountUnits });
   const lifeMinutes = parent.maxPayments === null ? USE_LIFE_MINUTES : COUNTED_USE_LIFE_MINUTES;
   const [link] = await tx<PaymentLink[]>`
@@ -88,7 +88,7 @@ async function findUse(
   return row;
 }
 
-/** By a statement that begins when the link is locked: the one that waits for the lock would count the uses of before. */
+/** By a statement that starts after the link is locked: the one that waits for the lock would count outdated uses. */
 async function isFull(tx: Tx, { id, maxPayments }: PaymentLink): Promise<boolean> {
   if (maxPayments === null) return false;
   const [row] = await tx<{ isUsedUp: boolean }[]>`
@@ -98,7 +98,7 @@ async function isFull(tx: Tx, { id, maxPayments }: PaymentLink): Promise<boolean
   return row?.isUsedUp ?? true;
 }
 
-/** Ends the uses that nothing holds yet when their link is cancelled. */
+/** When their link is cancelled, ends the uses that nothing holds yet. */
 export async function cancelUses(tx: Tx, parentId: string): Promise<{ id: string; userId: string }[]> {
   return tx<{ id: string; userId: string }[]>`
     -- in the order in which a group of payments locks them

@@ -1,4 +1,4 @@
-/** Invitations to become a member: one open one a merchant and address, accepted once by the user with that address. */
+/** Invitations to become a member: one open invitation per merchant and address, accepted once by the user with that address. */
 import { INVITATION_LIFE_DAYS, type InvitationOutcome } from "../../core/domain/invitation.ts";
 import type { MemberRole } from "../../core/domain/member.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -93,7 +93,7 @@ export async function revokeInvitationsBy(
     returning ${columnsOf(tx, memberInvitations)}`;
 }
 
-/** One whose mail is still to be sent; undefined once it was sent, or when the invitation is no longer open. */
+/** An invitation whose e-mail is still to be sent; undefined once it was sent, or when it is no longer open. */
 export async function findUnsentInvitation(tx: Tx, id: string): Promise<ReceivedInvitation | undefined> {
   const [row] = await tx<ReceivedInvitation[]>`
     select ${columnsOf(tx, memberInvitations, "invitation")}, merchant.email as merchant_email, merchant.display_name as merchant_name

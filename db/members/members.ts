@@ -1,4 +1,4 @@
-/** Members of a merchant, and what tells whether a member's passkey owns the merchant's wallet. */
+/** Members of a merchant, and whether a member's passkey owns the merchant's wallet. */
 import type { MemberRole } from "../../core/domain/member.ts";
 import { mayOwnWalletOf, ownsWalletOf } from "../auth/sign-in-passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -45,7 +45,7 @@ function toMembership({ role, isOwnerOnChain, ...merchant }: MembershipRow): Mem
 }
 
 /**
- * Whether the merchant prepared to add this very passkey as this member's. A public key alone proves nothing: everyone who has seen it on
+ * Whether the merchant prepared to add this very passkey as this member's. A public key alone proves nothing: anyone who has seen it on
  * the chain can register a credential with it.
  */
 function wasAdded(tx: Tx, { merchantId, userId }: { merchantId: SqlPart; userId: SqlPart }) {
@@ -89,7 +89,7 @@ export async function countMembers(tx: Tx, merchantId: string): Promise<number> 
   return row?.count ?? 0;
 }
 
-/** Undefined when this user is a member already. */
+/** Undefined when this user is already a member. */
 export async function insertMember(
   tx: Tx,
   member: Key & { role: MemberRole; invitedBy: string },
@@ -102,7 +102,7 @@ export async function insertMember(
   return row;
 }
 
-/** Until the transaction ends, neither role nor membership does. False when there is no such member. */
+/** Keeps role and membership unchanged until the transaction ends. False when there is no such member. */
 export async function holdMember(tx: Tx, { merchantId, userId }: Key): Promise<boolean> {
   const rows = await tx`
     select from members

@@ -1,4 +1,4 @@
-/** The tables of members as drizzle sees them; see db/schema.ts. */
+/** The drizzle definitions of the tables of members; see db/schema.ts. */
 import { pgTable, text, timestamp } from "drizzle-orm/pg-core";
 import type { InvitationOutcome } from "../../core/domain/invitation.ts";
 import type { MemberRole } from "../../core/domain/member.ts";

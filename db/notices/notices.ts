@@ -1,6 +1,6 @@
 /**
- * Notices: mails that tell a user what happened to a wallet or an account. Each is written with its job in the transaction of the change
- * it reports; a second one with the same key is not sent. Texts: core/domain/notice-mail.ts.
+ * Notices: e-mails that inform a user about changes to a wallet or account. Each is written with its job in the transaction of the change;
+ * a second one with the same key is not sent. Texts: core/domain/notice-mail.ts.
  */
 import type { NoticeKind } from "../../core/domain/notice-mail.ts";
 import { enqueue } from "../jobs/queue.ts";
@@ -11,7 +11,7 @@ import { type Notice, notices } from "./schema.ts";
 export type NewNotice = {
   userId: string;
   kind: NoticeKind;
-  /** What it is about: a second notice of the same key is not written. */
+  /** Deduplication key: a second notice with the same key is not written. */
   key: string;
   details: Record<string, string | number | boolean | null>;
 };
@@ -27,7 +27,7 @@ export async function addNotice(tx: Tx, notice: NewNotice): Promise<void> {
   if (row) await enqueue(tx, "send_notice", { noticeId: row.id.toString() });
 }
 
-/** Of what happens to wallets: an owner can write thousands into a block, and each would be a mail before those of other users. */
+/** Priority of notices about wallets: an owner can cause thousands in one block, which would delay the e-mails of other users. */
 export const CHAIN_MAILS_AN_HOUR = 60;
 
 /**

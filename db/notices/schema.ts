@@ -1,4 +1,4 @@
-/** The table of notices as drizzle sees it; see db/schema.ts. */
+/** The drizzle definition of the table of notices; see db/schema.ts. */
 import { bigint, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 import type { NoticeDetails, NoticeKind } from "../../core/domain/notice-mail.ts";
 

@@ -1,4 +1,7 @@
-/** Accepting payments with their links: of several payers of a link one is accepted, and an authorization once. Retries are accepted alike. */
+/**
+ * Accepts payments together with their links: of several payers of a link only one is accepted, and each authorization only once. Retries go
+ * through the same checks.
+ */
 import type { Language } from "../../core/domain/language.ts";
 import { hasUnappliedTransfer } from "../links/unapplied-transfers.ts";
 import { countUnknownOutcomes, UNKNOWN_OUTCOMES_MAX } from "../links/unknown-outcomes.ts";
@@ -17,7 +20,7 @@ export type AuthorizedPayment = Pick<
 
 export type NewPayment = AuthorizedPayment & {
   linkId: string;
-  /** Of the page that the payer saw, where one is known. */
+  /** The language of the page that the payer saw, if known. */
   payerLanguage?: Language | null | undefined;
 };
 
@@ -91,8 +94,8 @@ export async function insertPayments(tx: Tx, payments: readonly NewPayment[]): P
 }
 
 /**
- * Queues a payment again whose transaction does not exist or is over, so that none of our bytes can still execute it. The retry's
- * signature, window and key replace the old ones. Undefined when its link is held or ended.
+ * Queues a payment again if its transaction does not exist or can no longer be executed, so that none of our bytes can still execute it.
+ * The retry's signature, window and key replace the old ones. Undefined when its link is held or ended.
  */
 export async function requeuePayment(
   tx: Tx,
@@ -171,8 +174,17 @@ export async function requeuePayment(
 
 function toRow(payment: NewPayment) {
   return {
-    id: payment.id,
+    ...toAuthorizedRow(payment),
     link_id: payment.linkId,
+    idempotency_key: payment.idempotencyKey,
+    payer_language: payment.payerLanguage,
+  };
+}
+
+/** The columns of links' and facilitated payments, for `json_to_recordset`. */
+export function toAuthorizedRow(payment: AuthorizedPayment) {
+  return {
+    id: payment.id,
     network: payment.network,
     token: toByteaText(payment.token),
     payer: toByteaText(payment.payer),
@@ -183,8 +195,6 @@ function toRow(payment: NewPayment) {
     valid_before: payment.validBefore.toString(),
     nonce: toByteaText(payment.nonce),
     signature: toByteaText(payment.signature),
-    idempotency_key: payment.idempotencyKey,
     request_id: payment.requestId,
-    payer_language: payment.payerLanguage,
   };
 }

@@ -1,14 +1,14 @@
 /**
- * Checks that the link of a payment is unpaid before the payment is signed: the ledger has read every block that the payment was simulated on, of the same branch, and nothing
- * in it pays the payment's link, nor will by a claim that the indexer has yet to look at, or by a transfer that a reorganisation has taken
- * away and may bring back. Checked under the locks of payments and links, so the result holds until the signing transaction ends.
+ * Checks that the link of a payment is unpaid before the payment is signed: the ledger has read every block that the payment was simulated on, of
+ * the same branch, and nothing in it pays the payment's link, nor can a claim that the indexer has yet to check, or a transfer that was
+ * reorganised away and may come back. Checked under the locks of payments and links, so the result holds until the signing transaction ends.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { RETURN_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Payment } from "../schema.ts";
 
-/** What a payment was simulated on. */
+/** The chain state a payment was simulated on. */
 export type SimulationHead = {
   network: NetworkId;
   /** The head of the node that simulated. */

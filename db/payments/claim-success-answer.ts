@@ -29,7 +29,7 @@ export type AnswerClaim =
   /** The same request is being answered concurrently. */
   | "busy"
   | "refused"
-  /** Not settled, or not any more. */
+  /** Not settled, or no longer settled. */
   | "unsettled";
 
 /** Claims the right to answer success. Idempotent by `claimId`, for a retry after a commit with an unknown outcome. */
@@ -56,7 +56,7 @@ export async function claimAnswer(
   return claimed.length === 1 ? "claimed" : explain(tx, paymentId, asker);
 }
 
-/** Would a claim of this caller be granted now? */
+/** Whether a claim by this caller would be granted now. */
 export async function isAnswerDue(tx: Tx, paymentId: string, asker: Asker): Promise<boolean> {
   const rows = await tx`
     select

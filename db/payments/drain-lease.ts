@@ -1,7 +1,7 @@
 /**
  * The drain lease of a network: while a worker holds it, others leave queued payments to it, since N workers that lease side by side send
- * N small transactions instead of one. It only saves cost: what a payment may do is decided by its own lease and the unpaid check before signing, so an
- * expired lease only makes batches smaller. Full batches do not need it.
+ * N small transactions instead of one. It only saves cost: correctness depends on each payment's own lease and the unpaid check before signing, so an
+ * expired drain lease only makes batches smaller. Full batches do not need it.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -17,16 +17,16 @@ export type Drain = {
 };
 
 /**
- * "full": enough for a batch of any worker's own. "pending": the lease is taken, while other payments are on their way into a block.
- * "busy": another worker holds it.
+ * "full": enough for a full batch, whoever holds the lease. "pending": the lease is taken, and other payments are waiting for a
+ * block. "busy": another worker holds it.
  */
 export type DrainTurn = "full" | "taken" | "pending" | "idle" | "busy" | "released" | "awaited" | "kept";
 
 /**
- * Takes or extends the lease when payments are due, and releases it when none is. "released": ask once more, for payments of which a
- * worker heard "busy" before this; that they were committed by then makes the second answer final. "awaited": a transaction that counts
- * on this drain (see `isDrained`) has not ended, so the lease is kept; ask again in a moment. "kept": none is due, and a holder that
- * `staysOn` has its lease for the rest of its time; it asks again, too.
+ * Takes or extends the lease when payments are due, and releases it when none is. "released": call again once, for payments of workers that
+ * were told "busy" before; those are committed by then, so the second result is final. "awaited": a transaction that relies on this drain (see
+ * `isDrained`) has not ended, so the lease is kept; call again in a moment. "kept": none is due, and a holder with `staysOn` keeps
+ * its lease for the rest of its time; it also calls again.
  */
 export async function takeDrainLease(
   tx: Tx,
@@ -48,7 +48,7 @@ export async function takeDrainLease(
       where drain_leases.until <= now()
         or (
           drain_leases.holder = excluded.holder
-          -- with more than half of it left the row is not written again: each version of it is one more to read past
+          -- while more than half of it is left the row is not rewritten, because every dead row version slows down reads
           and drain_leases.until < now() + make_interval(secs => ${leaseMs / 2_000}::float8)
         )
       returning 1
@@ -92,7 +92,7 @@ export async function takeDrainLease(
   return row.isPending ? "pending" : "taken";
 }
 
-/** SQL: the payments that a drain may lease now, a batch of them at most. */
+/** SQL: the payments that a drain may lease now, at most a batch. */
 function firstDue(tx: Tx, network: NetworkId, batchMax: number) {
   return tx`
     (
@@ -115,8 +115,8 @@ export async function countDue(tx: Tx, { network, batchMax }: Drain): Promise<nu
 type DrainRow = { due: number; isTaken: boolean; isHeld: boolean; isReleased: boolean; isPending: boolean };
 
 /**
- * The condition that a worker drains the network and will see what this transaction has queued: it keeps its lease until the transaction
- * has ended, and asks once more after that. When it dies or ends early, any worker's next round finds the payments.
+ * SQL: whether a worker is draining the network and will see what this transaction has queued: it keeps its lease until the transaction
+ * has ended, and checks again after that. If it dies or ends early, any worker's next round finds the payments.
  */
 export function isDrained(tx: Tx, network: NetworkId): ReturnType<Tx> {
   return tx`exists (
@@ -126,7 +126,7 @@ export function isDrained(tx: Tx, network: NetworkId): ReturnType<Tx> {
   )`;
 }
 
-/** Of a drain that ends before the queue is empty. Waits for nobody, also when the lease is counted on: whoever comes next adds a job again. */
+/** For a drain that ends before the queue is empty. Does not wait, even for transactions that rely on the lease: the next payment adds a job again. */
 export async function releaseDrainLease(tx: Tx, { network, holder }: Drain): Promise<void> {
   await tx`
     update drain_leases

@@ -3,8 +3,7 @@
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import { toByteaText } from "../postgres/hex-bytes.ts";
-import type { AuthorizedPayment } from "./accept-payments.ts";
+import { type AuthorizedPayment, toAuthorizedRow } from "./accept-payments.ts";
 import { idsByAuthorization } from "./ids-by-authorization.ts";
 
 /** The API key that submitted the payment, and its user: the payment's success belongs to the key. */
@@ -19,20 +18,9 @@ export async function insertFacilitatedPayments(
   payments: readonly NewFacilitatedPayment[],
 ): Promise<Set<string>> {
   const rows = payments.map((payment) => ({
-    id: payment.id,
+    ...toAuthorizedRow(payment),
     facilitator_user_id: payment.facilitatorUserId,
     facilitator_key_id: payment.facilitatorKeyId,
-    network: payment.network,
-    token: toByteaText(payment.token),
-    payer: toByteaText(payment.payer),
-    payer_kind: payment.payerKind,
-    recipient: toByteaText(payment.recipient),
-    amount_units: payment.amountUnits.toString(),
-    valid_after: payment.validAfter.toString(),
-    valid_before: payment.validBefore.toString(),
-    nonce: toByteaText(payment.nonce),
-    signature: toByteaText(payment.signature),
-    request_id: payment.requestId,
   }));
   const inserted = await tx<{ id: string }[]>`
     with given as (
@@ -66,7 +54,10 @@ export async function insertFacilitatedPayments(
   return new Set(inserted.map((row) => row.id));
 }
 
-/** Queues one again whose transaction does not exist or is over, with the retry's data, owner included. False when not allowed. */
+/**
+ * Queues one again if its transaction does not exist or can no longer be executed, with the retry's data, including its owner. False when not
+ * allowed.
+ */
 export async function requeueFacilitatedPayment(
   tx: Tx,
   id: string,

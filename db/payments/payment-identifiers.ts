@@ -14,7 +14,7 @@ export type IdentifiedPayment = {
   identifier: string;
 };
 
-/** Takes the identifier for this authorization; false when it is another's. */
+/** Claims the identifier for this authorization; false when another one has it. */
 export async function claimIdentifier(tx: Tx, payment: IdentifiedPayment): Promise<boolean> {
   await tx`
     insert into idempotency_keys (scope, key, request_hash)

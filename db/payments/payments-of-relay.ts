@@ -1,10 +1,10 @@
-/** The payments that a pending relay carries, and those that it must not carry any more. */
+/** The payments that a pending relay carries, and those that it must no longer carry. */
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type Payment, payments } from "../schema.ts";
 
-/** What a pending transaction of ours still carries, in a fixed order. */
+/** The payments that one of our pending transactions still carries, in a fixed order. */
 export async function findSignedPayments(
   tx: Tx,
   relayId: bigint,
@@ -18,7 +18,7 @@ export async function findSignedPayments(
     order by id`;
 }
 
-/** What a pending transaction of ours carries although it must not any more: it has failed, or it is queued or signed elsewhere. */
+/** Payments in one of our pending transactions that it should no longer carry: failed, or queued or signed elsewhere. */
 export async function findReleasedPayments(tx: Tx, relayId: bigint): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
     select payments.id

@@ -16,7 +16,7 @@ export async function lockPayments(tx: Tx, ids: readonly string[]): Promise<void
     for update`;
 }
 
-/** The condition that of these payments none is stored on the network. */
+/** SQL: whether none of these payments is stored on the network. */
 export function isNoneStored(tx: Tx, network: NetworkId, ids: readonly string[]): ReturnType<Tx> {
   return tx`not exists (
     select from payments

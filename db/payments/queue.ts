@@ -4,7 +4,7 @@ import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type Payment, payments } from "../schema.ts";
 
-/** An earlier payment of the same link that ended while no node answered. */
+/** An earlier payment of the same link that ended while no node responded. */
 export type UnknownOutcome = { id: string; payer: Hex; nonce: Hex };
 
 /**
@@ -20,7 +20,7 @@ export type LeasedPayment = Payment & {
   payerReverts: number;
   readNumber: bigint | null;
   unknownOutcomes: UnknownOutcome[] | null;
-  /** For whom it is relayed: the link's merchant, or the owner of the API key. */
+  /** On whose behalf it is relayed: the link's merchant, or the owner of the API key. */
   merchantId: string;
   /** Today's gas budget of the merchant; the maximum is null without a limit of their own. */
   merchantGasUsed: bigint;
@@ -54,7 +54,7 @@ export async function leaseQueuedPayments(
       where pg_try_advisory_xact_lock(hashtext('lease of payment'), hashtext(id))
       limit ${limit}
     ),
-    -- a lease that another worker took since this statement began is not in its snapshot, but conflicts
+    -- a lease taken by another worker after this statement began is not in its snapshot, but conflicts
     taken as (
       insert into payment_leases (payment_id, until)
       select id, now() + make_interval(secs => ${leaseMs / 1000}::float8)
@@ -237,8 +237,8 @@ export type UnsettledPayment = { id: string; requestId: string | null; relayId: 
 
 /**
  * Queues again the payments of mined relays that their block did not settle, once the indexer has read that block (the same hash, or
- * too deep to be stored any more) and it is deep: the transaction is over, so nothing of ours could still settle them. In a block that a
- * reorganisation may take away it may yet charge the payer, and his link is not for another one. Facilitated payments have none.
+ * too deep to be stored any more) and it is deep: the transaction is over, so nothing of ours could still settle them. In a block that
+ * may still be reorganised away it may yet charge the payer, so the link must not go to another payer. Facilitated payments have none.
  * A payment whose batch reverted as a whole is not blamed, but relayed alone from now on; nor is one mined after its window, which may
  * be our own delay, nor one that the mined attempt had left out. Payments that the ledger may still settle are left to it.
  */

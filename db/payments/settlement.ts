@@ -1,4 +1,4 @@
-/** Settles payments and claims by transfers. The status of their links: db/links/recompute-link-status.ts. */
+/** Settles payments and claims with transfers. The status of their links: db/links/recompute-link-status.ts. */
 
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";

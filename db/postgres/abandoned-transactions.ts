@@ -5,7 +5,7 @@
  */
 import type { Tx } from "./client.ts";
 
-/** No statement of ours lets the server wait for so long; after it, an idle transaction would be ended too. */
+/** None of our statements makes the server wait this long; after it, an idle transaction would be terminated too. */
 export const ABANDONED_AFTER_S = 30;
 
 /**

@@ -1,13 +1,13 @@
 /**
- * One migration in one transaction, which takes its locks without holding up payments; or one that builds its indexes beside writes,
- * statement by statement.
+ * Applies a migration in one transaction whose locks do not block payments for long, or, for one that builds indexes
+ * concurrently, statement by statement.
  */
 import postgres from "postgres";
 import { assertStillLocked, withoutSchemaLock } from "./migration-lock.ts";
 
-/** Longest wait for one lock. Every other statement on the table waits as long, payments too. */
+/** Maximum wait for a lock. Every other statement on the table waits as long, including payments. */
 const LOCK_TIMEOUT_MS = 2_000;
-/** Those who waited go first. */
+/** Pause in which blocked statements proceed. */
 const LOCK_PAUSE_MS = 3_000;
 const LOCK_NOT_AVAILABLE = "55P03";
 const DEADLOCK_DETECTED = "40P01";
@@ -23,14 +23,14 @@ export async function applyFile(
 ): Promise<void> {
   let told: string | undefined;
   while (!(await tryFile(sql, file))) {
-    const line = `${file.name} waits for ${await nameBlockers(sql)}`;
+    const line = `${file.name} is waiting for ${await nameBlockers(sql)}`;
     if (line !== told) onWait(line);
     told = line;
     await Bun.sleep(LOCK_PAUSE_MS);
   }
 }
 
-/** False when a lock was not to be had: nothing is changed then, or an index is left that the next try drops. */
+/** False when a lock could not be acquired: then nothing has changed, or an invalid index is left that the next attempt drops. */
 async function tryFile(sql: postgres.Sql, file: SchemaFile): Promise<boolean> {
   const steps = readIndexSteps(file.text);
   try {
@@ -38,7 +38,7 @@ async function tryFile(sql: postgres.Sql, file: SchemaFile): Promise<boolean> {
     else
       await sql.begin(async (tx) => {
         await tx.unsafe(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
-        // first: it waits for a running backup, which must find no table locked by us
+        // first, because it waits for a running backup, which must not find tables locked by us
         await tx`insert into migrations (name, sha256) values (${file.name}, ${file.sha256})`;
         await tx.unsafe(file.text);
       });
@@ -65,12 +65,12 @@ export function readIndexSteps(text: string): IndexStep[] | undefined {
   return statements.map((statement) => {
     const [, verb, index] = INDEX_STEP.exec(statement) ?? [];
     if (!verb || !index)
-      throw new Error(`a migration of indexes built concurrently has another statement: ${statement}`);
+      throw new Error(`a migration that builds indexes concurrently has another statement: ${statement}`);
     return { statement, verb, index };
   });
 }
 
-/** Begun again after an interruption: what was built is kept, what was not finished is dropped first. */
+/** Can be restarted after an interruption: finished indexes are kept, unfinished ones are dropped first. */
 async function changeIndexes(
   sql: postgres.Sql,
   file: SchemaFile,
@@ -81,7 +81,7 @@ async function changeIndexes(
       await tx.unsafe(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
       await work(tx);
     });
-  // a build would wait for the end of a running backup, silently
+  // a build would silently wait for the end of a running backup
   await inTransaction((tx) => tx`lock table migrations in row exclusive mode`);
   await withoutSchemaLock(sql, async () => {
     for (const { statement, verb, index } of steps) {

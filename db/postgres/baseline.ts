@@ -42,7 +42,7 @@ export function isAdoptable(names: readonly string[]): boolean {
   return REPLACED_SHA256.includes(hashOf(replaced.join("\n")));
 }
 
-/** What a schema of an earlier version, from which there is no way up, is refused with. */
+/** The error for a schema of an earlier version that cannot be upgraded. */
 export class EarlierSchemaError extends Error {}
 
 /** Throws EarlierSchemaError for what lacks migrations that this version no longer has. `coming`: those that it still has, and would apply. */
@@ -59,14 +59,14 @@ export function refuseEarlier(
   const earlier =
     `the ${kind} is of an earlier version ` +
     (last ? `(its last migration is ${last})` : "(it has no migrations after its baseline)");
-  const another = "name an empty database in DATABASE_URL and keep this one";
+  const another = "set DATABASE_URL to an empty database and keep this one";
   if (!names.some((name) => ANY_BASELINE.test(name)))
     throw new EarlierSchemaError(`${earlier} and can't be upgraded: ${another}`);
   const [next] = coming;
   const needed = next ? `below ${numberOf(next)}` : `up to ${numberOf(BASELINE)}`;
   const first =
     kind === "database"
-      ? `run \`bun run migrate\` of a version that has them first, or ${another}`
+      ? `first run \`bun run migrate\` of a version that has them, or ${another}`
       : "restore it with the version that wrote it";
   throw new EarlierSchemaError(`${earlier}, and this version needs every migration ${needed}: ${first}`);
 }

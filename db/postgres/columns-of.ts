@@ -8,7 +8,7 @@ import type { Tx } from "./client.ts";
 
 const lists = new Map<string, string>();
 
-/** SQL: all columns that the rows of this table are typed with, of the table or of its alias in the statement. */
+/** SQL: all typed columns of this table, or of its alias in the statement. */
 export function columnsOf(tx: Tx, table: PgTable, alias?: string) {
   const key = `${getTableName(table)} ${alias ?? ""}`;
   const known = lists.get(key);

@@ -1,6 +1,6 @@
 /**
- * What a process checks about its database before it starts: whether the connection can work, whether the schema is there, and what an
- * operator should know. `doctor` checks the same.
+ * What a process checks about its database before it starts: whether the connection is usable, whether the schema is current, and what
+ * an operator should know. `doctor` checks the same.
  */
 import type { Sql } from "./client.ts";
 import { compareSchema } from "./migrate.ts";
@@ -14,13 +14,13 @@ export type DatabaseInspection = {
 };
 
 const VERSION_MIN = 140_000;
-/** Links expire and authorizations begin by this machine's clock and by the server's. */
+/** Expiry of links and validity of authorizations use both this machine's clock and the server's. */
 const CLOCK_SKEW_MAX_MS = 2_000;
 
 const POOLER =
-  "DATABASE_URL leads through a transaction pooler, which breaks LISTEN, session locks and prepared statements: use the database's direct address.";
+  "DATABASE_URL goes through a transaction pooler, which breaks LISTEN, session locks and prepared statements: use the database's direct address.";
 const ASYNCHRONOUS =
-  "a standby exists and none is synchronous: after a failover payments that were answered as settled may be forgotten (synchronous_standby_names)";
+  "there are standbys but none is synchronous: a failover may lose payments that were reported as settled (synchronous_standby_names)";
 
 /** Throws when the database is unavailable. */
 export async function inspectDatabase(sql: Sql, databaseUrl: string): Promise<DatabaseInspection> {

@@ -12,15 +12,15 @@ import { lockMigrations } from "./migration-lock.ts";
 
 const MIGRATIONS_DIR = new URL("../migrations/", import.meta.url);
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
-/** The first line of a migration beside which processes of the version before cannot run. */
+/** The first line of a migration with which processes of the previous version cannot run. */
 export const NEEDS_STOP = "-- needs: all processes stopped\n";
-/** A process that has not reported itself for so long, three of its reports, has ended. */
+/** A process that has not reported for this long, three report intervals, has ended. */
 const SILENT_AFTER_S = 30;
 
 export type MigrateOptions = {
-  /** Of the migrations after the baseline these and no others. */
+  /** Restricts the migrations after the baseline to these. */
   only?: readonly string[] | undefined;
-  /** Told what a migration waits for, again when that changes. */
+  /** Called with what a migration is waiting for, again when that changes. */
   onWait?: ((line: string) => void) | undefined;
   /** Where the migrations are. */
   folder?: string | undefined;
@@ -51,7 +51,7 @@ export async function migrate(
     // older code runs on a newer schema for the length of an upgrade; it does not know how to change it
     if (newer.length > 0)
       throw new Error(
-        `the database was migrated by a newer version (it has ${newer.join(", ")}) and a schema does not go back: ` +
+        `the database was migrated by a newer version (it has ${newer.join(", ")}) and a schema cannot be downgraded: ` +
           "use that version, or restore a backup from before it into an empty database",
       );
     await prepareJobs(databaseUrl);
@@ -69,7 +69,7 @@ export async function migrate(
   }
 }
 
-/** Throws, before anything is changed, when a migration that takes stopped processes is pending and one has reported itself of late. */
+/** Throws, before changing anything, when a pending migration needs all processes stopped and one has reported recently. */
 async function refuseWhileRunning(sql: postgres.Sql, pending: readonly SchemaFile[]): Promise<void> {
   const [needy] = pending.filter(({ text }) => text.startsWith(NEEDS_STOP));
   if (!needy) return;
@@ -85,7 +85,7 @@ async function refuseWhileRunning(sql: postgres.Sql, pending: readonly SchemaFil
   );
 }
 
-/** Names and hashes of what the database has. */
+/** Names and hashes of the applied migrations. */
 async function readApplied(sql: Tx): Promise<Map<string, string>> {
   const [found] = await sql<
     { exists: boolean }[]
@@ -182,7 +182,7 @@ function urlOf(folder: string | undefined): URL {
   return folder === undefined ? MIGRATIONS_DIR : pathToFileURL(`${folder}/`);
 }
 
-/** Loaded here alone: every process asks what is pending, and its packages take several megabytes. */
+/** Loaded only here: every process checks what is pending, and these packages take several megabytes. */
 async function prepareJobs(databaseUrl: string): Promise<void> {
   const [{ Logger, runMigrations }, { Pool }] = await Promise.all([import("graphile-worker"), import("pg")]);
   const pgPool = new Pool({ connectionString: databaseUrl });

@@ -4,15 +4,15 @@
  */
 import type postgres from "postgres";
 
-/** Of every version. A version that knows no concurrent builds waits for it in one statement, so it is let go while indexes are built. */
+/** Used by every version. Versions without concurrent builds wait for it in a single statement, so it is released while indexes are built. */
 const SCHEMA_LOCK = 7_041_001;
-/** Of versions with concurrent builds: held throughout. */
+/** Used by versions with concurrent builds; held throughout. */
 const MIGRATOR_LOCK = 7_041_002;
 const POLL_MS = 100;
 
 export async function lockMigrations(sql: postgres.Sql, onWait: (line: string) => void): Promise<void> {
-  await take(sql, MIGRATOR_LOCK, () => onWait("waits for another process that migrates this database"));
-  await take(sql, SCHEMA_LOCK, () => onWait("waits for another process that migrates this database"));
+  await take(sql, MIGRATOR_LOCK, () => onWait("waiting for another process that is migrating this database"));
+  await take(sql, SCHEMA_LOCK, () => onWait("waiting for another process that is migrating this database"));
 }
 
 /** An earlier version that waits for the lock then finds nothing to do: its migrations are applied. */
@@ -25,13 +25,13 @@ export async function withoutSchemaLock(sql: postgres.Sql, work: () => Promise<v
   }
 }
 
-/** A connection that was opened anew has lost the locks of the one before, and another process may be migrating. */
+/** A reopened connection has lost the locks of the previous one, and another process may be migrating. */
 export async function assertStillLocked(tx: postgres.Sql | postgres.TransactionSql): Promise<void> {
   const rows = await tx`
     select from pg_locks
     where locktype = 'advisory' and pid = pg_backend_pid() and granted
       and classid = 0 and objid = ${MIGRATOR_LOCK}::bigint::oid and objsubid = 1`;
-  if (rows.length === 0) throw new Error("the connection that migrates was lost: start the migration again");
+  if (rows.length === 0) throw new Error("the migration's connection was lost: start the migration again");
 }
 
 async function take(sql: postgres.Sql, key: number, onWait: () => void): Promise<void> {

@@ -43,7 +43,7 @@ export async function notify(tx: Tx, ids: readonly string[]): Promise<void> {
   for (const payload of packIds(ids)) await tx`select pg_notify(${CHANNEL}, ${payload})`;
 }
 
-/** Opens the one listening connection of this process. */
+/** Opens the single listening connection of this process. */
 export async function openOutcomes(sql: Sql): Promise<Outcomes> {
   const watchers = new Map<string, Set<() => void>>();
   const wake = (id: string) => {
@@ -103,7 +103,7 @@ function watch(watchers: Map<string, Set<() => void>>, id: string) {
   return { settle, cancel };
 }
 
-/** Undefined also when the database does not answer until then. */
+/** Also undefined when the database does not respond by then. */
 async function readInTime<T>(read: () => Promise<T | undefined>, deadlineMs: number): Promise<T | undefined> {
   try {
     return await withTimeout(Math.max(deadlineMs - performance.now(), READ_MIN_MS), read());

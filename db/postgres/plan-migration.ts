@@ -7,9 +7,9 @@ export type Lock = { table: string; blocks: "all" | "writes" | "rows" };
 export type PlannedMigration = {
   name: string;
   locks: (Lock & { rows: number })[];
-  /** Tables that it makes; nothing waits for those. */
+  /** Tables that it creates, which block nothing. */
   creates: string[];
-  /** Processes of the version before cannot run beside it. */
+  /** Whether processes of the previous version cannot run at the same time. */
   needsStop: boolean;
 };
 
@@ -35,7 +35,7 @@ const RULES: readonly { pattern: RegExp; blocks: Lock["blocks"] }[] = [
 const CREATE_TABLE = new RegExp(`\\bcreate (?:unlogged )?table ${NAME}`, "g");
 const STRENGTH = { all: 3, writes: 2, rows: 1 } as const;
 
-/** The strongest lock on each table that was there before. */
+/** The strongest lock on each existing table. */
 export function readLocks(text: string): { locks: Lock[]; creates: string[] } {
   const sql = withoutQuoted(text).toLowerCase().replace(/\s+/g, " ");
   const creates = [...sql.matchAll(CREATE_TABLE)].map((match) => match[1] ?? "");
@@ -49,7 +49,7 @@ export function readLocks(text: string): { locks: Lock[]; creates: string[] } {
   return { locks: [...found.values()], creates };
 }
 
-/** Comments, texts and the bodies of functions lock nothing when they are stored. */
+/** Comments, string literals and function bodies lock nothing. */
 function withoutQuoted(text: string): string {
   return text
     .replace(/--.*$/gm, "")
@@ -59,7 +59,7 @@ function withoutQuoted(text: string): string {
     .replace(/'(?:[^']|'')*'/g, "''");
 }
 
-/** What `migrate` would do at present, without doing it. Throws when it would refuse to. */
+/** What `migrate` would do now, without doing it. Throws when it would refuse. */
 export async function planMigration(tx: Tx, folder?: string): Promise<PlannedMigration[]> {
   const sizes = await tx<{ name: string; rows: number }[]>`
     select relname as name, greatest(reltuples, 0)::float8 as rows
@@ -86,16 +86,10 @@ const EFFECTS = {
 /** Lines for an operator. */
 export function describePlanned({ name, locks, creates, needsStop }: PlannedMigration): string[] {
   const stop = needsStop ? ["  needs all processes of the service stopped"] : [];
-  const made = creates.length > 0 ? [`  makes ${creates.join(", ")}`] : [];
+  const made = creates.length > 0 ? [`  creates ${creates.join(", ")}`] : [];
   const held = locks.map(
     ({ table, blocks, rows }) =>
       `  ${table} (about ${Math.round(rows)} rows): ${EFFECTS[blocks]} until it is applied`,
   );
-  return [
-    name,
-    ...stop,
-    ...made,
-    ...held,
-    ...(made.length + held.length === 0 ? ["  nothing waits for it"] : []),
-  ];
+  return [name, ...stop, ...made, ...held, ...(made.length + held.length === 0 ? ["  blocks nothing"] : [])];
 }

@@ -1,7 +1,7 @@
 /**
- * Reads of lists and exports, on a replica where there is one. A read is never older than what the primary had committed when it began, so
- * every caller finds his own writes, through whichever process he made them, and whatever he was notified of. The primary answers
- * instead while the replica is behind or unavailable, and once more when the replica cancels a query that conflicts with its replay.
+ * Reads of lists and exports, on a replica if there is one. A read is never older than what the primary had committed when
+ * it began, so all callers see their own writes, made through any process, and everything they were notified of. The primary is
+ * used while the replica lags or is unavailable, and as a retry when the replica cancels a query that conflicts with its replay.
  */
 import postgres from "postgres";
 import { ServiceError } from "../../core/domain/errors.ts";
@@ -9,15 +9,15 @@ import { isWorthRetrying, type Sql, type Tx } from "./client.ts";
 import { withTimeout } from "./retry-while-unavailable.ts";
 
 const SNAPSHOT = "isolation level repeatable read read only";
-/** How often a replica that is behind is asked again. */
+/** Poll interval of a lagging replica. */
 const POLL_MS = 5;
-/** For a connection to the replica, and for its first answer. */
+/** Timeout of a connection to the replica, and of its first response. */
 const CONNECT_TIMEOUT_MS = 1_000;
-/** After a failure the replica is left alone for this long. */
+/** How long the replica is not used after a failure. */
 const REST_MS = 1_000;
 const QUERY_CANCELED = "57014";
 
-/** Why the primary answered: it is the only one, or what was wrong with the replica. */
+/** Why the primary was used: there is no replica, or what was wrong with it. */
 export type ReadSource = "replica" | "only" | "behind" | "unavailable" | "conflict";
 
 export type Reader = {
@@ -27,7 +27,7 @@ export type Reader = {
 
 export type ReaderOptions = {
   replica: Sql | undefined;
-  /** How long a read waits for a replica that is behind. */
+  /** How long a read waits for a lagging replica. */
   waitMs: number;
   onRead?: (source: ReadSource) => void;
 };
@@ -114,7 +114,7 @@ async function readSnapshot<T>(connection: Tx, work: (tx: Tx) => Promise<T>): Pr
   }
 }
 
-/** The primary may answer what the replica could not: not a refusal, and not a query that was too expensive. */
+/** Whether the primary may succeed where the replica failed: not for refusals or queries that were too expensive. */
 function isOfReplica(error: unknown): boolean {
   if (error instanceof ServiceError) return false;
   return (

@@ -1,4 +1,4 @@
-/** Retries and timeouts for a Postgres that is unavailable or silent. */
+/** Retries and timeouts for a Postgres that is unavailable or unresponsive. */
 import postgres from "postgres";
 
 const PAUSE_MS = 250;
@@ -49,10 +49,10 @@ export function openDatabaseWait(
   };
 }
 
-/** Postgres accepted the query and does not answer: a stopped server, or a failover that clients were not notified of. */
+/** Postgres accepted the query and does not respond: a stopped server, or a failover that clients were not notified of. */
 export class SilentDatabaseError extends Error {}
 
-/** The answer, or SilentDatabaseError after `timeoutMs`; the query keeps running, and its result is discarded. */
+/** The result, or SilentDatabaseError after `timeoutMs`; the query keeps running, and its result is discarded. */
 export async function withTimeout<T>(timeoutMs: number, answer: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const silence = new Promise<never>((_, reject) => {

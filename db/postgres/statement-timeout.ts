@@ -2,7 +2,7 @@
 import postgres from "postgres";
 import type { Tx } from "./client.ts";
 
-/** A page that takes longer to read is refused. */
+/** Reads that take longer are refused. */
 const READING_TIMEOUT_MS = 2_000;
 const QUERY_CANCELED = "57014";
 

@@ -1,6 +1,6 @@
 /**
- * What relays cost, counted against budgets in the transaction that signs. A relay reserves the most it can cost; its receipt replaces
- * the reservation by what it did cost. Rows of a budget are locked in one order, last in every transaction, so transactions do not deadlock.
+ * Costs of relays, charged to budgets in the signing transaction. A relay reserves its maximum cost; its receipt replaces the
+ * reservation with the actual cost. Rows of a budget are locked in one order, last in every transaction, so transactions do not deadlock.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { RelayBudget, RelayBudgetScope } from "../../core/domain/relay-budget.ts";
@@ -16,7 +16,7 @@ export type Charge = {
   isAdvisory?: boolean;
 };
 
-/** A budget has no room for a relay: roll back, so that nothing of it is stored. */
+/** A budget has no room for a relay: roll back, so that nothing is stored. */
 export class BudgetExceededError extends Error {
   readonly scope: RelayBudgetScope;
   readonly amount: bigint;
@@ -31,7 +31,7 @@ export class BudgetExceededError extends Error {
   }
 }
 
-/** Reserves a relay's charges, all or none. Throws BudgetExceededError: roll back then. */
+/** Reserves a relay's charges, all or none. Throws BudgetExceededError: the caller must roll back. */
 export async function reserveCharges(
   tx: Tx,
   { relayId, network, charges }: { relayId: bigint; network: NetworkId; charges: readonly Charge[] },
@@ -83,7 +83,7 @@ export async function reserveCharges(
   throw new BudgetExceededError(scope, subject, amount, { ...budget, maximum });
 }
 
-/** Reserves the higher cost of a replacement. Throws BudgetExceededError: roll back then. */
+/** Reserves the higher cost of a replacement. Throws BudgetExceededError: the caller must roll back. */
 export async function raiseFeeCharge(
   tx: Tx,
   relayId: bigint,

@@ -27,7 +27,7 @@ export async function takeMonitorLease(
   return rows.length === 1;
 }
 
-/** The next worker that asks takes it. */
+/** Releases the lease for the next worker. */
 export async function releaseMonitorLease(tx: Tx, { network, holder }: MonitorLease): Promise<void> {
   await tx`
     update monitor_leases

@@ -78,7 +78,7 @@ export async function insertAttempt(tx: Tx, relayId: bigint, attempt: NewAttempt
   return rows.length === 1;
 }
 
-/** Records what a node answered to an attempt. Accepted: the relay is BROADCAST; else it stays SIGNED and is resent, as the bytes may be public. */
+/** Records a node's response to an attempt. Accepted: the relay is BROADCAST; else it stays SIGNED and is resent, as the bytes may be public. */
 export async function recordSend(
   tx: Tx,
   relayId: bigint,
@@ -104,7 +104,7 @@ export type InFlightAttempt = {
   leftOut: string[];
   ageMs: number;
   sinceSentMs: number | null;
-  /** False once the bytes were dropped: its block was final. */
+  /** False once the bytes were deleted because its block was final. */
   hasBytes: boolean;
 };
 export type InFlightRelay = Pick<
@@ -155,7 +155,7 @@ export async function findInFlight(
     limit ${limit}`;
 }
 
-/** How far a node's chain has used a lane's nonces at a head. */
+/** A lane's next nonce on a node's chain at a head. */
 export type UsedNonces = { relayer: Hex; chainNonce: bigint; headNumber: bigint };
 
 /** SQL: CONFIRMED relays whose nonce is unused on a chain that is as high as their block: a reorganisation removed them. */
@@ -177,8 +177,8 @@ export function relaysBeyond(tx: Tx, network: NetworkId, lanes: readonly UsedNon
 }
 
 /**
- * Is a relay not final yet, removed by a reorganisation although it was final, or a payment or operation not settled? While nothing is,
- * a pass of the monitor has nothing to do.
+ * Whether a relay is not final yet, was reorganised away although final, or a payment or operation is unsettled. Otherwise a pass
+ * of the monitor has nothing to do.
  */
 export async function hasUnfinished(
   tx: Tx,
@@ -210,7 +210,7 @@ export async function readRaw(tx: Tx, txHash: Hex): Promise<Hex> {
   return row.raw;
 }
 
-/** What a relay calls its target with: a part of the bytes of its first attempt. */
+/** The call data of a relay, which is part of the bytes of its first attempt. */
 export async function readCallData(tx: Tx, relayId: bigint): Promise<Hex> {
   const [row] = await tx<{ callData: Hex }[]>`
     select '0x' || encode(substring(attempt.raw from relay.call_data_start for relay.call_data_bytes), 'hex') as call_data
@@ -291,7 +291,7 @@ export async function confirmRelays(
       )`;
 }
 
-/** Another poll found the nonce used and no receipt. Returns how many did so far. */
+/** Records that another poll found the nonce used but no receipt. Returns the number of such polls. */
 export async function countMiss(tx: Tx, relayId: bigint): Promise<number> {
   const [row] = await tx<{ misses: number }[]>`
     update relays

@@ -19,7 +19,7 @@ import {
 
 const dialect = new PgDialect();
 
-/** Index entries read before a bucket's other side is tried, and times as many when neither ended there. */
+/** Index entries read before a bucket's other side is tried, and the factor by which this grows when neither side was finished. */
 const THIN_SIDE_ROWS = 5_000;
 const THIN_SIDE_GROWTH = 4;
 const LAST_BUCKET = 1_000_000_000;
@@ -32,7 +32,7 @@ export async function countByAmount(tx: Tx, userId: string, filter: TransactionF
   return sum(countPending(tx, userId, filter), countSettledByAmount(tx, userId, filter));
 }
 
-/** Of these, what is not PENDING. */
+/** Of these, the rows that are not PENDING. */
 export function countSettledByAmount(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
   return countSettled({ tx, userId, filter });
 }
@@ -70,7 +70,7 @@ export function bucketOf(units: bigint): Bucket {
 }
 
 /**
- * Rows of the buckets first to last, both included; without a last one, of all from the first on. Whole hundreds of buckets are one counter
+ * Rows of the buckets from first to last, both inclusive; without a last one, of all from the first. Whole hundreds of buckets are one counter
  * each, the rest at both ends are at most a hundred.
  */
 async function sumBuckets({ tx, userId, filter }: Scope, first: number, last = LAST_BUCKET): Promise<number> {
@@ -140,7 +140,7 @@ async function countRange(
   if (from >= before) return { read: 0, matched: 0 };
   const range = amountConditions({ minUnits: from, maxUnits: before - 1n });
   const chosen: SQL = isInCells(filter) ?? sql`true`;
-  // ordered as the amount index, which answers it alone
+  // in the order of the amount index, an index-only scan
   const query = sql`
     select count(*) as read, count(*) filter (where ${chosen}) as matched
     from (

@@ -1,6 +1,6 @@
 /**
- * Pages of a list by amount. The counters tell how far to go down the history for a page, and how many rows have these amounts at all: the
- * shorter way is taken, whatever the planner estimates.
+ * Pages of a list filtered by amount. From the counters it is known how far down the history a page reaches, and how many rows have these amounts
+ * in total: the cheaper of the two is read, whatever the planner estimates.
  */
 import { and, type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
@@ -30,13 +30,13 @@ const dialect = new PgDialect();
 
 /** From this offset on, a page by amount may be refused; others skip whole days by their counters instead of row by row. */
 export const DEEP_OFFSET = 500;
-/** Rows that a page of a large history's list by amount may read: some 30 ms of Postgres' time. */
+/** Rows that a page of a large history's list by amount may read: about 30 ms of Postgres time. */
 const AMOUNTS_READ_MAX = 25_000;
 /** Histories up to this size are read to any depth, searched and counted row by row. */
 export const LARGE_HISTORY_ROWS = 100_000;
-/** Rows looked at on the way down, at least: some 2 ms. */
+/** Minimum number of rows scanned down the history: about 2 ms. */
 const WALK_MIN_ROWS = 5_000;
-/** Further than the counters suggest, where amounts are spread unevenly. */
+/** Factor beyond what the counters suggest, because amounts may be spread unevenly. */
 const WALK_MARGIN = 4;
 
 const KEYS = { id: transactions.id, detectedAt: transactions.detectedAt };
@@ -78,7 +78,7 @@ function tooDeep() {
   return invalid(
     "offset",
     "too_deep",
-    "This page lies too far down a list by amount: use cursor, or choose narrower amounts, or dates",
+    "This page is too far down a list sorted by amount: use cursor, or narrow the amounts or dates",
   );
 }
 
@@ -134,7 +134,7 @@ function walkDown(
     limit ${page.offset + page.limit}`;
 }
 
-/** Every row with these amounts, in the order of the amount index, which answers it alone. */
+/** Every row with these amounts, in the order of the amount index, by an index-only scan. */
 function allBetween(userId: string, filter: TransactionFilter, page: Page): SQL {
   const chosen = settledBranch(userId, filter, isAfter(page.after))?.where ?? sql`false`;
   return sql`

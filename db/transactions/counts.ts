@@ -178,7 +178,7 @@ async function countSigned(
 }
 
 /**
- * Where a distant page begins: rows of whole days are skipped by their counters; less than one day's rows remain.
+ * The start of a distant page: whole days are skipped by their counters; less than one day's rows remain.
  * For filters without search and amounts. Undefined when the offset lies beyond the last row.
  */
 export async function locateOffset(
@@ -240,7 +240,7 @@ function countSettled(tx: Tx, userId: string, filter: TransactionFilter): Promis
   return countEach(tx, [settledBranch(userId, filter) ?? []].flat());
 }
 
-/** What no block has decided: few rows. */
+/** Rows not decided by a block yet, which are few. */
 export function countPending(tx: Tx, userId: string, filter: TransactionFilter): Promise<number> {
   return countEach(tx, [pendingBranch(userId, filter) ?? []].flat());
 }

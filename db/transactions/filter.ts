@@ -6,7 +6,7 @@ import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { transactions } from "../schema.ts";
 import { type CellKey, counterCell } from "./counter-cell.ts";
 
-/** What a row of the list holds. */
+/** The columns of a list row. */
 export const HISTORY_COLUMNS = {
   id: transactions.id,
   type: transactions.type,
@@ -32,14 +32,14 @@ export const HISTORY_COLUMNS = {
 
 /** Prefixes of a transaction hash: "0", "0x", "0xab…". */
 const HASH_PREFIX = /^0(x[0-9a-f]{0,64})?$/i;
-/** Digits are the same in either case: comparing them as they are is several times as fast. */
+/** Digits have no case, and comparing them directly is several times as fast. */
 const DIGITS = /^[0-9]+$/;
 /** Digits in a row that `number_parts` holds as one number each, for transactions_numbered. */
 const PART_DIGITS = 5;
 /** What the trigram index can look up: three letters or digits in a row. */
 const HAS_TRIGRAM = /[\p{L}\p{N}]{3}/u;
 export const SETTLED_STATUSES = TRANSACTION_STATUSES.filter((status) => status !== "PENDING");
-/** Of a hash, in transactions_user_hash. */
+/** Bytes of a hash in transactions_user_hash. */
 const INDEXED_HASH_BYTES = 6;
 
 /** All conditions of the filter for one user. Lists read by `branchesOf`, which has an index for each. */
@@ -87,8 +87,8 @@ export function orEvery<Value>(chosen: readonly Value[], every: readonly Value[]
 export type Branch = { from: SQL; where: SQL | undefined };
 
 /**
- * The chosen rows in each of the two sets there are: what a block decided, and what is PENDING. Together every row, once. A set that can
- * hold none is left out: looking for statuses where they are not reads everything.
+ * The selected rows in each of two disjoint sets: settled by a block, and PENDING. A set that cannot contain any
+ * is left out, because searching it for absent statuses would scan it completely.
  */
 export function branchesOf(userId: string, filter: TransactionFilter, further?: SQL): Branch[] {
   return [settledBranch(userId, filter, further), pendingBranch(userId, filter, further)].flatMap(
@@ -96,7 +96,7 @@ export function branchesOf(userId: string, filter: TransactionFilter, further?: 
   );
 }
 
-/** Undefined when the filter chooses nothing but what is PENDING. */
+/** Undefined when the filter selects only PENDING rows. */
 export function settledBranch(userId: string, filter: TransactionFilter, further?: SQL): Branch | undefined {
   const chosen = withoutPending(filter);
   return chosen && inHistory(and(conditionsOf(userId, chosen), further, sql`${transactions.isSettled}`));
@@ -107,7 +107,7 @@ export function inHistory(where: SQL | undefined): Branch {
   return { from: sql`transactions`, where };
 }
 
-/** The filter for rows that are settled anyway. */
+/** The filter for rows that are known to be settled. */
 export function withoutPending(filter: TransactionFilter): TransactionFilter | undefined {
   if (isEveryCell(filter)) return filter;
   const statuses = filter.statuses.filter((status) => status !== "PENDING");
@@ -116,8 +116,8 @@ export function withoutPending(filter: TransactionFilter): TransactionFilter | u
 }
 
 /**
- * Undefined when the filter chooses nothing that is PENDING. Open payments are among it, which have no row of the table
- * (unwritten_transactions in db/schema/transactions.sql).
+ * Undefined when the filter selects no PENDING rows. Includes open payments, which have no
+ * row in the table (unwritten_transactions in db/schema/transactions.sql).
  */
 export function pendingBranch(userId: string, filter: TransactionFilter, further?: SQL): Branch | undefined {
   if (!choosesPending(filter)) return undefined;
@@ -236,12 +236,12 @@ export function matchesText(term: string): SQL | undefined {
   const part = `%${escapeLike(term)}%`;
   const contains = DIGITS.test(term) ? like : ilike;
   const inText = HAS_TRIGRAM.test(term)
-    ? // the index has no entries for what has no description
+    ? // the index has no entries for rows without a description
       or(
         and(sql`${transactions.description} <> ''`, contains(transactions.description, part)),
         contains(transactions.reference, part),
       )
-    : // without a trigram to look up the index is read whole, with the rows of every user
+    : // without a trigram to look up, the whole index would be read, with the rows of every user
       containsUnindexed(term);
   if (!HASH_PREFIX.test(term)) return inText;
   const digits = term.toLowerCase().slice(2);
@@ -255,7 +255,7 @@ export function matchesText(term: string): SQL | undefined {
   return or(inText, hash);
 }
 
-/** Not by the trigram index. */
+/** Does not use the trigram index. */
 function containsUnindexed(term: string): SQL | undefined {
   const part = `%${escapeLike(term)}%`;
   const contains = DIGITS.test(term) ? like : ilike;

@@ -3,13 +3,13 @@ import postgres from "postgres";
 import type { Tx } from "../postgres/client.ts";
 
 export type ReceivedDay = {
-  /** YYYY-MM-DD in the zone asked for. */
+  /** YYYY-MM-DD in the requested zone. */
   date: string;
   units: bigint;
   count: number;
 };
 
-/** Oldest first, today last, also days without any. Confirmed transfers into the user's wallets, by links or without. */
+/** Oldest first, today last, including days without any. Confirmed transfers into the user's wallets, through links or not. */
 export async function sumReceivedByDay(
   tx: Tx,
   userId: string,

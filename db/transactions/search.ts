@@ -30,21 +30,21 @@ import {
 
 const dialect = new PgDialect();
 
-/** Newest rows scanned: more when the first ones show that it will suffice. */
+/** Newest rows scanned; more when the first ones show that this will be enough. */
 const RECENT_ROWS = [500, 5_000];
-/** And where no index answers. */
+/** The same when no index can be used. */
 const RECENT_ROWS_FAR = [20_000, 50_000];
 /** Times as many rows as the first ones suggest. */
 const SPAN_MARGIN = 3;
 /** And as counters suggest, which know the whole history: enough for all but one page in some hundred, of evenly spread rows. */
 const COUNTED_MARGIN = 1.5;
-/** Rows that a search may read by an index: some 40 ms of Postgres' time. */
+/** Rows that a search may read by an index: about 40 ms of Postgres time. */
 const INDEXED_ROWS_MAX = 25_000;
-/** Rows between amounts lie anywhere in the table: as long for fewer of them. */
+/** Rows between amounts are scattered over the table, so fewer of them take as long. */
 const AMOUNT_ROWS_MAX = 5_000;
-/** Without a search the amount index alone answers. */
+/** Without a search, an index-only scan of the amount index is enough. */
 const AMOUNT_ENTRIES_MAX = 20_000;
-/** Rows looked at in each of two places to learn how frequent a text is. */
+/** Rows sampled in each of two places to estimate how frequent a text is. */
 const SAMPLE_ROWS = 500;
 
 type Page = { limit: number; offset: number; after?: HistoryPosition | undefined };
@@ -83,7 +83,7 @@ export async function listLargeHistory(
     share: shares?.share ?? 1,
   });
   if (isShort) return findAll(key);
-  // by the counters: better known than by the few rows that were looked at
+  // from the counters, which are more reliable than the few sampled rows
   const isCounted = filter.search === undefined && amounts !== undefined;
   const spans = isCounted ? RECENT_ROWS_FAR.slice(-1) : RECENT_ROWS_FAR;
   if (isCounted) {
@@ -101,7 +101,7 @@ export async function listLargeHistory(
   return findAll(key);
 }
 
-/** What an index is asked for. */
+/** The lookup in an index. */
 type Key = "dates" | "amounts" | "text";
 
 /** The index that leads to the fewest rows, and whether these are few enough. `amounts`: rows between the amounts, at any time. */
@@ -255,7 +255,7 @@ function settledBy(key: Key, userId: string, filter: TransactionFilter): SQL | u
   const chosen = withoutPending(filter);
   if (!chosen) return undefined;
   const { from, before, minUnits, maxUnits, search } = filter;
-  // compared where the rows are read
+  // compared when the rows are read
   const rest = key === "text" ? { ...chosen, search: undefined } : chosen;
   const asked: Record<Key, Partial<TransactionFilter>> = {
     dates: { from, before },
@@ -290,7 +290,7 @@ function tooBroad() {
   return invalid(
     "search",
     "too_broad",
-    "This search would read the whole history: search for a longer text, or between dates",
+    "This search would scan the whole history: search for a longer text, or limit the dates",
   );
 }
 

@@ -17,7 +17,7 @@ export type Sum = { type: TransactionType; status: TransactionStatus; count: big
 
 const dialect = new PgDialect();
 
-/** Only of types and statuses that have rows. Throws VALIDATION_ERROR where too many rows would have to be read. */
+/** Only types and statuses that have rows. Throws VALIDATION_ERROR when too many rows would have to be read. */
 export async function sumTransactions(tx: Tx, userId: string, filter: TransactionFilter): Promise<Sum[]> {
   const { from, before, search, minUnits, maxUnits } = filter;
   const fullFrom = from && nearestDay(from);
@@ -76,7 +76,7 @@ function sumInTime(tx: Tx, userId: string, filter: TransactionFilter): Promise<S
       invalid(
         field,
         "too_broad",
-        "This summary would read the whole history: choose dates, or leave out amounts and search",
+        "This summary would scan the whole history: limit the dates, or leave out amounts and search",
       ),
   );
 }

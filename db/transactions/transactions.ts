@@ -70,7 +70,7 @@ export async function listTransactions(
   return exactPage(await countRows(tx, userId, filter), page, () => scanMerged(tx, branches, page));
 }
 
-/** Where a row of the user's stands in the list. */
+/** The position of a user's row in the list. */
 export async function findPosition(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -88,7 +88,7 @@ export async function findPosition(
   return row;
 }
 
-/** A user's own row. */
+/** The user's own row. */
 export async function findTransaction(
   tx: Tx,
   { id, userId }: { id: string; userId: string },

@@ -1,4 +1,4 @@
-/** Owner changes and upgrades of wallets as the chain has them, also those not made through this service. */
+/** Owner changes and upgrades of wallets on chain, including those not made through this service. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
@@ -16,7 +16,7 @@ export type NewAccountChange = {
   subject: Hex;
 };
 
-/** Stores them, once each whatever is read again. */
+/** Stores them, each once even if read repeatedly. */
 export async function recordAccountChanges(
   tx: Tx,
   network: NetworkId,
@@ -53,7 +53,7 @@ export type ConfirmedChange = {
   subject: Hex;
   txHash: Hex;
   logIndex: number;
-  /** The change of ours that made it; null when it was made without this service. */
+  /** Our owner change that made it; null when it was made without this service. */
   ownerChangeId: string | null;
   /** The owner that an account is deployed with. */
   isFirst: boolean;
@@ -100,7 +100,7 @@ export async function confirmAccountChanges(tx: Tx, depth: Depth): Promise<Confi
     order by confirmed.block_number, confirmed.log_index`;
 }
 
-/** Forgets what blocks above `ancestor` said; they are searched again. */
+/** Deletes the changes in blocks above `ancestor`, which are searched again. */
 export async function forgetAccountChanges(
   tx: Tx,
   { network, ancestor }: { network: NetworkId; ancestor: number },
@@ -142,7 +142,7 @@ export type OutgoingTransfers = {
   recipients: number;
   /** Null when there are several. */
   recipient: Hex | null;
-  /** By an operation or a payment of ours. */
+  /** Made by one of our operations or payments. */
   isOurs: boolean;
 };
 

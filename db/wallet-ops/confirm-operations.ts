@@ -48,7 +48,7 @@ function isDeepEnough(tx: Tx, { network, depthNumber }: Depth) {
 
 /**
  * At `depthNumber` and below: MINED -> CONFIRMED, or FAILED when the calls failed; and what waits behind a nonce that another operation
- * has spent -> FAILED (NONCE_TAKEN). Of all operations, or of `id`. Returns those that ended.
+ * has spent -> FAILED (NONCE_TAKEN). For all operations, or for `id`. Returns those that ended.
  */
 export async function confirmDeepOperations(
   tx: Tx,

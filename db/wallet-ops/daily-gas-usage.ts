@@ -1,16 +1,16 @@
 /**
- * How much gas a user's sends and refunds have used today (UTC), and how many failed at the relayers' cost within the hour. What is
- * refused because of it: api/wallet-ops/send-gas-budget.ts.
+ * How much gas a user's sends and refunds have used today (UTC), and how many failed at the relayers' cost within
+ * the hour. The limits: api/wallet-ops/send-gas-budget.ts.
  */
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
 export type DailyGasUsage = {
-  /** Gas that the user's operations have used since the UTC day began, reverted ones too; those on their way count with their limit. */
+  /** Gas that the user's operations have used since the UTC day began, including reverted ones; pending ones count with their gas limit. */
   gas: bigint;
   /** Operations of the last hour that failed after a relayer had paid for them. */
   failures: number;
-  /** Until the oldest of these failures is an hour old. */
+  /** The time until the oldest of these failures is an hour old. */
   secondsOfPauseLeft: number;
 };
 
@@ -48,7 +48,7 @@ export async function countPausedSenders(tx: Tx, failures: number): Promise<numb
   return row?.count ?? 0;
 }
 
-/** Needs `op`. Relayed within the last hour and failed, other than by a relay of ours that did not run it. */
+/** Needs `op`. Relayed within the last hour and failed, except when our relay did not execute it. */
 function isCostlyFailure(tx: Tx) {
   return tx`(
     op.state = 'FAILED'

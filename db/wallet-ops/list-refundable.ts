@@ -4,8 +4,8 @@ import type { Tx } from "../postgres/client.ts";
 
 /**
  * CONFIRMED transfers booked on a link, in the chain's order. A refund counts while its operation has moved money or still may: one that
- * ended without it frees its part. A transfer's refunds are those of its place in the chain, which follows it through reorganisations
- * (reorganised-refunds.ts), whichever link it was booked on when they were prepared. `except`: a refund that is about to reserve its own.
+ * ended without it frees its part. A transfer's refunds are found by its position in the chain, which is updated after reorganisations
+ * (reorganised-refunds.ts), whichever link it was booked on when they were prepared. `except`: a refund that is about to make its reservation.
  */
 export async function listRefundable(
   tx: Tx,
@@ -25,7 +25,7 @@ export async function listRefundable(
       join wallet_operations op on op.id = refund.id
       where (
           refund.link_id = ${linkId}
-          -- of a transfer that was another link's before a reorganisation
+          -- for a transfer that belonged to another link before a reorganisation
           or refund.paid_tx_hash = any(array(select hex_of(tx_hash) from transfer))
         )
         and ${isLive(tx)}

@@ -23,13 +23,13 @@ export type NewOperation = {
   terms: OperationTerms;
   challengeId: string;
   voidOf?: string | undefined;
-  /** Prepared beside the wallet's live operation, as a void is. */
+  /** Prepared in addition to the wallet's live operation, like a void. */
   isExtra?: boolean | undefined;
   ownerChangeId?: string | undefined;
   /** Signed without the chain's id: the same signature is valid on every network. */
   isAnyChain?: boolean | undefined;
   idempotencyKey: string | undefined;
-  /** Whatever makes two preparations the same. */
+  /** What must be equal for two preparations to be the same. */
   request: unknown;
   requestId: string;
   lifeMs: number;
@@ -97,7 +97,7 @@ function renewUnsigned(tx: Tx) {
 export type OperationView = WalletOperation & {
   walletAddress: Hex;
   isDeployed: boolean;
-  /** Another operation, or this one, has spent the account's nonce. */
+  /** Whether another operation, or this one, has spent the account's nonce. */
   isNonceSpent: boolean;
   isOver: boolean;
   items: {
@@ -156,7 +156,7 @@ export async function findByIdempotencyKey(
   return { operation, isSameRequest };
 }
 
-/** Newest first; `before` is the id of the last one of the page before. */
+/** Newest first; `before` is the last id of the previous page. */
 export async function listOperations(
   tx: Tx,
   { userId, kind, state }: Chosen & { state: OperationState | undefined },
@@ -172,7 +172,7 @@ export async function listOperations(
     limit ${limit}`;
 }
 
-/** An operation not signed in time has expired, also before the job that records it. */
+/** An operation not signed in time is EXPIRED, even before the job updates the row. */
 function shownState(tx: Tx) {
   return tx`case
     when op.state = 'AWAITING_SIGNATURE' and op.expires_at <= now() then 'EXPIRED'
@@ -180,7 +180,7 @@ function shownState(tx: Tx) {
   end`;
 }
 
-/** The operations of an owner change, one a network, in the order in which they were prepared. */
+/** The operations of an owner change, one per network, in the order of preparation. */
 export async function listOperationsOfChange(
   tx: Tx,
   { changeId, userId }: { changeId: string; userId: string },
@@ -276,8 +276,8 @@ export type Signed = {
 };
 
 /**
- * AWAITING_SIGNATURE -> QUEUED. Undefined when it is not waiting any more, it has expired, or its nonce is spent; the transaction has to be
- * rolled back then. Breaks wallet_operations_live_key when another operation of the wallet was faster.
+ * AWAITING_SIGNATURE -> QUEUED. Undefined when it is no longer waiting, has expired, or its nonce is spent; the transaction must
+ * then be rolled back. Violates wallet_operations_live_key when another operation of the wallet came first.
  */
 export async function queueOperation(tx: Tx, signed: Signed): Promise<WalletOperation | undefined> {
   const [row] = await tx<WalletOperation[]>`
@@ -307,7 +307,7 @@ async function hasSpentNonce(tx: Tx, id: string): Promise<boolean> {
   return spent.length > 0;
 }
 
-/** PENDING history rows of an operation that was just queued, one a transfer. `ids` are those of the rows. */
+/** PENDING history rows of an operation that was just queued, one per transfer. `ids` are the rows' ids. */
 export async function openHistory(
   tx: Tx,
   operation: Pick<WalletOperation, "id">,
@@ -334,7 +334,7 @@ export type OpenedHistory = {
   note: string | null;
 };
 
-/** AWAITING_SIGNATURE -> CANCELLED. False when it is not waiting any more. */
+/** AWAITING_SIGNATURE -> CANCELLED. False when it is no longer waiting. */
 export async function cancelOperation(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -347,7 +347,7 @@ export async function cancelOperation(
   return rows.length === 1;
 }
 
-/** AWAITING_SIGNATURE -> EXPIRED for those whose time is over, of one user or of all. */
+/** AWAITING_SIGNATURE -> EXPIRED for overdue ones, of one user or of all. */
 export async function expireOperations(
   tx: Tx,
   { userId, limit }: { userId?: string; limit: number },

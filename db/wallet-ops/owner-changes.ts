@@ -1,4 +1,4 @@
-/** Owner changes: what one signature adds to or removes from a user's wallets. Its operations, one a network, are in operations.ts. */
+/** Owner changes: what one signature adds to or removes from a user's wallets. Its operations, one per network, are in operations.ts. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OwnerAction } from "../../core/domain/owner.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -11,7 +11,7 @@ export type NewOwnerChange = {
   action: OwnerAction;
   owner: Hex;
   passkeyId: string | undefined;
-  /** Whose passkey is added, if a member's. */
+  /** The member whose passkey is added, if any. */
   memberId: string | undefined;
   name: string | undefined;
 };
@@ -73,7 +73,7 @@ export async function listWaitingAdditions(tx: Tx, walletIds: readonly string[])
 
 export type AddedOwner = { owner: Hex; name: string | null; confirmedAt: Date | null };
 
-/** Owners that changes of ours have added to a wallet or are adding, the newest last. */
+/** Owners that our changes have added to a wallet or are adding, the newest last. */
 export async function listAddedOwners(tx: Tx, walletId: string): Promise<AddedOwner[]> {
   return tx<AddedOwner[]>`
     select change.owner, change.name, op.confirmed_at
@@ -91,7 +91,7 @@ export type SignedAddition = {
   verificationGas: bigint;
   signature: Hex;
   owner: Hex;
-  /** The owner that signed. */
+  /** The owner who signed. */
   signer: Hex;
 };
 

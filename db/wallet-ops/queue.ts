@@ -1,4 +1,4 @@
-/** The queue of signed user operations: leases, the relay that carries each, and the ends that do not depend on the chain. */
+/** The queue of signed user operations: leases, the relay that carries each, and outcomes that do not depend on the chain. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { SEND_WITHIN_S } from "../../core/domain/operation-lifetime.ts";
 import type { OperationFailure, OperationState } from "../../core/domain/wallet-operation.ts";
@@ -7,7 +7,7 @@ import type { Wallet } from "../schema.ts";
 import { isLive } from "./list-refundable.ts";
 import type { WalletOperation } from "./schema.ts";
 
-/** Mined relays that did not run an operation before it is given up. */
+/** Number of mined relays that did not execute an operation before it is given up. */
 const MISSED_RELAYS_MAX = 3;
 
 export type LeasedOperation = Pick<
@@ -41,7 +41,7 @@ export type WaitingOperation = {
   signature: Hex;
 };
 
-/** Does an operation wait to be sent, or to be run by its relay? */
+/** Whether an operation is waiting to be sent, or to be executed by its relay. */
 export async function hasUnfinishedOperations(tx: Tx, network: NetworkId): Promise<boolean> {
   const [row] = await tx<{ isUnfinished: boolean }[]>`
     select exists (
@@ -52,9 +52,9 @@ export async function hasUnfinishedOperations(tx: Tx, network: NetworkId): Promi
 }
 
 /**
- * Takes due operations for `leaseMs`, oldest first. Owner changes for every network are not due while the account is not deployed: they
- * come with its first other operation, and however long that takes, the networks keep the same owners. Nor is a refund whose payment a
- * reorganisation has taken away or changed (`isHeldRefund`), until that is back.
+ * Leases due operations for `leaseMs`, oldest first. Owner changes for every network are not due while the account is not deployed: they
+ * come with its first other operation, and however long that takes, the networks keep the same owners. Nor is a refund whose
+ * payment was reorganised away or changed (`isHeldRefund`), until the payment is back.
  */
 export async function leaseQueuedOperations(
   tx: Tx,
@@ -120,7 +120,7 @@ export async function leaseQueuedOperations(
     order by op.queued_at, op.id`;
 }
 
-/** Gives leases back; the operations are due again after `delayMs`. `areRefused`: the chain refused them this time. */
+/** Releases leases; the operations are due again after `delayMs`. `areRefused`: the chain refused them this time. */
 export async function returnOperations(
   tx: Tx,
   ids: readonly string[],
@@ -190,7 +190,7 @@ function isHeldRefund(tx: Tx) {
   )`;
 }
 
-/** The bytes of their relay may be out. */
+/** The bytes of their relay may be public. */
 export async function markOperationsBroadcast(tx: Tx, relayId: bigint): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
     update wallet_operations
@@ -222,7 +222,7 @@ export async function failQueuedOperations(
   return ids;
 }
 
-/** Queued operations whose time to be sent is over -> FAILED (NOT_SENT). */
+/** Queued operations that were not sent in time -> FAILED (NOT_SENT). */
 export async function failUnsentOperations(tx: Tx, network: NetworkId): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
     select id
@@ -284,7 +284,7 @@ export async function requeueUnrunOperations(
   return { requeued: rows.filter(({ state }) => state === "QUEUED").map(({ id }) => id), failed };
 }
 
-/** History rows and events of operations that are FAILED now. */
+/** Writes history rows and events of operations that just FAILED. */
 export async function writeFailures(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await tx`
@@ -336,7 +336,7 @@ export function moneyOf(tx: Tx, table: "ended" | "moved") {
 
 export type WaitingOperations = { network: NetworkId; state: OperationState; count: number; oldestS: number };
 
-/** Operations that no block holds, by network and state. */
+/** Operations not mined yet, by network and state. */
 export async function countWaitingOperations(tx: Tx): Promise<WaitingOperations[]> {
   return tx<WaitingOperations[]>`
     select

@@ -1,4 +1,4 @@
-/** Refunds that were asked for by an operator or a program. They reserve nothing: an owner of the wallet prepares them, or cancels. */
+/** Refunds requested by an operator or a program. They reserve nothing: an owner of the wallet prepares or cancels them. */
 import { hashOf } from "../http/idempotency.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { NewRefund } from "./refunds.ts";
@@ -7,7 +7,7 @@ export type NewRefundRequest = NewRefund & {
   /** Id of a user or an API key. */
   requestedBy: string;
   idempotencyKey: string | undefined;
-  /** Whatever makes two requests of one key the same. */
+  /** What must be equal for two requests with the same key. */
   request: unknown;
 };
 
@@ -63,7 +63,7 @@ export async function lockRefund(tx: Tx, id: string): Promise<boolean> {
   return row?.isCancelled === false;
 }
 
-/** A request that no owner is signing or has signed is cancelled; call behind `lockRefund`. */
+/** Cancels a request that no owner is signing or has signed; call after `lockRefund`. */
 export async function cancelRequest(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -85,7 +85,7 @@ export async function cancelRequest(
   return rows.length === 1;
 }
 
-/** Of a request whose operation was cancelled: its Idempotency-Key is free again. False for a refund that was not requested. */
+/** For a request whose operation was cancelled: releases its Idempotency-Key. False for a refund that was not requested. */
 export async function markCancelled(tx: Tx, id: string): Promise<boolean> {
   const rows = await tx`
     update refunds

@@ -37,7 +37,7 @@ export type RefundView = Refund & {
   status: RefundState;
   /** Null for a request that is not prepared yet. */
   userOpHash: Hex | null;
-  /** Of the API key or user that asked for it. */
+  /** The id of the API key or user that requested it. */
   requesterName: string | null;
 };
 
@@ -62,7 +62,7 @@ export async function findRefund(
 
 export type RefundFilter = { userId: string; linkId?: string; status?: RefundState | undefined };
 
-/** Newest first; `before` is the id of the last one of the page before. */
+/** Newest first; `before` is the last id of the previous page. */
 export async function listRefunds(
   tx: Tx,
   { userId, linkId, status }: RefundFilter,
@@ -92,7 +92,7 @@ function selectRefunds(tx: Tx) {
     left join wallet_operations op on op.id = refund.id`;
 }
 
-/** Needs `refund` and `op`. A request that was prepared and not signed in time waits for its owner again. */
+/** Needs `refund` and `op`. A request that was prepared but not signed in time is waiting for its owner again. */
 function shownState(tx: Tx) {
   return tx`case
     when op.id is not null and not (
@@ -104,7 +104,7 @@ function shownState(tx: Tx) {
   end`;
 }
 
-/** SQL: the links of refunds that are going to be confirmed at `depthNumber`, or whose operations are these. */
+/** SQL: the links of refunds that will be confirmed at `depthNumber`, or that belong to these operations. */
 export function linksRefundedBy(
   tx: Tx,
   {
@@ -162,7 +162,7 @@ export async function isBehindNonce(tx: Tx, refundId: string): Promise<boolean> 
   return rows.length > 0;
 }
 
-/** Counts what has gone back again for the links of these operations. Returns the links. */
+/** Recomputes the refunded amounts of the links of these operations. Returns the links. */
 export async function refreshRefundedUnits(tx: Tx, operationIds: readonly string[]): Promise<string[]> {
   if (operationIds.length === 0) return [];
   const rows = await tx<{ id: string }[]>`

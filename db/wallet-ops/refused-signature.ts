@@ -2,7 +2,7 @@
 import { SEND_WITHIN_S } from "../../core/domain/operation-lifetime.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** An operation whose signature the account refuses is simulated again so soon, and so late. */
+/** Minimum and maximum delay before an operation with a refused signature is simulated again. */
 const REFUSED_RETRY_MIN_S = 0.5;
 const REFUSED_RETRY_MAX_S = 15;
 
@@ -53,7 +53,7 @@ export async function noteRefusedSignature(tx: Tx, id: string, blocks: number): 
   return row?.isFinal ?? false;
 }
 
-/** The account accepts the signature, or the chain has refused the operation for something else. */
+/** The account accepts the signature, or the chain has refused the operation for another reason. */
 export async function forgetRefusedSignature(tx: Tx, id: string): Promise<void> {
   await tx`
     update wallet_operations

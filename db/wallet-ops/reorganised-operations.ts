@@ -1,11 +1,11 @@
-/** Operations whose block is reorganised away: what was settled there is what it was before. */
+/** Operations whose block is reorganised away: what was settled there returns to its earlier state. */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { refreshRefundedUnits } from "./refunds.ts";
 
 /**
- * Forgets the events above `ancestor`; the operations they settled are what they were before. One that was on its way waits again: its
- * relay's bytes go out once more, or it is queued. An end that was reported is withdrawn by an event.
+ * Deletes the events above `ancestor` and resets the operations they settled. A pending one waits again: its relay's bytes
+ * are rebroadcast, or it is queued. A reported end is withdrawn by an event.
  */
 export async function reopenOperations(
   tx: Tx,
@@ -67,7 +67,7 @@ export async function reopenOperations(
   return ids;
 }
 
-/** The history rows of operations that were put back: what is on its way is PENDING, what had failed is FAILED again. */
+/** The history rows of the reset operations: pending ones are PENDING, failed ones are FAILED again. */
 export async function reopenOperationHistory(tx: Tx, operationIds: readonly string[]): Promise<void> {
   if (operationIds.length === 0) return;
   await tx`

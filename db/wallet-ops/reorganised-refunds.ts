@@ -1,11 +1,11 @@
 /**
- * Refunds whose transfer a reorganisation has taken away. It mostly comes back with other transactions before it, so at another log index,
- * or by another transaction that executed the same authorization; its refunds are then those of the new place.
+ * Refunds whose transfer was reorganised away. It usually comes back with other transactions before it, so at another log index, or
+ * in another transaction that executed the same authorization; its refunds then move to the new position.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
-/** Keeps which transfer was refunded: its place may soon be another one's. Call when the links of these transfers are locked. */
+/** Records which transfer was refunded, because another transfer may soon have its position. Call when the links of these transfers are locked. */
 export async function noteOrphanedRefunds(tx: Tx, transferIds: readonly string[]): Promise<void> {
   await tx`
     update refunds
@@ -27,8 +27,8 @@ export function hasOrphanedRefunds(tx: Tx, network: NetworkId) {
 }
 
 /**
- * Gives the refunds of transfers that are back the place these have. A transfer is known again by its authorization, or by its transaction, sender,
- * recipient and order among those alike.
+ * Moves refunds to the new positions of their transfers. A transfer is recognised by its authorization, or by its transaction, sender,
+ * recipient and order among equal ones.
  */
 export async function moveRefunds(tx: Tx, network: NetworkId): Promise<void> {
   await tx`

@@ -1,4 +1,4 @@
-/** Inserts again the operations that a restored backup has lost, from what the chain holds of them. */
+/** Reinserts operations that a restored backup has lost, from their data on the chain. */
 import { newTransactionId, restoredOperationId } from "../../core/domain/ids.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationItem, OperationTerms } from "../../core/domain/wallet-operation.ts";
@@ -40,8 +40,8 @@ export type AttributedTransfer = {
 };
 
 /**
- * Inserts the operation with its recipients, its refund and the history rows that its transfers will take. It is EXPIRED, as what
- * nobody confirmed: its event makes it MINED, and after a reorganisation it says that it is still possible.
+ * Inserts the operation with its recipients, its refund and the history rows that its transfers will take. It is inserted as
+ * EXPIRED, like an unconfirmed one: its event makes it MINED, and after a reorganisation it shows as still executable.
  */
 export async function restoreOperation(
   tx: Tx,

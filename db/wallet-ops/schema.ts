@@ -1,4 +1,4 @@
-/** The tables of money out of wallets as drizzle sees them; see db/schema.ts. */
+/** The drizzle definitions of the tables about outgoing money; see db/schema.ts. */
 import {
   bigint,
   boolean,

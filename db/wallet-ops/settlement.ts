@@ -1,4 +1,4 @@
-/** User operations as the chain settles them: the EntryPoint's events, and what they mean for the rows. */
+/** Settlement of user operations: the EntryPoint's events and their effects on our rows. */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../postgres/client.ts";
@@ -17,7 +17,7 @@ export type OperationEvent = {
   failure: OperationFailure | undefined;
 };
 
-/** Stores the events, once each whatever is read again. */
+/** Stores the events, each once even if read repeatedly. */
 export async function recordOperationEvents(
   tx: Tx,
   network: NetworkId,
@@ -43,7 +43,7 @@ export type SettlingOperation = {
   items: { id: bigint; to: Hex; amountUnits: bigint }[];
 };
 
-/** Operations of ours with these hashes, locked in one order until the transaction ends. */
+/** Our operations with these hashes, locked in a fixed order until the transaction ends. */
 export async function loadOperations(
   tx: Tx,
   network: NetworkId,

@@ -21,7 +21,7 @@ export async function markWalletDeployed(tx: Tx, id: string): Promise<boolean> {
   return rows.length === 1;
 }
 
-/** Is a deployment transaction for this wallet pending? */
+/** Whether a deployment transaction for this wallet is pending. */
 export async function findDeploymentInFlight(tx: Tx, walletId: string): Promise<boolean> {
   const rows = await tx`
     select id

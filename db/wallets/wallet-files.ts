@@ -1,4 +1,7 @@
-/** What a user's wallet file is made of: wallets with the RP id of their passkey, and every passkey of the user and of its members with the role owner. */
+/**
+ * The contents of a user's wallet file: wallets with the RP id of their passkey, and every passkey of the user and of its members with the role
+ * owner.
+ */
 import type { PasskeyOfFile, WalletOfFile } from "../../core/domain/wallet-file.ts";
 import type { Tx } from "../postgres/client.ts";
 

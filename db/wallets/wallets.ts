@@ -18,8 +18,8 @@ export async function findWallet(tx: Tx, userId: string, network: NetworkId): Pr
 }
 
 /**
- * Whether anybody has a wallet of this address, on whichever network. Until the transaction ends, whoever else asks about it waits: on
- * another network no constraint would keep both from it.
+ * Whether any user has a wallet with this address, on any network. Other callers for the same address wait until the transaction ends, because
+ * no constraint prevents both from creating it on different networks.
  */
 export async function isAddressTaken(tx: Tx, address: Hex): Promise<boolean> {
   await tx`select pg_advisory_xact_lock(hashtext('first wallet of address'), hashtext(${address}))`;

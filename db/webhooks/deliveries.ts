@@ -245,7 +245,7 @@ export async function listAttempts(tx: Tx, deliveryId: string): Promise<Attempt[
     order by number`;
 }
 
-/** Schedules a delivery again, whatever its state; one in flight is left alone. */
+/** Schedules a delivery again, whatever its state; one in flight is unchanged. */
 export async function redeliver(tx: Tx, { id, userId }: { id: string; userId: string }): Promise<boolean> {
   const result = await tx`
     update webhook_deliveries

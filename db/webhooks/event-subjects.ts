@@ -1,4 +1,4 @@
-/** The present state of what events are about: the links and history rows that they name, of their own user only. */
+/** The current state of the subjects of events: the links and history rows that they name, of their own user only. */
 import type { LinkRow } from "../../core/domain/present-link.ts";
 import type { HistoryRow } from "../../core/domain/transaction.ts";
 import { columns } from "../links/links.ts";
@@ -12,7 +12,7 @@ export type Subjects = {
   transactions: ReadonlyMap<string, HistoryRow>;
 };
 
-/** At most two statements for any number of events, none for events about neither. A subject that is gone is left out. */
+/** At most two statements for any number of events, none for events about neither. Deleted subjects are omitted. */
 export async function findSubjects(tx: Tx, events: readonly About[]): Promise<Subjects> {
   const links = namedBy(events, linkIdOf);
   const transactions = namedBy(events, transactionIdOf);

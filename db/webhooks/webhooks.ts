@@ -20,7 +20,7 @@ export type WebhookEndpoint = {
   updatedAt: Date;
 };
 
-/** Addresses may contain secrets, too. */
+/** URLs may also contain secrets. */
 const DELETED_URL = "https://deleted.invalid/";
 
 function columns(tx: Tx) {
@@ -93,7 +93,7 @@ export async function updateEndpoint(
   return row;
 }
 
-/** What its deliveries in flight still refer to stays without a user, secrets and address, until housekeeping has removed its log. */
+/** A row without user, secrets and URL stays for its deliveries in flight, until housekeeping has deleted its log. */
 export async function deleteEndpoint(
   tx: Tx,
   { id, userId }: { id: string; userId: string },

@@ -3,20 +3,20 @@ import { holdEpoch } from "../../db/ledger/cursors.ts";
 import { continueSums, type RunningSum, storeSums } from "../../db/ledger/running-sums.ts";
 import { FencedError, type Term } from "../leader-term.ts";
 
-/** Transfers a statement sums, of all its wallets together and each way. */
+/** Transfers that one statement sums, over all its wallets, per direction. */
 const ROWS_A_STEP = 20_000;
 const STEPS_MAX = 50;
 
 export type WalletSum = {
-  /** Of the transfers up to the block. */
+  /** The sum of the transfers up to the block. */
   bookUnits: bigint;
-  /** Counted from the first transfer on since its wallet was compared last. */
+  /** Whether it was recomputed from the first transfer since the wallet's last comparison. */
   isRecounted: boolean;
 };
 
 /**
- * The sums that reached block `number`, by wallet; what is missing was counted as far as possible, or its transfers changed meanwhile.
- * `wrongSums` are sums that counting again did not confirm; the new ones replace them.
+ * The sums that reached block `number`, by wallet; missing ones were advanced as far as possible, or their transfers changed concurrently.
+ * `wrongSums` are stored sums that a recount did not confirm; the new ones replace them.
  */
 export async function advanceSums(
   term: Term,
@@ -43,7 +43,7 @@ export async function advanceSums(
   return { sums, wrongSums };
 }
 
-/** Sums that were counted again up to the same block, and came out otherwise. */
+/** Sums whose recount up to the same block gave a different result. */
 function reportWrong({ log, network }: Term, sums: readonly RunningSum[]): number {
   const wrong = sums.filter(
     ({ number, units, recountNumber, recountUnits }) => number === recountNumber && units !== recountUnits,

@@ -18,7 +18,7 @@ import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 export const CLOCK_SKEW_S = 60;
 const BALANCES_AT_ONCE = 500;
 
-/** Reads for at most TOPIC_VALUES_MAX wallets. Returns how many were done: none when none waits. */
+/** Reads for at most TOPIC_VALUES_MAX wallets. Returns the number of wallets done, 0 when none is waiting. */
 export async function backfillWallets(term: Term): Promise<number> {
   const wallets = await findWalletsToRead(term.sql, term.network, TOPIC_VALUES_MAX);
   const [oldest] = wallets;
@@ -41,15 +41,15 @@ export async function backfillWallets(term: Term): Promise<number> {
   });
   term.log.info(
     { network: term.network, wallets: wallets.length, from, to, transfers: found },
-    "wallets back-filled",
+    "wallets backfilled",
   );
   return wallets.length;
 }
 
-/** The lowest block, at most `to` + 1, whose time is not before `timeS`. Halving: a few dozen headers on the longest chain. */
+/** The lowest block, at most `to` + 1, whose time is not before `timeS`. Binary search: a few dozen headers on the longest chain. */
 export async function findFirstBlockSince(term: Term, timeS: number, to: number): Promise<number> {
   let [low, high] = [0, to + 1];
-  // most wallets are as new as the last blocks: look there first
+  // most wallets are as new as the last blocks, so look there first
   for (let step = 16; step < to; step *= 4) {
     const header = await readHeader(term.chain, to - step);
     if (header && header.timeS < timeS) {
@@ -67,7 +67,7 @@ export async function findFirstBlockSince(term: Term, timeS: number, to: number)
   return low;
 }
 
-/** Balances before the first block read. Nodes without old states leave them to the first reconciliation. */
+/** Balances before the first block read. When nodes lack old states, the first reconciliation sets them. */
 async function readOpenings(
   term: Term,
   wallets: readonly WalletToRead[],

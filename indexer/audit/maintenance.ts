@@ -1,6 +1,6 @@
 /**
- * What the leader does beside following the head, each task at its own interval: backfills, second readings of blocks, reconciliation of
- * balances. A failed task is retried after a pause.
+ * Background tasks of the leader, each at its own interval: backfills, second readings of blocks, reconciliation of balances. A
+ * failed task is retried after a pause.
  */
 
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
@@ -17,9 +17,9 @@ import { searchAccountLogs } from "./search-account-logs.ts";
 const LOOK_EVERY_MS = 500;
 const RECHECK_EVERY_MS = 2_000;
 const RECONCILE_EVERY_MS = 60_000;
-/** Balances show a wrong sum too, unless a missing transfer makes up for it. */
+/** Balances also reveal a wrong sum, unless a missing transfer cancels it out. */
 const RECOUNT_EVERY_MS = 600_000;
-/** Rows that a stopped process locked would hold up the indexer, and everything else that changes them. */
+/** Rows locked by a stopped process would block the indexer and everything else that changes them. */
 const ABANDONED_EVERY_MS = 10_000;
 const RETRY_MS = 5_000;
 const RECHECK_FIRST_BLOCKS = 16;
@@ -30,7 +30,7 @@ export async function runMaintenance(
   { accountLogsEveryMs }: { accountLogsEveryMs: number },
 ): Promise<void> {
   const progress = { blocks: RECHECK_FIRST_BLOCKS };
-  // a takeover must not end the alarm until the next comparison; should this fail, that comparison reports them
+  // a takeover must not clear the alarm before the next comparison; if this fails, that comparison reports them
   await reportDifferences(term).catch(() => undefined);
   await Promise.all([
     repeat(term, "backfill", LOOK_EVERY_MS, () => backfillWallets(term)),
@@ -72,10 +72,7 @@ async function repeat(
     } catch (error) {
       if (error instanceof FencedError || term.signal.aborted) return;
       if (!(error instanceof OtherBranchError))
-        term.log.warn(
-          { network: term.network, work: name, err: error },
-          "upkeep failed and will be tried again",
-        );
+        term.log.warn({ network: term.network, work: name, err: error }, "maintenance task failed; retrying");
       await sleep(RETRY_MS, term.signal);
     }
   }

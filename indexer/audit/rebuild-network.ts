@@ -1,7 +1,7 @@
 /**
- * Makes everything that came from the chain once more, from the chain, in one SQL transaction: readers see the old state until the
- * new one is whole. Which link a transfer was counted for stands, where the books agree about it; all else is judged by the rules.
- * What differs is a fault of the past, and is reported.
+ * Recreates all chain-derived rows from the chain, in one SQL transaction: readers see the old state until the new one is
+ * complete. Attributions of transfers to links are kept where the ledger is consistent about them; everything else is decided by
+ * the rules. Differences are past errors and are reported.
  */
 
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
@@ -13,7 +13,9 @@ import {
   compareWithSnapshot,
   dropChainRows,
   dropOwnEvents,
+  keepRowIds,
   type RebuildDifference,
+  restoreRowIds,
   takeSnapshot,
 } from "../../db/ledger/rebuild.ts";
 import { keepDecisions, matchPastClaims, nameOldDecisions } from "../../db/ledger/rebuild-attributions.ts";
@@ -34,7 +36,7 @@ import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill-wallets.ts";
 
-/** Up to this many wallets nodes are asked for their logs alone; beyond, for all of the token's. */
+/** Up to this many wallets, nodes are asked only for their logs; beyond, for all of the token's. */
 const FILTERED_WALLETS_MAX = 5 * TOPIC_VALUES_MAX;
 const DENSE_BLOCKS = 200;
 
@@ -45,7 +47,7 @@ export type RebuildReport = {
   differences: RebuildDifference[];
 };
 
-/** `term` must be a fresh one: it keeps every indexer from writing during the rebuild. Throws when the cursor's block is not on the chain. */
+/** `term` must be new: it prevents every indexer from writing during the rebuild. Throws when the cursor's block is not on the chain. */
 export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
   const { network, sql, cursor } = term;
   await assertOnChain(term);
@@ -58,13 +60,15 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await nameOldDecisions(tx, network);
     await takeSnapshot(tx, network);
     await keepDecisions(tx, network);
-    // first back to what they were without any transfer: only unpaid links can be paid
+    await keepRowIds(tx, network);
+    // first reset links to their state without any transfer, because only unpaid links can be paid
     await recomputeLinkStatus(tx, {
       linkIds: await dropChainRows(tx, network),
       isReorg: false,
       mismatchMinUnits: term.mismatchMinUnits,
     });
     const { touched, transfers } = await replay(tx, term, fromBlock);
+    await restoreRowIds(tx);
     await matchPastClaims(tx);
     await recomputeLinkStatus(tx, {
       linkIds: touched,
@@ -114,7 +118,7 @@ async function replay(
       isWatched: (address: Hex) => watched.has(address),
       findPriorAttributions: (incoming: readonly SeenTransfer[]) =>
         findPriorAttributions(tx, network, incoming),
-      // those of the rebuild are deleted: they were written when the transfers were first read
+      // events written by the rebuild are deleted: they were already written when the transfers were first read
       bulk: { eventsFromS: Number.POSITIVE_INFINITY },
       confirmedAtS(number: number) {
         const confirming = confirmingBlock(number, confirmations);

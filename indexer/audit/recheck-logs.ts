@@ -1,6 +1,6 @@
 /**
- * Every block's logs are read a second time, a little later and where possible from another node: what a node left out the first
- * time is booked now, and reported.
+ * Reads every block's logs a second time, a little later and if possible from another node: whatever a node omitted the
+ * first time is booked and reported.
  */
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -15,41 +15,41 @@ import { findFollowedSince } from "../../db/ledger/watched-wallets.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import type { Term } from "../leader-term.ts";
 import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
-import { type BlockHeader, headerCall, need, parseHeader, readHeader } from "../source/block-header.ts";
+import { type BlockHeader, headerCall, need, parseHeader } from "../source/block-header.ts";
 import {
   type BlockContent,
   decodeBlock,
   followedLogs,
-  isFollowedBy,
   type PlacedLog,
   selectFollowedLogs,
 } from "../source/decode-logs.ts";
 import { readRangeLogs } from "../source/range-logs.ts";
 import { readProvenLogs } from "../source/verified-block.ts";
+import { readProvenBlock } from "./read-proven-block.ts";
 
-/** Left to settle at the head before they are read again. */
+/** Blocks near the head that are not reread yet. */
 const BEHIND_BLOCKS = 8;
 const BLOCKS_MIN = 8;
-/** Fewer are read once the last reading is a while ago. */
+/** With fewer blocks due, they are read only after a while. */
 const BLOCKS_WORTH_READING = 64;
 const REST_MS = 60_000;
 const BLOCKS_MAX = 2_000;
 const LOGS_WANTED = 5_000;
 const DETAILS_MAX = 50;
 
-/** After an answer that left something out this many blocks are read by their proofs. */
+/** After a response with omissions, this many blocks are read with proofs. */
 const PROVEN_BLOCKS = 16;
 
-/** How many blocks the next range has; adapted to what nodes answer. Doubted: the last answer left out what the ledger holds. */
+/** Size of the next range, adapted to what nodes accept. Doubted: the last response omitted something that the ledger contains. */
 export type RecheckProgress = { blocks: number; isDoubted?: boolean; readMs?: number };
 
-/** A transfer or an operation of our wallets: its position, and whose it is. */
+/** A transfer or operation of one of our wallets: its position and owner. */
 type SeenLog = { block: Pick<BlockHeader, "number" | "hash">; logIndex: number; wallets: readonly Hex[] };
 
 /** Reads the next range again. False when there is none yet. */
 export async function recheckLogs(term: Term, progress: RecheckProgress): Promise<boolean> {
   const { network, epoch, sql } = term;
-  // both would write the cursor's row and read the same blocks; what is caught up is read a second time afterwards
+  // both would write the cursor's row and read the same blocks; caught-up blocks are reread afterwards
   if (term.isCatchingUp) return false;
   const from = (await findRecheckedNumber(sql, network)) + 1;
   const to = await findEnd(
@@ -58,7 +58,7 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
     Math.min(term.cursor.number - BEHIND_BLOCKS, from + progress.blocks - 1),
   );
   if (to - from + 1 < Math.min(BLOCKS_MIN, progress.blocks)) return false;
-  // at the head few blocks at a time would cost as many queries as following it does
+  // at the head, rereading few blocks at a time would cost as many queries as following it
   const open = term.cursor.number - BEHIND_BLOCKS - from + 1;
   const restMs = performance.now() - (progress.readMs ?? Number.NEGATIVE_INFINITY);
   if (open < BLOCKS_WORTH_READING && restMs < REST_MS) return false;
@@ -91,7 +91,7 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
       ...surplus.map((place) => ({ notOnChain: place })),
     ].slice(0, DETAILS_MAX),
   });
-  // what it left out is on the chain, and it may have left out more
+  // the omitted records are on the chain, and there may be more omissions
   progress.isDoubted = surplus.length < unconfirmed.length;
   if (progress.isDoubted) {
     progress.blocks = Math.min(progress.blocks, PROVEN_BLOCKS);
@@ -106,7 +106,7 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
   return true;
 }
 
-/** Positions of the transfers and operations that the database holds. */
+/** Positions of the transfers and operations in the database. */
 async function findRecorded(
   { sql, network }: Term,
   range: { from: number; to: number },
@@ -118,13 +118,13 @@ async function findRecorded(
   return new Set([...transfers, ...operations].map(placeOf));
 }
 
-/** At a stored block where one is far enough: its hash shows that the range was read on the cursor's branch. */
+/** Ends at a stored block if one is far enough: its hash shows that the range was read on the cursor's branch. */
 async function findEnd({ sql, network }: Term, from: number, to: number): Promise<number> {
   const [stored] = await findHighestBlocks(sql, network, { to, limit: 1 });
   return stored && stored.number - from + 1 >= BLOCKS_MIN ? stored.number : to;
 }
 
-/** Transfers and operations of our wallets in a range and its last block, from the node that is asked least. Undefined when there is none. */
+/** Transfers and operations of our wallets in a range, and its last block, from the least used node. Undefined when there is no node. */
 async function readAgain(
   term: Term,
   { from, to }: { from: number; to: number },
@@ -151,7 +151,7 @@ async function readAgain(
   return { answered: decodeByBlock(term, logs), last };
 }
 
-/** The same, one block after the other, from what proves itself: side by side, full ones would wait for one another past their timeouts. */
+/** The same with proofs, block by block: read concurrently, full blocks would delay each other past their timeouts. */
 async function readProven(
   term: Term,
   { from, to }: { from: number; to: number },
@@ -161,15 +161,6 @@ async function readProven(
   const last = blocks.at(-1)?.block;
   if (!last) throw new Error(`there is no block from ${from} to ${to}`);
   return { answered: blocks.flatMap(logsOf), last };
-}
-
-async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
-  const header = await readHeader(term.chain, number);
-  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
-  const { address: usdc } = term.chain.network.usdc;
-  const isWatched = (address: Hex) => term.watched.has(address);
-  const proven = await readProvenLogs(term.chain, header, isFollowedBy(usdc, isWatched));
-  return decodeBlock(header, selectFollowedLogs(proven, usdc), isWatched);
 }
 
 function logsOf({ transfers, operations }: BlockContent): SeenLog[] {
@@ -190,7 +181,7 @@ function decodeByBlock(term: Term, logs: readonly PlacedLog[]): SeenLog[] {
     const own = selectFollowedLogs(group, term.chain.network.usdc.address);
     const [first] = own;
     if (!first) return [];
-    // only its place is compared; what is booked is read again with its whole header
+    // only its position is compared; missing records are read again with the whole header
     const block = { number: first.blockNumber, hash: first.blockHash } as BlockHeader;
     return logsOf(decodeBlock(block, own, (wallet) => term.watched.has(wallet)));
   });
@@ -206,7 +197,7 @@ async function followedOnly(term: Term, logs: readonly SeenLog[]): Promise<SeenL
   );
 }
 
-/** Books what is missing from the blocks' proven logs. Returns how many transfers and operations that were. */
+/** Books missing records from the blocks' proven logs. Returns the number of transfers and operations booked. */
 async function book(term: Term, missing: readonly SeenLog[]): Promise<number> {
   if (missing.length === 0) return 0;
   const numbers = [...new Set(missing.map(({ block }) => block.number))].sort((a, b) => a - b);
@@ -215,7 +206,7 @@ async function book(term: Term, missing: readonly SeenLog[]): Promise<number> {
   return applyMissedBlocks(term, blocks, (address) => term.watched.has(address));
 }
 
-/** Booked places that their own block's proven logs do not hold. */
+/** Booked positions that are not in their block's proven logs. */
 async function notOnChain(term: Term, places: readonly string[]): Promise<string[]> {
   const hashes = new Set(places.map((place) => place.slice(0, place.indexOf(":"))));
   const wanted = new Set(places);

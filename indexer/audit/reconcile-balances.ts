@@ -1,5 +1,5 @@
 /**
- * Reconciles wallets' balances on the chain with the ledger, at a final block: the one check of completeness that no log query can give
+ * Reconciles wallets' balances on the chain with the ledger, at a final block: the only completeness check that does not rely on log queries
  * (USDC does not rebase).
  */
 
@@ -19,17 +19,17 @@ import { readHeader } from "../source/block-header.ts";
 import { advanceSums, type WalletSum } from "./advance-running-sums.ts";
 
 const WALLETS_AT_ONCE = 500;
-/** Wallets that moved are compared page by page; what is more waits for its day. */
+/** Wallets with movements are compared page by page; beyond this limit they wait for their daily comparison. */
 const PAGES_MAX = 20;
 /** Where the chain reports no final block: this far below the cursor. */
 const DEEP_BLOCKS = 64;
 const DETAILS_MAX = 50;
-/** Wallets whose sums are counted again at a time. */
+/** Wallets whose sums are recounted at a time. */
 const RECOUNTED_WALLETS = 5;
 
 type Compared = WalletToCompare & WalletSum & { balance: bigint };
 
-/** Compares the wallets whose turn it is. Returns the number of differences. */
+/** Compares the wallets that are due. Returns the number of differences. */
 export async function reconcileBalances(term: Term): Promise<number> {
   const { network, sql } = term;
   const number = await readFinalNumber(term);
@@ -51,8 +51,8 @@ export async function reconcileBalances(term: Term): Promise<number> {
 }
 
 /**
- * Counts the running sums of the next few wallets again from their first transfer, and compares them. Sums of long lives go on with the
- * comparisons to come. Returns how many sums were found to be wrong now.
+ * Recounts the running sums of the next few wallets from their first transfer, and compares them. Long recounts continue in
+ * later rounds. Returns the number of sums found to be wrong.
  */
 export async function recountSums(term: Term): Promise<number> {
   const { network, sql } = term;
@@ -65,13 +65,13 @@ export async function recountSums(term: Term): Promise<number> {
   return (await compareWallets(term, await findWalletsToCompare(sql, ids), number)).wrongSums;
 }
 
-/** Of the finalized block, or a deep one, but never above the cursor. Negative on a chain that is too short. */
+/** The finalized block, or a deep one, but never above the cursor. Negative on a chain that is too short. */
 async function readFinalNumber({ chain, cursor }: Term): Promise<number> {
   const finalized = await readHeader(chain, "finalized").catch(() => undefined);
   return Math.min(finalized?.number ?? cursor.number - DEEP_BLOCKS, cursor.number);
 }
 
-/** Those whose sums are complete by now; the others stay due. */
+/** Wallets whose sums are complete; the others stay due. */
 async function compareWallets(
   term: Term,
   wallets: readonly WalletToCompare[],
@@ -141,8 +141,8 @@ async function withBalances(
 }
 
 /**
- * A new difference may be that of a wrong sum: it is counted again first, in this round or, after a long life, in later ones. One that is
- * known already is confirmed so once an hour.
+ * A new difference may come from a wrong sum, so that is recounted first, in this round or, for wallets with many transfers, in later ones. A
+ * known difference is confirmed this way once an hour.
  */
 async function confirmDifferences(
   term: Term,

@@ -1,6 +1,6 @@
 /**
- * Reconciles accounts' nonces with the recorded operations: a nonce that is spent on the chain while no recorded operation spent it
- * belongs to an operation whose log was not read.
+ * Reconciles accounts' nonces with the recorded operations: a nonce spent on chain without a recorded operation means
+ * that an operation's log was not read.
  */
 import { ANY_CHAIN_NONCE_KEY } from "../../core/chain/owner-operation.ts";
 import { readAccountNonces } from "../../core/chain/passkey-account.ts";
@@ -14,15 +14,15 @@ import { readHeader } from "../source/block-header.ts";
 import { readPast } from "../source/past-logs.ts";
 import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill-wallets.ts";
 
-/** Left to settle at the head before they are compared. */
+/** Blocks near the head that are not compared yet. */
 const BEHIND_BLOCKS = 8;
 const WALLETS_MAX = 500;
 const DETAILS_MAX = 50;
 
-/** Compares the wallets whose operations have not been executed as far as is known. Returns the nonces that no read operation explains. */
+/** Compares the wallets with operations not known to be executed. Returns the nonces that no recorded operation explains. */
 export async function reconcileNonces(term: Term): Promise<number> {
   const ordinary = await reconcileKey(term, 0n);
-  // on a network that is set up later, strangers may have executed before what was signed for every network
+  // on a network set up later, third parties may already have executed what was signed for every network
   return ordinary + (await reconcileKey(term, ANY_CHAIN_NONCE_KEY));
 }
 
@@ -38,7 +38,7 @@ async function reconcileKey(term: Term, key: bigint): Promise<number> {
   const block = { blockHash: header.hash, requireCanonical: true } as const;
   const nonces = await readAccountNonces(chain, accounts, { key, block });
   const missed = waiting.filter(({ accountNonce }, index) => (nonces[index] ?? 0n) > accountNonce);
-  // of a further network this reads blocks from before the one that its wallet's opening balance is of
+  // on such a network this reads blocks before that of the wallet's opening balance
   if (key !== 0n)
     await forgetOpenings(
       sql,
@@ -61,11 +61,14 @@ async function reconcileKey(term: Term, key: bigint): Promise<number> {
     })),
   });
   if (differences > 0)
-    term.log.error({ network, block: number, differences, repaired }, "spent nonces without an operation");
+    term.log.error(
+      { network, block: number, differences, repaired },
+      "nonces spent without a recorded operation",
+    );
   return differences;
 }
 
-/** Reads what these wallets did since the oldest of their operations was prepared. Returns how many transfers and operations were new. */
+/** Reads these wallets' records since the oldest of their operations was prepared. Returns the number of new transfers and operations. */
 async function readMissed(term: Term, missed: readonly UnspentNonce[], to: number): Promise<number> {
   const oldestMs = Math.min(...missed.map(({ preparedAt }) => preparedAt.getTime()));
   const from = await findFirstBlockSince(term, oldestMs / 1000 - CLOCK_SKEW_S, to);

@@ -1,6 +1,6 @@
 /**
- * Searches blocks for logs of our accounts that touch neither the token nor the EntryPoint: an owner's own wallet can change the owners
- * directly. Only what is deep enough is searched, so nothing of it is undone; each hit is read again, whole and proven.
+ * Searches blocks for logs of our accounts that touch neither the token nor the EntryPoint: an address owner can change the owners directly.
+ * Only deep enough blocks are searched, so no result is ever undone; each hit is read again, whole and proven.
  */
 
 import { ACCOUNT_TOPICS } from "../../core/chain/account-logs.ts";
@@ -18,17 +18,17 @@ import {
   reportWalletChanges,
   storeAccountChanges,
 } from "../settle/report-wallet-changes.ts";
-import { headerCall, readHeader } from "../source/block-header.ts";
-import { type BlockContent, decodeBlock, isFollowedBy, selectFollowedLogs } from "../source/decode-logs.ts";
+import { headerCall } from "../source/block-header.ts";
+import type { BlockContent } from "../source/decode-logs.ts";
 import { TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 import { readRangeLogs } from "../source/range-logs.ts";
-import { readProvenLogs } from "../source/verified-block.ts";
+import { readProvenBlock } from "./read-proven-block.ts";
 
 const BLOCKS_MAX = 2_000;
-/** What one node leaves out another one names. */
+/** Nodes asked per search: what one omits, another one returns. */
 const WITNESSES = 2;
 
-/** Searches what became deep enough since the last time, at most BLOCKS_MAX blocks of it. Returns whether there is more. */
+/** Searches the blocks that became deep enough since the last search, at most BLOCKS_MAX. Returns whether there are more. */
 export async function searchAccountLogs(term: Term): Promise<boolean> {
   const { sql, network, cursor, confirmations, watched } = term;
   const deep = newestConfirmedBlock(cursor.number, confirmations);
@@ -83,13 +83,4 @@ async function findHits(term: Term, range: { from: number; to: number }): Promis
     logs.filter(({ address }) => watched.has(address.toLowerCase() as Hex)).map((log) => log.blockNumber),
   );
   return [...new Set(numbers)].sort((a, b) => a - b);
-}
-
-async function readProvenBlock(term: Term, number: number): Promise<BlockContent> {
-  const header = await readHeader(term.chain, number);
-  if (!header) throw new RpcTransportError("not-ready", `no node knows block ${number}`);
-  const { address: usdc } = term.chain.network.usdc;
-  const isWatched = (address: Hex) => term.watched.has(address);
-  const proven = await readProvenLogs(term.chain, header, isFollowedBy(usdc, isWatched));
-  return decodeBlock(header, selectFollowedLogs(proven, usdc), isWatched);
 }

@@ -1,4 +1,4 @@
-/** What a new leader sets up before it reads: a cursor with its own epoch, and the wallets to follow. */
+/** A new leader's setup: a cursor with its own epoch, and the wallets to follow. */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { collectEvery } from "../../core/runtime/collect-garbage.ts";
@@ -16,16 +16,16 @@ import { NEAR_BLOCKS } from "../settle/commit-blocks.ts";
 import { readHeader } from "../source/block-header.ts";
 import { WatchedSet } from "../source/watched-wallets.ts";
 
-/** How long a former leader's transaction may hold the cursor before it is ended. A commit takes milliseconds. */
+/** How long a former leader's transaction may lock the cursor before it is terminated. A commit takes milliseconds. */
 const FORMER_LEADER_MS = 1_000;
 
 /** A chain this short is read from its first block. */
 const YOUNG_BLOCKS = 10_000;
 
-/** Of addresses read: a hundred thousand and more. */
+/** Characters of addresses read between garbage collections; there may be over a hundred thousand addresses. */
 const CHARACTERS_A_COLLECTION = 2_000_000;
 
-/** Raises the epoch and loads what the last leader left. Makes the cursor on the very first start. */
+/** Raises the epoch and loads the previous leader's state. Creates the cursor on the very first start. */
 export async function beginLeaderTerm(
   parts: Omit<Term, "epoch" | "startedAt" | "watched" | "cursor">,
 ): Promise<Term> {
@@ -42,7 +42,7 @@ export async function beginLeaderTerm(
   return { ...parts, epoch: row.epoch, startedAt: row.startedAt ?? undefined, watched, cursor };
 }
 
-/** Raises the epoch, and does not wait for a former leader that stopped within a transaction. Undefined before the first start. */
+/** Raises the epoch without waiting for a former leader that froze in a transaction. Undefined before the first start. */
 async function takeCursor({ sql, network, log }: Pick<Term, "sql" | "network" | "log">) {
   return sql.begin(async (tx) => {
     const pid = await findBackendPid(tx);
@@ -59,7 +59,7 @@ async function takeCursor({ sql, network, log }: Pick<Term, "sql" | "network" | 
   });
 }
 
-/** Wallets made from now on join ahead of their first transfer; older ones are back-filled, so little history is read at once. */
+/** Wallets created from now on are followed before their first transfer; older ones are backfilled, so that little history is read at once. */
 async function makeCursor({ sql, chain, network }: Pick<Term, "sql" | "chain" | "network">): Promise<Cursor> {
   const start = await readStart(chain);
   await sql.begin(async (tx) => {

@@ -1,6 +1,6 @@
 /**
- * Far below the head with few wallets: nodes are asked for the logs of these wallets alone, so a day of the whole token's traffic
- * costs a few requests. Only final blocks are read in this way, each hit whole and proven.
+ * Catch-up far below the head with few wallets: asks nodes only for the logs of these wallets, so a day costs a few requests instead
+ * of the whole token's traffic. Only final blocks are read this way, each hit whole and proven.
  */
 import { confirmingBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -12,10 +12,10 @@ import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 
 /** Up to this many wallets (one query a direction) this is cheaper than reading everything: docs/BENCHMARKS.md. */
 const WALLETS_MAX = TOPIC_VALUES_MAX;
-/** Shorter distances are read whole: that proves the chain of hashes too. */
+/** Shorter distances are read completely, which also proves the chain of hashes. */
 const BLOCKS_MIN = 256;
 
-/** The block up to which this way may go; undefined when it is not for here. */
+/** The block up to which this method may be used; undefined when it does not apply. */
 export async function findSparseEnd(term: Term): Promise<number | undefined> {
   if (term.watched.size > WALLETS_MAX) return undefined;
   const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
@@ -51,7 +51,7 @@ async function isCursorOnChain(term: Term): Promise<boolean> {
   return header?.hash === term.cursor.hash;
 }
 
-/** All of it is final, so the blocks that made it deep exist. */
+/** All of it is final, so the blocks that confirmed it exist. */
 async function readConfirmationTimes(
   term: Term,
   blocks: readonly BlockContent[],

@@ -1,6 +1,6 @@
 /**
- * Far below the head: ranges that grow while nodes answer well and halve when they do not, each committed whole. While one is read, two
- * are on their way into the database.
+ * Catch-up far below the head: ranges that grow while nodes respond well and halve when they do not, each committed as a whole. While one
+ * is read, two others are being committed.
  */
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openEventEpoch } from "../../db/events/event-log.ts";
@@ -13,7 +13,7 @@ import { type BlockContent, isOurs } from "../source/decode-logs.ts";
 
 const BLOCKS_FIRST = 16;
 const BLOCKS_MAX = 500;
-/** A range is grown while it brings fewer logs than this: what one SQL transaction takes comfortably. */
+/** A range grows while it returns fewer logs than this, which one SQL transaction handles comfortably. */
 const LOGS_WANTED = 1_000;
 const SLOW_MS = 3_000;
 const ATTEMPTS_MAX = 8;
@@ -45,7 +45,7 @@ export async function catchUp(
       const span = toSpan(term, blocks, head);
       if (!span || blocks[0]?.block.parentHash !== tip.hash) return false;
       tip = span.to;
-      // of two transactions that would open it, one waits for the other's end; a server that was restarted has a new one
+      // two transactions opening it would block each other; a restarted server has a new one
       await openEventEpoch(term.sql);
       [older, newer] = [newer, commitAfter(term, { span, startedMs }, newer)];
       // the next range is fetched while these are committed
@@ -55,7 +55,7 @@ export async function catchUp(
     await newer.applied;
     return true;
   } finally {
-    // no range is still being committed when a reorganisation is undone, or the term ends
+    // no range may still be committing when a reorganisation is undone or the term ends
     await Promise.allSettled([older.applied, newer.applied]);
   }
 }
@@ -73,7 +73,7 @@ async function readNext(
     try {
       const blocks = await readRange(term.chain, { from, to }, watch, size);
       adjust(size, blocks, performance.now() - startedMs);
-      // now, while the database is busy with the range before
+      // now, while the database is busy with the previous range
       collectAfter(blocks);
       return blocks;
     } catch (error) {

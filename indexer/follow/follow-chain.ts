@@ -40,22 +40,22 @@ import { TooDeepError, undoLostBlocks, undoReorg } from "./undo-reorg.ts";
 
 const POLL_BUSY_MS = 250;
 const POLL_IDLE_MS = 1_000;
-/** Between two polls, however long one takes. */
+/** Interval between polls, however long one takes. */
 const REST_MIN_MS = 50;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 const RETRY_HOPELESS_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
 const LATE_EVERY_MS = 200;
-/** Read and committed together; full blocks hold hundreds of logs each. Halved by each failure in a row: fewer requests, fewer of them fail. */
+/** Blocks read and committed together; full blocks hold hundreds of logs each. Halved by each consecutive failure: fewer requests, fewer failures. */
 const BLOCKS_AT_ONCE = 16;
-/** Wallets that join in one statement. */
+/** Wallets added per statement. */
 const JOIN_AT_ONCE = 10_000;
 const FINALITY_EVERY_MS = 30_000;
 const FINALITY_ECONOMICAL_MS = 300_000;
-/** Every node behind the cursor for this long: the chain itself lost blocks. */
+/** When every node is behind the cursor for this long, the chain itself lost blocks. */
 const LOST_BLOCKS_AFTER_MS = 10_000;
-/** Nodes may differ for so long before that is an error. */
+/** How long nodes may disagree before that is an error. */
 const UNDECIDED_MAX_MS = 10_000;
 
 type Memory = {
@@ -67,13 +67,13 @@ type Memory = {
   finalityMs: number;
   lateMs: number;
   behindSinceMs: number | undefined;
-  /** Since when the next block does not follow the cursor's, of this hash, although that one is not undone. */
+  /** Since when the next block has not followed the cursor's block (with this hash), although that one is not undone. */
   undecided: { at: Hex; sinceMs: number } | undefined;
-  /** Transfers in the books wait for their depth. */
+  /** Whether booked transfers are waiting for confirmations. */
   hasUndeep: boolean;
-  /** Payments wait that only their authorization's logs settle. */
+  /** Whether payments are waiting that only the logs of their authorizations can settle. */
   needsEveryBlock: boolean;
-  /** Polls that failed in a row. */
+  /** Consecutive failed polls. */
   failures: number;
 };
 
@@ -133,7 +133,7 @@ async function pollOnce(term: Term, memory: Memory): Promise<number> {
   if (head) pollInterval.noteHead(head);
   const isBlockByBlock = () => isUrgent || !pollInterval.isEconomical();
   const ahead = head && isBlockByBlock() ? readAhead(term, head, memory.watch) : undefined;
-  // after the head is known: a wallet that one of the blocks up to it pays has joined before they are read
+  // after the head is known, so that wallets paid in blocks up to it are followed before those are read
   const waiting = await noteWaiting(term, memory);
   const reading = { startedMs, isBlockByBlock: isBlockByBlock(), ahead: waiting.wallets ? undefined : ahead };
   const hasMoved = head !== undefined && (await moveTowards(term, head, memory, reading));
@@ -152,7 +152,7 @@ async function pollOnce(term: Term, memory: Memory): Promise<number> {
   return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
 }
 
-/** What waits for the indexer: follows new wallets, and decides how soon the chain is read again. */
+/** Checks what is waiting for the indexer: follows new wallets, and decides how soon the chain is polled again. */
 async function noteWaiting(term: Term, memory: Memory): Promise<Waiting> {
   const waiting = await findWaiting(term.sql, term.network);
   if (waiting.epoch !== term.epoch) throw new FencedError(term.network);
@@ -167,7 +167,7 @@ async function noteWaiting(term: Term, memory: Memory): Promise<Waiting> {
   return waiting;
 }
 
-/** Who came after their block can wait a moment; who is in a new block must not wait for them. */
+/** Payments and claims stored after their block can wait a moment; those in a new block must not wait for them. */
 async function settleLateAtTimes(term: Term, memory: Memory): Promise<void> {
   if (performance.now() - memory.lateMs < LATE_EVERY_MS) return;
   await settleRetroactively(term);
@@ -176,11 +176,11 @@ async function settleLateAtTimes(term: Term, memory: Memory): Promise<void> {
 
 type ReadAhead = { wantsAuthorizations: boolean; blocks: Promise<BlockContent[]> };
 
-/** Reads the next block while the database is asked what waits: of no use when that adds a wallet, or wants authorizations too. */
+/** Reads the next block while the database is queried for waiting work; discarded if that adds a wallet or also needs authorizations. */
 function readAhead({ chain, cursor }: Term, head: BlockHeader, watch: Watch): ReadAhead | undefined {
   if (head.number !== cursor.number + 1 || head.parentHash !== cursor.hash) return undefined;
   const blocks = readBlocks(chain, [head], watch);
-  // thrown to who awaits it, if anybody does
+  // thrown to whoever awaits it, if anyone does
   blocks.catch(() => undefined);
   return { wantsAuthorizations: watch.wantsAuthorizations, blocks };
 }
@@ -216,7 +216,7 @@ async function moveTowards(
   const headers = await readHeadersAfter(term, head);
   if (headers[0]?.parentHash !== cursor.hash) return leaveBranch(term, memory);
   const count = Math.max(1, BLOCKS_AT_ONCE >> memory.failures);
-  // what was read with authorizations holds all that is wanted without them
+  // a result with authorizations includes everything needed without them
   const isUsable = ahead && (ahead.wantsAuthorizations || !memory.watch.wantsAuthorizations);
   const blocks = isUsable
     ? await ahead.blocks
@@ -247,14 +247,14 @@ async function catchUpFar(term: Term, head: BlockHeader, memory: Memory): Promis
   const { watch, hasUndeep, needsEveryBlock } = memory;
   const sparseEnd = needsEveryBlock ? undefined : await findSparseEnd(term);
   if (sparseEnd === undefined) return (await catchUp(term, head, watch)) || leaveBranch(term, memory);
-  // transfers that still wait for their depth need the very next blocks
+  // transfers that are waiting for confirmations need the very next blocks
   if (hasUndeep) return (await catchUp(term, head, watch, term.confirmations)) || leaveBranch(term, memory);
   return (await catchUpSparse(term, head, sparseEnd)) || leaveBranch(term, memory);
 }
 
 /**
- * The next block does not follow the cursor's: either that one left the chain, or nodes differ and it will be known which of them are right.
- * Throws when it is not for too long, so that an operator sees why nothing is read.
+ * The next block does not follow the cursor's: either that one left the chain, or nodes disagree temporarily. Throws when this
+ * lasts too long, so that an operator sees why nothing is read.
  */
 async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
   if (await undoReorg(term)) return true;
@@ -263,7 +263,7 @@ async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
   if (performance.now() - memory.undecided.sinceMs < UNDECIDED_MAX_MS) return false;
   throw new RpcTransportError(
     "malformed",
-    `block ${number + 1} does not follow block ${number} ${hash}, and too few nodes say that this one was replaced`,
+    `block ${number + 1} does not follow block ${number} ${hash}, and too few nodes report that this one was replaced`,
   );
 }
 
@@ -277,8 +277,8 @@ async function lookBack(term: Term, memory: Memory): Promise<boolean> {
 }
 
 /**
- * All of them, so that none of what comes next is missed; by statements of a bearable size. Watched before they join: should the answer
- * be lost, a wallet that has joined unheard of would be passed over for the rest of the term.
+ * All of them, so that none of what follows is missed, in statements of moderate size. They are watched before they are marked as joined: if the
+ * response were lost, a wallet that joined without being watched would be skipped for the rest of the term.
  */
 async function joinNewWallets({ sql, network, epoch, watched, signal }: Term): Promise<void> {
   let joined: number;
@@ -289,7 +289,7 @@ async function joinNewWallets({ sql, network, epoch, watched, signal }: Term): P
   } while (joined === JOIN_AT_ONCE && !signal.aborted);
 }
 
-/** Says that this leader lives and what it saw, while no block commits it. */
+/** Reports that this leader is alive and what it has seen, while no block is committed. */
 async function heartbeat(term: Term, head: BlockHeader, memory: Memory): Promise<void> {
   if (performance.now() - memory.notedMs < HEARTBEAT_MS) return;
   await noteHead(term.sql, { network: term.network, epoch: term.epoch, head });
@@ -306,7 +306,7 @@ async function pollFinality(term: Term, memory: Memory): Promise<void> {
   await pruneBlocks(term.sql, term.network);
 }
 
-/** Returns how long to wait before the next try. */
+/** Returns how long to wait before the next attempt. */
 async function reportFailure(term: Term, memory: Memory, error: unknown): Promise<number> {
   const failures = memory.failures++;
   memory.heads.readAgain();
@@ -314,8 +314,8 @@ async function reportFailure(term: Term, memory: Memory, error: unknown): Promis
   term.metrics.pollFailed(term.network);
   if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
   const isHopeless = error instanceof TooDeepError;
-  if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer can't go on");
-  else term.log.warn({ network: term.network, err: error, failures }, "a poll of the chain failed");
+  if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer cannot continue");
+  else term.log.warn({ network: term.network, err: error, failures }, "polling the chain failed");
   const { network, epoch } = term;
   await noteError(term.sql, { network, epoch, message: toShownMessage(error) }).catch(() => undefined);
   return isHopeless
@@ -323,7 +323,7 @@ async function reportFailure(term: Term, memory: Memory, error: unknown): Promis
     : Math.min(RETRY_FIRST_MS * 2 ** Math.min(failures, 10), RETRY_MAX_MS);
 }
 
-/** Our own messages and those of the RPC pool are made to be shown; a database's may carry values, its SQLSTATE does not. */
+/** Our own messages and those of the RPC pool are safe to show; database messages may contain values, but their SQLSTATE does not. */
 function toShownMessage(error: unknown): string {
   const isOurs =
     error instanceof RpcTransportError || error instanceof RpcResponseError || error instanceof TooDeepError;

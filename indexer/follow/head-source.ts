@@ -1,7 +1,7 @@
 /**
- * Where the newest header comes from: the announcement itself when it follows the cursor, else a node, polled each time while no
- * announcements come, and every few seconds as a check while they do. Providers charge for announcements, so they are subscribed to only
- * while every block is read.
+ * The source of the newest header: the announcement itself when it follows the cursor, else a node, which is asked on each poll while there are
+ * no announcements, and every few seconds as a check while there are. Providers charge for announcements, so they are subscribed to only while
+ * every block is read.
  */
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { openStalledNodeDetector } from "../../core/rpc/detect-stalled-nodes.ts";
@@ -9,14 +9,14 @@ import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { BlockPoint } from "../../db/ledger/cursors.ts";
 import { type BlockHeader, parseHeader, readHeader } from "../source/block-header.ts";
 
-/** Announcements are relied on for this long after the last one: three of Base's blocks. */
+/** How long announcements are relied on after the last one: three blocks on Base. */
 const ANNOUNCED_MS = 6_000;
 const CHECK_EVERY_MS = 10_000;
 
 export type HeadSource = {
   /** Undefined when nothing has been announced since the last answer and none is due. */
   read: (cursor: BlockPoint) => Promise<BlockHeader | undefined>;
-  /** The next `read` asks a node: there may be more than was announced. */
+  /** Makes the next `read` ask a node, because there may be more than was announced. */
   readAgain: () => void;
   /** Subscribes to announcements, or ends the subscription. */
   listen: (isWanted: boolean) => void;
@@ -44,7 +44,7 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
     if (!head) throw new RpcTransportError("not-ready", `${chain.network.id}: no node reported its head`);
     readMs = performance.now();
     watch.note(head.number);
-    // a node behind a balancer may not have what another one announced: it is asked again
+    // a node behind a load balancer may not have a block that another one announced: ask again
     if (asked === announced && asked && head.number >= asked.blockNumber) announced = undefined;
     return head;
   }

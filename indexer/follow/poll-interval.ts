@@ -1,7 +1,7 @@
 /**
- * How often the chain is read. Normally each block; on a chain whose blooms are so full that each block costs a log query, each block only
- * while something waits for the next one. Otherwise several blocks at a time, every 2.5 to 8 seconds, and immediately when a node
- * announces a transfer to a wallet of ours.
+ * How often the chain is read. Normally every block. On a chain whose blooms are so full that each block costs a log query, every block
+ * only while something is waiting for the next one; otherwise several blocks at a time, every 2.5 to 8 seconds, and immediately when a node
+ * announces a transfer to one of our wallets.
  */
 import { densityOf } from "../../core/chain/bloom.ts";
 import type { Waiting } from "../../db/ledger/watched-wallets.ts";
@@ -9,28 +9,28 @@ import type { BlockHeader } from "../source/block-header.ts";
 
 /** IDLE: no link is open. The oldest unread block stays younger than the ten seconds after which health reports a fault. */
 const READ_EVERY_MS = { FULL: 0, ANNOUNCED: 4_000, OPEN: 2_500, IDLE: 8_000 } as const;
-/** For how long a block that was announced, and that no node has shown since, is asked for. */
+/** How long nodes are asked for an announced block that none of them has yet. */
 const EXPECTED_FOR_MS = 10_000;
-/** After the last thing that waited for a block; confirmations and second payers come soon after. */
+/** How long to keep reading every block after the last reason to; confirmations and second payers follow soon. */
 const FULL_FOR_MS = 60_000;
 /** Below it a bloom rules out most blocks, and following every one costs little. */
 const FULL_BLOOM = 0.3;
-/** Blooms differ from block to block, and a change of mode changes subscriptions: their average has to fall this far to change it back. */
+/** Hysteresis: blooms vary from block to block and changing the mode changes subscriptions, so the average has to fall this far to change back. */
 const SPARSE_BLOOM = 0.2;
 const BLOOM_WEIGHT = 0.1;
 
 export type PollInterval = {
-  /** What waits now. `isAnnounced`: transfers to our wallets are announced. */
+  /** What is waiting now. `isAnnounced`: whether transfers to our wallets are announced. */
   note: (waiting: Waiting, isAnnounced: boolean) => void;
   noteHead: (head: BlockHeader) => void;
-  /** The next poll reads the chain. */
+  /** Makes the next poll read the chain. */
   readNow: () => void;
   /** A block with a transfer to us was announced: it is read as soon as a node has it. */
   expect: (blockNumber: number) => void;
-  /** Blocks may be read several at once, and without every announcement. */
+  /** Whether several blocks may be read at once, without waiting for each announcement. */
   isEconomical: () => boolean;
   isDue: (cursorNumber: number) => boolean;
-  /** Called before each read of the chain. True when it can't wait for more blocks: they are read one by one. */
+  /** Called before each read of the chain. True when blocks must be read one by one instead of waiting for more. */
   begin: (cursorNumber: number) => boolean;
 };
 

@@ -1,8 +1,8 @@
 /**
  * Reorganisations: proves that the cursor's block left the chain, finds the last common block, and undoes what the blocks above it did,
  * in one transaction: their transfers are ORPHANED (db/ledger/orphan-blocks.ts), and each link they touched gets the status that the rest
- * of the ledger gives it (`recomputeLinkStatus`, db/links/recompute-link-status.ts). A PAID link whose paying transfer is orphaned is not paid any
- * more: it is PENDING while another transfer, payment or claim holds it, else ACTIVE, or EXPIRED when it has expired, and its
+ * of the ledger gives it (`recomputeLinkStatus`, db/links/recompute-link-status.ts). A PAID link whose paying transfer is orphaned is no longer
+ * paid: it is PENDING while another transfer, payment or claim holds it, else ACTIVE, or EXPIRED when it has expired, and its
  * merchant gets `payment_link.reorged`.
  */
 import { CLAIM_LEASE_S } from "../../core/domain/claim.ts";
@@ -19,17 +19,17 @@ import { FencedError, type Term } from "../leader-term.ts";
 import { announceBlock } from "../settle/apply-span.ts";
 import { type BlockHeader, headerCall, need, parseHeader, readHeaderOn } from "../source/block-header.ts";
 
-/** Headers asked for at a time while walking back; most reorganisations are shallow. */
+/** Headers per request while walking back; most reorganisations are shallow. */
 const WALK_BATCHES = [8, 64, 512] as const;
-/** A branch this much longer than the one we are on is followed even when as many nodes disagree as agree. */
+/** A branch this much longer than ours is followed even when nodes are evenly split. */
 const CLEARLY_LONGER_BLOCKS = 3;
 
-/** No kept block is on the chain any more: only an operator can decide what happened. */
+/** None of the kept blocks is on the chain any more: only an operator can decide what to do. */
 export class TooDeepError extends Error {
   constructor(network: string, cursor: BlockPoint) {
     super(
       `${network}: none of the last ${KEPT_BLOCKS} blocks up to ${cursor.number} ${cursor.hash} is on the node's chain. ` +
-        "The RPC URL serves another chain, or history deeper than finality was replaced. Nothing was changed; run `bun run rebuild` when the node is right.",
+        "The RPC URL serves another chain, or blocks below the finalized one were replaced. Nothing was changed; run `bun run rebuild` once the node is correct.",
     );
     this.name = "TooDeepError";
   }
@@ -56,7 +56,7 @@ export async function undoReorg(term: Term): Promise<boolean> {
   return true;
 }
 
-/** Undefined when the node can't tell: it fails, or has neither the cursor's height nor another block at a kept one. */
+/** Undefined when the node can't tell: it fails, or it has neither the cursor's height nor a different block at a kept height. */
 async function askNode(term: Term, node: ChainNode): Promise<Opinion | undefined> {
   try {
     const [latest, atCursor] = await term.chain.batchOn(node, [
@@ -73,7 +73,10 @@ async function askNode(term: Term, node: ChainNode): Promise<Opinion | undefined
     const there = kept.number === head.number ? head : await readHeaderOn(term.chain, node, kept.number);
     return there && kept.hash !== there.hash ? { node, head, holdsCursor: false } : undefined;
   } catch (error) {
-    term.log.debug({ node: node.label, err: error }, "a node gave no opinion on the cursor's block");
+    term.log.debug(
+      { node: node.label, err: error },
+      "a node did not say whether the cursor's block is on its chain",
+    );
     return undefined;
   }
 }
@@ -82,7 +85,7 @@ function longest(opinions: readonly Opinion[]): Opinion | undefined {
   return opinions.toSorted((a, b) => b.head.number - a.head.number)[0];
 }
 
-/** The highest kept block that the node's chain holds too. Throws TooDeepError when there is none. */
+/** The highest kept block that is also on the node's chain. Throws TooDeepError when there is none. */
 async function findAncestor(term: Term, node: ChainNode, head: BlockHeader): Promise<BlockPoint> {
   let to = Math.min(term.cursor.number, head.number);
   for (let step = 0; to >= 0; step++) {
@@ -111,7 +114,7 @@ async function firstShared(
   return shared && { number: shared.number, hash: shared.hash };
 }
 
-/** One SQL transaction: either all of it is undone or nothing. */
+/** In one SQL transaction: either everything is undone or nothing. */
 async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): Promise<void> {
   const { network, cursor, epoch } = term;
   const depthBlocks = cursor.number - ancestor.number;
@@ -150,7 +153,7 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
   );
 }
 
-/** True when no node has reached the cursor any more: a local chain that lost its last blocks, or every node far behind. */
+/** True when no node reaches the cursor any more: a local chain lost its last blocks, or every node is far behind. */
 async function isBeyondEveryNode(term: Term): Promise<boolean> {
   const heads = await Promise.all(
     term.chain.nodes.map((node) => readHeaderOn(term.chain, node, "latest").catch(() => undefined)),
@@ -158,7 +161,7 @@ async function isBeyondEveryNode(term: Term): Promise<boolean> {
   return heads.length > 0 && heads.every((head) => head !== undefined && head.number < term.cursor.number);
 }
 
-/** Sets the cursor back to the highest kept block that is left. */
+/** Sets the cursor back to the highest remaining kept block. */
 export async function undoLostBlocks(term: Term): Promise<boolean> {
   if (!(await isBeyondEveryNode(term))) return false;
   const [node] = term.chain.nodesByHealth();

@@ -27,21 +27,24 @@ import { commitIsolating, type Isolate } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { settleTransfers } from "./settle-transfers.ts";
 
-/** Near the head, blocks without anything of ours are passed over by at most this many at a time, and not stored. */
+/** Near the head, at most this many blocks in a row without our records are skipped without being stored. */
 const PASSED_OVER_MAX = 32;
 
-/** A block below the cursor is not the one that was read: wait for the reorganisation to be undone. */
+/** A block below the cursor differs from the one that was read: wait until the reorganisation is undone. */
 export class OtherBranchError extends Error {}
 
-/** Returns the number of transfers and operations that were new. `read` are in order and proven. */
+/** Returns the number of new transfers and operations. `read` must be in order and proven. */
 export async function applyMissedBlocks(
   term: Term,
   read: readonly BlockContent[],
   isWatched: Term["watched"]["has"],
 ): Promise<number> {
-  const times = await readConfirmationTimes(term, read);
-  const anchors = await findAnchors(term, read);
-  const blocks = await withLostOperations(term, await withTags(term, read, isWatched));
+  // what is above the cursor now is read on the way to the head
+  const below = read.filter(({ block }) => block.number <= term.cursor.number);
+  if (below.length === 0) return 0;
+  const times = await readConfirmationTimes(term, below);
+  const anchors = await findAnchors(term, below);
+  const blocks = await withLostOperations(term, await withTags(term, below, isWatched));
   const prepared = { times, anchors, blocks, isWatched };
   return commitIsolating(term, `missed ${blocks[0]?.block.number}`, (isolateIn) =>
     term.sql.begin((tx) => writeMissed(tx, term, prepared, isolateIn?.(tx))),
@@ -50,7 +53,7 @@ export async function applyMissedBlocks(
 
 type Prepared = {
   times: ReadonlyMap<number, number>;
-  anchors: readonly BlockHeader[];
+  anchors: readonly Pick<BlockHeader, "number" | "hash">[];
   blocks: readonly BlockContent[];
   isWatched: Term["watched"]["has"];
 };
@@ -62,7 +65,7 @@ async function writeMissed(
   isolate: Isolate | undefined,
 ): Promise<number> {
   const { network, epoch, confirmations } = term;
-  // while these blocks were read, or the row was waited for, a reorganisation may have set the cursor back below them
+  // during the read or the wait for the row lock, a reorganisation may have moved the cursor below these blocks
   const cursor = await holdEpoch(tx, network, epoch);
   if (!cursor) throw new FencedError(network);
   const [from, to] = [blocks[0]?.block.number ?? 0, blocks.at(-1)?.block.number ?? 0];
@@ -74,7 +77,13 @@ async function writeMissed(
   const booked = new Set((await findBookedLogs(tx, network, { from, to })).map(placeOf));
   const recorded = new Set((await findRecordedEvents(tx, network, { from, to })).map(placeOf));
   const hashes = new Map(kept.map((block) => [block.number, block.hash]));
-  assertSameBranch(blocks.map(({ block }) => block).concat(anchors), hashes);
+  assertSameBranch(
+    blocks.map(({ block }) => block),
+    hashes,
+  );
+  for (const { number, hash } of anchors)
+    if (hashes.get(number) !== hash)
+      throw new OtherBranchError(`block ${number} ${hash} is not stored any more`);
   const own = blocks.filter(({ block }) => block.number <= cursor.number);
   const transfers = own.flatMap((content) => content.transfers);
   const operations = own.flatMap((content) => content.operations);
@@ -127,17 +136,21 @@ async function readConfirmationTimes(
   return times;
 }
 
-/** For blocks that are not stored: the next stored one, which is proven to stand on them. */
+/** Stored blocks that must still be stored when these are booked: each block itself, or the next stored one, which is proven to descend from it. */
 async function findAnchors(
   { sql, network, chain }: Term,
   read: readonly BlockContent[],
-): Promise<BlockHeader[]> {
-  const anchors: BlockHeader[] = [];
+): Promise<Pick<BlockHeader, "number" | "hash">[]> {
+  const anchors: Pick<BlockHeader, "number" | "hash">[] = [];
   for (const { block } of read) {
     const next = await findNextBlock(sql, network, block.number);
     const distance = (next?.number ?? Number.POSITIVE_INFINITY) - block.number;
-    // larger distances are those of final blocks
-    if (distance === 0 || distance > PASSED_OVER_MAX) continue;
+    // larger gaps only occur between final blocks
+    if (distance > PASSED_OVER_MAX) continue;
+    if (distance === 0) {
+      anchors.push(block);
+      continue;
+    }
     const numbers = Array.from({ length: distance }, (_, index) => block.number + 1 + index);
     const headers = (await chain.batch(numbers.map(headerCall))).map((outcome) => parseHeader(need(outcome)));
     const known = headers.flatMap((header) => header ?? []);

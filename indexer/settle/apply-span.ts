@@ -1,7 +1,7 @@
 /**
- * Commits blocks with everything they change: cursor, transfers, payments, links, history and events in one SQL transaction. Two spans of a
- * catch-up may be on their way at the same time: rows that no other span decides about are stored by the second while the first is
- * committed, so two of Postgres' processes work. It moves the cursor after the first, or fails with it.
+ * Commits blocks with everything they change: cursor, transfers, payments, links, history and events in one SQL transaction. During a
+ * catch-up two spans may be in progress: while the first is committed, the second already stores rows that do not depend on other
+ * spans, so two Postgres processes are busy. It moves the cursor after the first, or fails with it.
  */
 
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
@@ -32,18 +32,18 @@ import { commitIsolating, type Isolate, type IsolateIn } from "./isolate-refused
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
 import { findUnrelated, settleTransfers, storeUnrelated, type Touched } from "./settle-transfers.ts";
 
-/** Blocks to commit, and what is known of those around them. */
+/** Blocks to commit, and what is known about the surrounding blocks. */
 export type Span = {
-  /** In order; blocks between them hold nothing of ours. */
+  /** In order; blocks between them contain nothing of ours. */
   blocks: readonly BlockContent[];
-  /** Where the cursor must be: the block that they follow. Absent where that was checked by other means. */
+  /** Where the cursor must be: the block before them. Absent when that was checked by other means. */
   from?: BlockPoint;
-  /** Where the cursor goes. */
+  /** The new cursor position. */
   to: BlockPoint;
   head: BlockHeader;
-  /** Headers to remember. */
+  /** Headers to store. */
   kept: readonly BlockHeader[];
-  /** Everything at or below is deep enough. */
+  /** Everything at or below this block is deep enough. */
   depthNumber: number;
   confirmedAtS: (blockNumber: number) => number | undefined;
 };
@@ -57,11 +57,11 @@ export type Applied = {
   committedMs: number;
 };
 
-/** A span that is being committed. */
+/** A span whose commit is in progress. */
 export type Applying<Result = unknown> = {
   /**
-   * True once its transaction has begun and it is known that nothing it writes decides about a later span. False when it has to
-   * be waited for. Never rejects.
+   * True once its transaction has begun and nothing it writes can affect a later span. False when later spans must
+   * wait for it. Never rejects.
    */
   readonly isUnrelated: Promise<boolean>;
   readonly applied: Promise<Result>;
@@ -72,7 +72,7 @@ export const NOTHING_BEFORE: Applying = {
   applied: Promise.resolve(),
 };
 
-/** Applies what follows the cursor. Throws FencedError when another leader was faster. */
+/** Applies the blocks after the cursor. Throws FencedError when another leader came first. */
 export async function applySpan(term: Term, span: Span): Promise<Applied> {
   const detailed = await withDetails(term, span);
   return commitIsolating(term, nameOf(term, span), (isolateIn) => applyWhole(term, detailed, isolateIn));
@@ -94,14 +94,14 @@ async function applyAhead(term: Term, span: Span, { before, onBegun, isolateIn }
   const detailed = await withDetails(term, span);
   const writeAhead = () =>
     term.sql.begin(async (tx) => {
-      // also: the events of a span come before those of the next, by the number of its transaction
+      // this also orders the events of a span before those of the next, by transaction number
       if (!(await lockOutNextLeader(tx, term))) throw new FencedError(term.network);
       const rows = await findUnrelated(tx, settlingOf(term, detailed));
       if (!rows) return undefined;
       onBegun();
       await storeAhead(tx, term, rows);
       await before.applied;
-      // not before: who holds a link that the span before waits for may wait for a refund
+      // not earlier: the holder of a link lock that the previous span waits for may itself wait for a refund
       const settle = async ({ hasOrphanedRefunds }: Due) => {
         if (hasOrphanedRefunds) await moveRefunds(tx, term.network);
         return NOTHING_SETTLED;
@@ -116,7 +116,10 @@ async function applyAhead(term: Term, span: Span, { before, onBegun, isolateIn }
 
 type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
 
-/** As `writeAsNew`, but within its transaction: another one would have a higher number than the next span's, and its events a later place. */
+/**
+ * Like `writeAsNew`, but within the same transaction: another one would have a higher number than the next span's, so its events would be out of
+ * order.
+ */
 async function storeAhead(tx: OpenTransaction, term: Term, rows: readonly NewTransfer[]): Promise<void> {
   const store = (part: Tx, areNew: boolean) =>
     storeUnrelated(part, term.network, rows, { ...bulkOf(term), areNew });
@@ -142,7 +145,7 @@ async function applyWhole(term: Term, span: DetailedSpan, isolateIn: IsolateIn):
   return finish(term, span, written);
 }
 
-/** The same at each try, however many blocks it takes. */
+/** The same for each attempt, however many blocks it contains. */
 const nameOf = ({ cursor }: Term, { from = cursor }: Span) => `after ${from.number}`;
 
 /** In a catch-up all transfers are expected to be new first, see `Bulk`. */
@@ -152,7 +155,7 @@ async function writeAsNew<Result>(
 ): Promise<Result> {
   const begin = (areNew: boolean) => sql.begin((tx) => write(tx, areNew)) as Promise<Result>;
   return begin(isCatchingUp).catch((error) => {
-    // left by a reorganisation, or booked for a wallet that joined while it was below the cursor
+    // left over from a reorganisation, or booked for a wallet that joined while the block was below the cursor
     if (!isCatchingUp || !isUniqueViolation(error)) throw error;
     return begin(false);
   });
@@ -185,7 +188,7 @@ function settlingOf({ network, watched }: Term, { blocks, confirmedAtS }: Span) 
   };
 }
 
-/** Consecutive blocks that begin right after the cursor. */
+/** Consecutive blocks starting right after the cursor. */
 export function toSpan(term: Term, blocks: readonly BlockContent[], head: BlockHeader): Span | undefined {
   const [first, last] = [blocks[0]?.block, blocks.at(-1)?.block];
   if (!first || !last) return undefined;
@@ -196,7 +199,7 @@ export function toSpan(term: Term, blocks: readonly BlockContent[], head: BlockH
     from: { number: first.number - 1, hash: first.parentHash },
     to: { number: last.number, hash: last.hash },
     head,
-    // what a reorganisation may still reach, and what makes the transfers before this span deep
+    // blocks that a reorganisation may still reach, and those that confirm transfers before this span
     kept: blocks
       .map(({ block }) => block)
       .filter((block, index) => block.number > head.number - KEPT_BLOCKS || index < confirmations - 1),
@@ -205,13 +208,13 @@ export function toSpan(term: Term, blocks: readonly BlockContent[], head: BlockH
   };
 }
 
-/** By the clock that the times of blocks being heard of are read from. */
+/** Uses the same clock as the times at which blocks were heard of. */
 function unixMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
 type Writing = {
-  /** `lockedToo`: the links that are refreshed whatever it settles. */
+  /** `lockedToo`: links that are recomputed whatever it settles. */
   settle: (due: Due, lockedToo: readonly string[]) => Promise<Touched>;
   isolate?: Isolate | undefined;
 };
@@ -222,7 +225,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   const { spent, operations } = settlingOf(term, span);
   const after = newestConfirmedBlock(from.number, confirmations);
   const userOpHashes = operations.map(({ userOpHash }) => userOpHash);
-  // sent together, in this order: the links are read once their payments are locked
+  // pipelined in this order: the links are read once their payments are locked
   const [isMoved, , , stored] = await Promise.all([
     moveCursor(tx, { network, epoch: term.epoch, from, to, head }),
     insertBlocks(tx, network, span.kept),
@@ -233,7 +236,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
   const due = withOwn(stored, term, span);
   const lockedToo = [...due.linksToConfirm, ...due.linksRefunded];
   const settled = await settle(due, lockedToo);
-  // locked already where links were attributed to; otherwise the refunded ones would be locked before those to confirm
+  // already locked if links were attributed; otherwise the refunded ones would be locked before those to confirm
   if (due.linksRefunded.length > 0) await lockLinks(tx, lockedToo);
   await storeAccountChanges(tx, network, accountChangesOf(blocks), isolate);
   const [confirmed, facilitatedIds = [], confirmedOperationIds = []] = await Promise.all([
@@ -265,7 +268,7 @@ async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Wr
 
 const NOTHING_CONFIRMED = { linkIds: [], paymentIds: [] };
 
-/** With what these blocks make due themselves, once they are settled. */
+/** Includes what these blocks themselves confirm, once they are settled. */
 function withOwn(stored: Due, { watched }: Term, { blocks, depthNumber, confirmedAtS }: Span): Due {
   const deep = blocks.filter(({ block }) => block.number <= depthNumber);
   return {
@@ -281,7 +284,7 @@ function withOwn(stored: Due, { watched }: Term, { blocks, depthNumber, confirme
   };
 }
 
-/** Wakes the worker, which looks at its transactions in flight. */
+/** Wakes the worker, which checks its transactions in flight. */
 export async function announceBlock(tx: Tx, term: Pick<Term, "network">, number: number): Promise<void> {
   await tx`select pg_notify('block', ${`${term.network}:${number}`})`;
 }

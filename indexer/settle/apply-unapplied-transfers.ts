@@ -24,7 +24,7 @@ export async function applyUnappliedTransfers(
   );
   const locked = new Set(seen.map(({ linkId }) => linkId));
   await lockLinks(tx, [...locked]);
-  // a new snapshot: what others accepted or let go while we waited for the locks
+  // a new snapshot, to see what others accepted or released while we waited for the locks
   const spare = (await findUnappliedTransfers(tx, network)).filter(({ linkId }) => locked.has(linkId));
   const outcomes = spare.map(({ paymentId, claimId, status, blockNumber, ...transfer }) => ({
     ...{ ...transfer, blockNumber: Number(blockNumber), isConfirmed: status === "CONFIRMED" },

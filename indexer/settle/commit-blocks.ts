@@ -7,13 +7,13 @@ import type { BlockContent } from "../source/decode-logs.ts";
 import { type Applied, type Applying, applyAfter, applySpan, type Span, toSpan } from "./apply-span.ts";
 import { traceCommit } from "./trace-commit.ts";
 
-/** Blocks this close to the head are asked for by hash; what is further below is read in ranges. */
+/** Blocks this close to the head are read by hash; older ones in ranges. */
 export const NEAR_BLOCKS = 64;
-/** Logs read, some two kilobytes of text and objects each; one that is booked leaves several times that behind. */
+/** Logs read between garbage collections: about two kilobytes of text and objects each, several times that for a booked one. */
 const LOGS_A_COLLECTION = 4_000;
 const LOGS_A_BOOKED_ONE = 3;
 
-/** Of the process, whatever it reads. */
+/** Counts for the whole process. */
 const collect = collectEvery(LOGS_A_COLLECTION);
 
 /** Commits consecutive blocks after the cursor. `startedMs` is when the first of them was heard of (performance.now). */
@@ -35,12 +35,12 @@ export function commitAfter(
 ): Applying {
   const applying = applyAfter(term, span, before);
   const applied = applying.applied.then((result) => noteCommit(term, span, startedMs, result));
-  // a failure is thrown to the caller that awaits it
+  // an error is thrown to the caller that awaits it
   applied.catch(() => undefined);
   return { ...applying, applied };
 }
 
-/** Moves the cursor over blocks that hold nothing of ours (indexer/source/quiet-range.ts). */
+/** Moves the cursor past blocks that contain nothing of ours (indexer/source/quiet-range.ts). */
 export async function commitQuietBlocks(term: Term, head: BlockHeader, startedMs: number): Promise<void> {
   const to = { number: head.number, hash: head.hash };
   const depthNumber = newestConfirmedBlock(head.number, term.confirmations);
@@ -63,7 +63,7 @@ function noteCommit(term: Term, span: Span, startedMs: number, applied: Applied)
   noteProgress(term, span.head, span.blocks.at(-1)?.block.timeS ?? span.head.timeS);
 }
 
-/** Called when blocks were read: what it took is garbage. */
+/** Called after blocks were read, whose data is now garbage. */
 export function collectAfter(blocks: readonly BlockContent[]): void {
   const logs = blocks.reduce((total, block) => total + block.logCount, 0);
   const transfers = blocks.reduce((total, block) => total + block.transfers.length, 0);

@@ -1,4 +1,4 @@
-/** Ends operations that are deep enough, each in a savepoint of its own, so that one that the database refuses does not block the others. */
+/** Ends operations that are deep enough, each in its own savepoint, so that one that the database refuses does not block the others. */
 
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../../db/postgres/client.ts";

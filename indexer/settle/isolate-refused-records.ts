@@ -1,9 +1,9 @@
 /**
- * Keeps one account's records from stopping a network. What owners write on the chain is theirs to choose, and the database may refuse a row
- * made of it: a value out of range (SQLSTATE class 22), a constraint (23), an entry too large for an index (54). A commit that was refused
- * several times in a row is made without the records that are refused: transfers, payments and links are settled, the records are logged and
- * counted, and their wallet's nonce shows as a difference at the next reconciliation. What could not be confirmed or reported is met again by every
- * later commit, so these are isolated from their first try.
+ * Keeps one account's records from stopping a network. Owners choose what they write on the chain, and the database may refuse the
+ * resulting row: a value out of range (SQLSTATE class 22), a constraint (23), an entry too large for an index (54). After a commit was
+ * refused several times in a row, it is made without the refused records: transfers, payments and links are settled, the records are logged and
+ * counted, and their wallet's nonce shows as a difference at the next reconciliation. Records that could not be confirmed or reported recur in every
+ * later commit, so those are isolated from the first attempt.
  */
 import postgres from "postgres";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -11,7 +11,7 @@ import type { Sql, Tx } from "../../db/postgres/client.ts";
 import type { Term } from "../leader-term.ts";
 import type { RefusableRecord } from "../metrics.ts";
 
-/** By then it is not a race with another transaction. */
+/** Refusals in a row that rule out a race with another transaction. */
 const REFUSALS_MIN = 3;
 const REFUSAL_CODES = /^(22|23|54)/;
 
@@ -22,23 +22,23 @@ export type RefusedRecord = {
   operationId?: string;
 };
 
-/** Runs `write` in a savepoint. Undefined, and nothing written, when the database refuses it. */
+/** Runs `write` in a savepoint. Undefined, with nothing written, when the database refuses it. */
 export type Isolate = <Result>(
   record: RefusedRecord,
   write: (part: Tx) => Promise<Result>,
 ) => Promise<Result | undefined>;
 
-/** Undefined while commits are to be made whole. */
+/** Undefined while commits are not isolated. */
 export type IsolateIn = ((tx: OpenTransaction) => Isolate) | undefined;
 
 export type OpenTransaction = Parameters<Parameters<Sql["begin"]>[1]>[0];
 
-/** By term, how often each commit was refused in a row. */
+/** Consecutive refusals of each commit, per term. */
 const refusals = new WeakMap<Term, Map<string, number>>();
-/** Terms that have left out what later commits meet again. */
+/** Terms that have left out records which recur in later commits. */
 const areIsolating = new WeakSet<Term>();
 
-/** `commit` names what is written, the same at each try. */
+/** `commit` identifies what is written, the same for each attempt. */
 export async function commitIsolating<Result>(
   term: Term,
   commit: string,
@@ -58,7 +58,7 @@ export async function commitIsolating<Result>(
   }
 }
 
-/** For a part of a transaction that is not tried again: whole, and when the database refuses that, once more without the records that it refuses. */
+/** For a part of a transaction that is not retried later: first as a whole and, if the database refuses that, again without the refused records. */
 export async function writeIsolating<Result>(
   term: Term,
   tx: OpenTransaction,
@@ -79,7 +79,7 @@ function openIsolation(term: Term, tx: OpenTransaction): Isolate {
       return (await tx.savepoint((part) => write(part))) as Awaited<ReturnType<typeof write>>;
     } catch (error) {
       if (!isRefusal(error)) throw error;
-      log.error({ network, ...record, err: error }, "the database refuses this record: committed without it");
+      log.error({ network, ...record, err: error }, "the database refused this record; committed without it");
       metrics.refusedRecord(network, record.kind);
       if (record.kind === "conclusion" || record.kind === "report") areIsolating.add(term);
       return undefined;

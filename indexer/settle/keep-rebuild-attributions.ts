@@ -1,4 +1,4 @@
-/** Attributions that a rebuild keeps: what was decided before remains, and only other transfers are decided anew. */
+/** Attributions that a rebuild keeps: earlier decisions remain, and only other transfers are decided again. */
 import type { Verdict } from "../../core/domain/attribute-transfers.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { isInferred } from "../../core/domain/settled-by.ts";
@@ -13,9 +13,9 @@ import type { Tx } from "../../db/postgres/client.ts";
 import type { SeenTransfer } from "../source/decode-logs.ts";
 
 export type PriorAttributions = {
-  /** Without an attribution: decided to be received without a link. */
+  /** Decided to be received without a link. */
   decided: ReadonlyMap<SeenTransfer, Verdict>;
-  /** Links that the others can't pay: a transfer does whose decision stands, perhaps a later one. */
+  /** Links that other transfers can't pay, because a transfer whose decision is kept pays them, possibly a later one. */
   takenLinks: readonly TakenLink[];
 };
 
@@ -35,7 +35,7 @@ export async function findPriorAttributions(
   const decided = new Map<SeenTransfer, Verdict>();
   for (const transfer of transfers) {
     const row = byPlace.get(`${transfer.block.hash}:${transfer.logIndex}`);
-    // a link's tag is public on the chain: it outweighs what was inferred without it. Other bytes prove nothing
+    // a link's tag on the chain outweighs what was inferred without it; other bytes prove nothing
     const isTagged = tagged.some(({ tag, recipient }) => tag === transfer.tag && recipient === transfer.to);
     if (row && !(isTagged && isInferred(row.settledBy))) decided.set(transfer, toVerdict(row));
   }

@@ -1,6 +1,6 @@
 /**
  * Reports changes of a wallet to its user, whoever made them: owners added or removed, an upgrade, money sent. Event, security trail and
- * mail are written in the transaction that makes the change deep enough.
+ * e-mail are written in the transaction that confirms the change.
  */
 
 import type { EventType } from "../../core/domain/event-types.ts";
@@ -35,10 +35,10 @@ const WORDS: Record<AccountChangeType, Words> = {
   UPGRADED: { notice: "wallet_upgraded", event: "wallet.upgraded", trail: "wallet_upgraded" },
 };
 
-/** Written by one statement. */
+/** Rows per statement. */
 const PART_ROWS = 1_000;
 
-/** One by one where records are isolated. */
+/** One by one while records are isolated. */
 export async function storeAccountChanges(
   tx: Tx,
   network: NetworkId,
@@ -125,7 +125,7 @@ async function reportChanges(tx: Tx, network: NetworkId, changes: readonly Confi
   );
   const removedFrom = changes.flatMap(({ type, userId }) => (type === "OWNER_REMOVED" ? [userId] : []));
   for (const userId of new Set(removedFrom)) await deleteSessionsOfRemovedPasskeys(tx, userId);
-  // it names the owners
+  // it contains the owners
   for (const userId of new Set(changes.map((change) => change.userId)))
     await enqueue(tx, "send_wallet_file", { userId });
 }
@@ -154,7 +154,7 @@ function reportOf(network: NetworkId, change: ConfirmedChange) {
   };
 }
 
-/** As rows of what the accounts in these blocks wrote themselves. */
+/** Rows for what the accounts wrote themselves in these blocks. */
 export function accountChangesOf(blocks: readonly BlockContent[]): NewAccountChange[] {
   return blocks.flatMap(({ block, accountLogs }) =>
     accountLogs.map((log) => ({ ...log, blockNumber: block.number, blockHash: block.hash })),

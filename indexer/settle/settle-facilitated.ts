@@ -6,7 +6,7 @@ import { failSpentPayments, settlePayments } from "../../db/payments/settlement.
 import type { Tx } from "../../db/postgres/client.ts";
 import type { SpentAuthorization } from "../source/decode-logs.ts";
 
-/** Returns the payments that moved, and the keys of all authorizations that are a facilitated payment's: those pay no link. */
+/** Returns the payments whose state changed, and the keys of all authorizations that belong to facilitated payments, which pay no link. */
 export async function settleFacilitated(
   tx: Tx,
   network: NetworkId,

@@ -1,4 +1,4 @@
-/** User operations in a set of blocks: which of them are ours, and which transfers they made. */
+/** User operations in a set of blocks: which are ours, and which transfers they made. */
 import { explainRevert } from "../../core/chain/revert-reasons.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import {
@@ -19,7 +19,7 @@ import type { SeenOperation, SeenTransfer } from "../source/decode-logs.ts";
 import type { Isolate } from "./isolate-refused-records.ts";
 
 export type SettledOperations = {
-  /** By transfer, the item of the operation that made it. */
+  /** Maps a transfer to the operation item that made it. */
   items: ReadonlyMap<SeenTransfer, bigint>;
   operationIds: string[];
 };
@@ -27,15 +27,15 @@ export type SettledOperations = {
 type Seen = {
   operations: readonly SeenOperation[];
   transfers: readonly SeenTransfer[];
-  /** Stored already; these are bound to their operations here. */
+  /** Already stored transfers, which are bound to their operations here. */
   booked: readonly SeenTransfer[];
-  /** Those of `transfers` that links get, which are not stored yet. */
+  /** Those of `transfers` that are attributed to links, not stored yet. */
   attributed: readonly AttributedTransfer[];
 };
 
 /**
- * Before `transfers` are stored, whose history rows may be open already. One by one where records are isolated: an operation that is left out
- * has no event either, so that refunds of the same money wait for it (`isBehindNonce`).
+ * Call before `transfers` are stored, whose history rows may already be open. One by one while records are isolated: a left-out operation has no
+ * event either, so refunds of the same money wait for it (`isBehindNonce`).
  */
 export async function settleSeenOperations(
   tx: Tx,
@@ -66,7 +66,7 @@ async function settleTogether(
   if (operations.length === 0) return { items, operationIds: [] };
   const events = operations.map(toEvent);
   await recordOperationEvents(tx, network, events);
-  // an operation's transfers are paired in order, so those that are stored already take their items too
+  // an operation's transfers are paired in order, so already stored ones also take their items
   const placed = [...transfers, ...booked].sort((one, other) => one.logIndex - other.logIndex);
   const ownOf = (seen: SeenOperation) => placed.filter((transfer) => isOf(seen, transfer));
   for (const seen of operations) {
@@ -107,8 +107,8 @@ async function settleTogether(
 }
 
 /**
- * False when the account says that its calls succeeded and did not make them, as one that its owner has upgraded can: its refunds would count
- * without money, up to more than a link's row holds.
+ * False when the account reports success but its calls made no transfers, which an account upgraded by its owner can do: its refunds would then
+ * count without any money moved, and could exceed what a link's row can hold.
  */
 function hasMoved(
   { succeeded }: SeenOperation,

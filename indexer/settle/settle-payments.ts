@@ -19,8 +19,8 @@ type Outcome = Pick<Attribution, "linkId"> &
   };
 
 /**
- * `payments` are those whose nonces were spent, deep in the chain or not, `outcomes` what their transfers were attributed to. Returns the payments that
- * moved and all links concerned.
+ * `payments` are those whose nonces were spent, confirmed or not; `outcomes` are the attributions of their transfers. Returns the payments whose
+ * state changed and all affected links.
  */
 export async function settlePaymentsAndClaims(
   tx: Tx,

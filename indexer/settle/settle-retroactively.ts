@@ -1,6 +1,6 @@
 /**
- * Payments and claims that were stored after the block that settles them was read. Evidence counts as if known then; inference does not:
- * what was ambiguous at its block stays so, however many of the links have closed since. And links let go.
+ * Settles payments and claims that were stored after the block that settles them was read. Evidence counts as if known then; inference does not: what
+ * was ambiguous at its block stays so, however many of the links have closed since. Also handles released links.
  */
 import { type Attribution, attributeTransfers } from "../../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../../core/domain/authorization.ts";
@@ -23,7 +23,7 @@ import { FencedError, type Term } from "../leader-term.ts";
 import { applyUnappliedTransfers } from "./apply-unapplied-transfers.ts";
 import { settlePaymentsAndClaims } from "./settle-payments.ts";
 
-/** Settles what can be settled from the ledger alone. Cheap when there is nothing. */
+/** Settles what can be settled from the ledger alone. Cheap when there is nothing to settle. */
 export async function settleRetroactively(term: Term): Promise<void> {
   const { sql, network } = term;
   if ((await findNamedTransfers(sql, network)).length > 0) {
@@ -98,7 +98,7 @@ async function settleNamed(tx: Tx, term: Term, booked: readonly BookedTransfer[]
   await notify(tx, settled.paymentIds);
 }
 
-/** What the new evidence makes of a booked transfer; undefined when nothing changes. */
+/** The new attribution of a booked transfer; undefined when nothing changes. */
 function decideLate(
   transfer: BookedTransfer,
   attribution: Attribution | undefined,
@@ -123,7 +123,7 @@ function decideLate(
   return attribution?.settledBy === "proof" && isInferred(settledBy) ? attribution : undefined;
 }
 
-/** A proof moves a transfer away from a link that is PENDING; once that is PAID only the merchant does. */
+/** A proof moves a transfer away from a PENDING link; from a PAID one only the merchant can. */
 async function sortByLink(tx: Tx, found: readonly Late[]): Promise<{ moved: Late[]; disputed: Late[] }> {
   const leaving = found.flatMap(({ transfer, attribution }) =>
     transfer.linkId !== null && transfer.linkId !== attribution.linkId ? [transfer.linkId] : [],

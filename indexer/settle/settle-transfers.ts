@@ -28,32 +28,32 @@ export type Settling = {
   transfers: readonly SeenTransfer[];
   spent: readonly SpentAuthorization[];
   operations: readonly SeenOperation[];
-  /** Transfers of the same blocks that are stored already, perhaps before the operation that made them was known. */
+  /** Already stored transfers of the same blocks, possibly stored before the operation that made them was known. */
   bookedTransfers?: readonly SeenTransfer[];
   isWatched: (address: Hex) => boolean;
-  /** Time of the block that makes this height deep enough; undefined while there is none. */
+  /** Time of the block that confirms this height; undefined while there is none. */
   confirmedAtS: (blockNumber: number) => number | undefined;
-  /** The past, read in bulk: plain transfers are stored by a statement of their own, before the others. */
+  /** For history read in bulk: plain transfers are stored first, by a separate statement. */
   bulk?: Bulk | undefined;
-  /** Decisions and refunds that wait for a transfer to come back from a reorganisation; without it they are looked for. */
+  /** Decisions and refunds that wait for a transfer to come back from a reorganisation; looked up if absent. */
   due?: Pick<Due, "hasOrphanedAssignments" | "hasOrphanedRefunds">;
-  /** Links that the caller will refresh besides those named in the answer; see `loadSnapshot`. */
+  /** Links that the caller will recompute in addition to the returned ones; see `loadSnapshot`. */
   lockedToo?: readonly string[];
-  /** Given once the database has refused what these blocks hold. */
+  /** Given after the database has refused records of these blocks. */
   isolate?: Isolate | undefined;
-  /** Asked what stands of earlier decisions about these transfers. */
+  /** Looks up which earlier decisions about these transfers are kept. */
   findPriorAttributions?: (transfers: readonly SeenTransfer[]) => Promise<PriorAttributions>;
 };
 
 export type Touched = { linkIds: string[]; paymentIds: string[]; operationIds: string[] };
 
-/** Stores the transfers with their links, settles payments and claims. The links named in the answer still have to be refreshed. */
+/** Stores the transfers with their links, settles payments and claims. The returned links still have to be recomputed. */
 export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touched> {
   const { network, transfers, spent, operations, confirmedAtS, isWatched } = settling;
   const { hasOrphanedAssignments = true, hasOrphanedRefunds = true } = settling.due ?? {};
   if (transfers.length + spent.length + operations.length === 0)
     return { linkIds: [], paymentIds: [], operationIds: [] };
-  // statements that do not need each other's results are sent together: one round trip instead of two
+  // independent statements are pipelined: one round trip instead of two
   const [facilitated, payments] = await Promise.all([
     settleFacilitated(tx, network, spent, confirmedAtS),
     loadPayments(
@@ -72,7 +72,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   // also of payments that ended without a transfer
   const lockedToo = [...(settling.lockedToo ?? []), ...payments.map(({ linkId }) => linkId)];
   const verdicts = await attribute(tx, network, { transfers: incoming, payments, prior, lockedToo });
-  // after payments and links, which are locked first everywhere
+  // after payments and links, which are always locked first
   const booked = settling.bookedTransfers ?? [];
   const attributed = [...verdicts].flatMap(([{ txHash, logIndex, from, amountUnits }, { attribution }]) =>
     attribution ? [{ linkId: attribution.linkId, txHash, logIndex, from, amountUnits }] : [],
@@ -98,7 +98,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
     bulk && storePlainTransfers(tx, network, plain, bulk),
     storeTransfers(tx, network, bulk ? rows.filter((row) => !isPlain(row)) : rows),
     settlePaymentsAndClaims(tx, network, {
-      // a payment to a wallet that has not joined yet is judged when its blocks are read again
+      // a payment to a wallet that is not followed yet is handled when its blocks are read again
       payments: payments.filter((payment) => isWatched(payment.recipient)),
       outcomes,
       isDeep: ({ payer, nonce }) => deep.has(authorizationKey(payer, nonce)),
@@ -111,9 +111,9 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
 }
 
 /**
- * The rows of transfers that concern no link, payment, claim, assignment or operation; undefined when one of them might. Locks
- * nothing. What was not there when their blocks were read is no evidence for them, and a commit of earlier blocks takes evidence away
- * and never adds some.
+ * The rows of transfers if none of them concerns a link, payment, claim, assignment or operation; undefined when one might.
+ * Locks nothing: what was added after their blocks were read is no evidence for them, and a commit of earlier blocks
+ * only removes evidence.
  */
 export async function findUnrelated(tx: Tx, settling: Settling): Promise<NewTransfer[] | undefined> {
   const { network, transfers, spent, operations, isWatched, confirmedAtS } = settling;

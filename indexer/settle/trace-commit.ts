@@ -1,7 +1,7 @@
 /**
- * Spans of a commit that settled something of ours, in the trace of each payment and send that it settled, or in a trace of its own: `index`
- * with its parts `read` (from a block being heard of to its logs being read), `settle` (what they change) and `notify` (waking those who
- * wait, and the commit). Never throws: traces are advisory.
+ * Spans of a commit that settled records of ours, in the trace of each settled payment and send, or in a new trace: `index`
+ * with its parts `read` (from first hearing of a block to having read its logs), `settle` (applying them) and `notify` (notifications
+ * and the commit). Never throws: traces are best effort.
  */
 import { isTracing, type SpanAttributes, startSpan } from "../../core/tracing/spans.ts";
 import { findTraces } from "../../db/traces/traces.ts";
@@ -27,7 +27,7 @@ export async function traceCommit(
     }
     if (traces.size === 0) writeSpans(undefined, attributes, { heardMs, ...times });
   } catch (error) {
-    term.log.warn({ network: term.network, err: error }, "spans of a commit were not recorded");
+    term.log.warn({ network: term.network, err: error }, "spans of a commit could not be recorded");
   }
 }
 

@@ -1,4 +1,4 @@
-/** Subscribes to a node's announcements of transfers to our wallets, as long as their addresses fit into subscriptions. */
+/** Subscribes to a node's announcements of transfers to our wallets, while their addresses fit into subscriptions. */
 import { topicOfAddress } from "../../core/chain/bloom.ts";
 import { TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
@@ -9,7 +9,7 @@ import type { WatchedSet } from "./watched-wallets.ts";
 const WALLETS_MAX = 10 * TOPIC_VALUES_MAX;
 
 export type AnnouncedTransfers = {
-  /** Listens to all wallets of now, or no longer. */
+  /** Listens for all current wallets, or stops listening. */
   listen: (wallets: WatchedSet | undefined) => void;
   isLive: () => boolean;
 };

@@ -60,7 +60,7 @@ export function need(outcome: RpcOutcome | undefined): unknown {
   throw outcome?.error ?? new RpcTransportError("malformed", "a batch was answered with too few results");
 }
 
-/** Throws unless the headers are consecutive and each names the one before as its parent. */
+/** Throws unless the headers are consecutive and each has the previous one as its parent. */
 export function assertChained(headers: readonly BlockHeader[]): void {
   for (const [index, header] of headers.entries()) {
     const before = headers[index - 1];

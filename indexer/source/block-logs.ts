@@ -1,7 +1,7 @@
 /**
- * USDC logs of whole blocks, asked for in the cheapest way that can be trusted. The header's bloom says first what a block can hold:
- * nothing of ours (nothing is asked), perhaps a wallet of ours (receipts, proven by their root), or something (logs by block hash).
- * Whatever turns out to touch a wallet near the head is proven before it counts.
+ * USDC logs of whole blocks, read in the cheapest trustworthy way. The header's bloom first shows what a block can contain: nothing
+ * relevant (no request), possibly one of our wallets (receipts, proven by their root), or other USDC logs (logs by block hash). Near the
+ * head, whatever turns out to touch a wallet is proven before it counts.
  */
 
 import {
@@ -33,10 +33,10 @@ import {
 import { readRangeLogs } from "./range-logs.ts";
 import { askForReceipts, provenLogsOrRead, readProvenLogs, receiptsCall } from "./verified-block.ts";
 
-/** With more wallets, or a fuller bloom, "may contain" is mostly chance and not asked about wallets. */
+/** With more wallets, or a fuller bloom, matches are mostly accidental, so the bloom is not checked for wallets. */
 const BLOOM_WALLETS_MAX = 5_000;
 const BLOOM_CHANCE_MAX = 0.05;
-/** Far below the head this many blocks of a range are proven; more would cost what reading them by receipts costs. */
+/** Far below the head, at most this many blocks of a range are proven; proving more would cost as much as reading them all by receipts. */
 const PROVEN_FAR_MAX = 32;
 
 /** Whose transfers are wanted. `bits` are the bloom bits of every wallet, while they are few. */
@@ -44,14 +44,14 @@ export type Watch = {
   isWatched: (address: Hex) => boolean;
   size: number;
   bits: () => Iterable<BloomBits>;
-  /** Live payments wait: authorizations that were used elsewhere or cancelled matter too. */
+  /** Whether live payments are waiting, for which authorizations used elsewhere or cancelled also matter. */
   wantsAuthorizations: boolean;
 };
 
 /** NOTHING: the bloom rules out what matters. LOGS: USDC of others, as far as the bloom shows. OURS: a wallet of ours may be in it. */
 type Hint = "NOTHING" | "LOGS" | "OURS";
 
-/** Reads blocks near the head by their hashes: a node that does not have one says so instead of answering "no logs". */
+/** Reads blocks near the head by their hashes, because a node that lacks a block then reports that instead of returning no logs. */
 export async function readBlocks(
   chain: Chain,
   headers: readonly BlockHeader[],
@@ -104,9 +104,9 @@ async function readNearBlock(
     decodeBlock(header, selectFollowedLogs(logs, address), watch.isWatched);
   if (hint === "NOTHING") return decode([]);
   if (hint === "OURS") return decode(await provenLogsOrRead(chain, header, answer, isKept));
-  // refused for its size, or for any other reason: the block's receipts say the same
+  // refused for its size or any other reason: the block's receipts contain the same logs
   if (!answer?.ok) return decode(await readProvenLogs(chain, header, isKept));
-  // a node that does not have the block may answer with no logs, which are proven below
+  // a node that lacks the block may return no logs; those are proven below
   const logs = selectFollowedLogs(parseLogs(answer.result), address);
   assertOfBlock(logs, header);
   const content = decodeBlock(header, logs, watch.isWatched);
@@ -116,8 +116,8 @@ async function readNearBlock(
 
 /**
  * Reads a range far below the head: headers and logs of one node, which must agree with one another and with each block's bloom.
- * Contradictions are settled by proof, and so are ours where they are few; every block is read once more later (recheck-logs.ts).
- * `areOurs`: all of them are expected to touch our wallets.
+ * Contradictions are resolved by proof, and so are blocks that touch our wallets if there are few; every block is reread later (recheck-logs.ts).
+ * `areOurs`: all of the blocks are expected to touch our wallets.
  */
 export async function readRange(
   chain: Chain,
@@ -148,7 +148,7 @@ export async function readRange(
   return proveFew(chain, contents, watch);
 }
 
-/** What would be proven anyway is read from its proof: no log query first. */
+/** Blocks that would be proven anyway are read from their proof, without a log query. */
 async function readByReceipts(
   chain: Chain,
   numbers: readonly number[],
@@ -180,7 +180,7 @@ function parseHeaders(numbers: readonly number[], outcomes: readonly RpcOutcome[
   return headers;
 }
 
-/** Where few blocks of a range touch our wallets, they are proven as near the head. */
+/** If few blocks of a range touch our wallets, they are proven as near the head. */
 async function proveFew(
   chain: Chain,
   contents: readonly BlockContent[],
@@ -245,7 +245,7 @@ function bitsOnce(item: Hex): BloomBits {
   knownBits.set(item, bits);
   return bits;
 }
-/** The token's address and topics: a handful a network. */
+/** Bloom bits of the token's address and topics, a handful per network. */
 const knownBits = new Map<Hex, BloomBits>();
 
 /** Bloom bits of wallets as indexed arguments. */

@@ -1,6 +1,6 @@
 /**
- * Decodes a node's log answer into transfers, operations and owner changes of our wallets. Checked against the block's header; decoded by
- * slicing, because this is the hot path.
+ * Decodes a node's logs into transfers, operations and owner changes of our wallets. Checked against the block's header; decoded by slicing,
+ * because this is the hot path.
  */
 
 import { ACCOUNT_TOPICS, type AccountChange, decodeAccountLog } from "../../core/chain/account-logs.ts";
@@ -26,7 +26,7 @@ export const USDC_TOPICS = [TRANSFER_TOPIC, AUTHORIZATION_USED_TOPIC, AUTHORIZAT
 
 const OPERATION_TOPICS = [USER_OPERATION_EVENT_TOPIC, USER_OPERATION_REVERT_TOPIC] as const;
 
-/** A log as nodes answer it, with its place parsed. */
+/** A log as returned by nodes, with its position parsed. */
 export type PlacedLog = {
   address: string;
   blockHash: Hex;
@@ -45,13 +45,13 @@ export type SeenTransfer = {
   to: Hex;
   amountUnits: bigint;
   authorizationNonce: Hex | undefined;
-  /** 16 bytes of its transaction that may name a link; read where nothing else explains it (read-tags.ts). */
+  /** 16 bytes of its transaction that may be a link's tag; read when nothing else explains the transfer (read-tags.ts). */
   tag?: Hex | undefined;
-  /** Whether the tag stands in a relay of ours. */
+  /** Whether the tag is in one of our relays. */
   isRelayed?: boolean | undefined;
 };
 
-/** An authorization that was used, with the Transfer it made, or cancelled. */
+/** An authorization that was used (with the Transfer it made) or cancelled. */
 export type SpentAuthorization = {
   payer: Hex;
   nonce: Hex;
@@ -59,39 +59,39 @@ export type SpentAuthorization = {
   transfer?: { txHash: Hex; logIndex: number; blockNumber: number; to: Hex; amountUnits: bigint };
 };
 
-/** A user operation of a wallet of ours that the EntryPoint ran, whoever sent it. */
+/** A user operation of one of our wallets that the EntryPoint executed, whoever sent it. */
 export type SeenOperation = {
   block: BlockHeader;
   txHash: Hex;
   logIndex: number;
-  /** Of the event before it in its transaction: the operation's own transfers lie between the two. -1 for none. */
+  /** Log index of the previous event in its transaction; the operation's own transfers are between the two. -1 for none. */
   previousLogIndex: number;
   userOpHash: Hex;
   sender: Hex;
   nonce: bigint;
   succeeded: boolean;
   gasUsed: bigint;
-  /** What its calls reverted with. */
+  /** The revert data of its calls. */
   revertData: Hex | undefined;
-  /** What it was, where no row of ours has it (read-lost-operations.ts). */
+  /** The operation's contents, if we have no row of it (read-lost-operations.ts). */
   executed?: ExecutedOperation | undefined;
 };
 
-/** An owner change or an upgrade that a wallet of ours wrote itself, whoever sent it. */
+/** An owner change or upgrade logged by one of our wallets, whoever sent it. */
 export type SeenAccountLog = AccountChange & { txHash: Hex; logIndex: number; walletAddress: Hex };
 
-/** What a block says about us. `spent` are all authorizations used or cancelled in it, of any payer. */
+/** What a block contains about us. `spent` are all authorizations used or cancelled in it, of any payer. */
 export type BlockContent = {
   block: BlockHeader;
   transfers: SeenTransfer[];
   spent: SpentAuthorization[];
   operations: SeenOperation[];
-  /** Only where all of a block's logs were read: no query asks for them. */
+  /** Only when all of a block's logs were read: no query includes them. */
   accountLogs: SeenAccountLog[];
   logCount: number;
 };
 
-/** Reads a log answer; logs that appear twice count once. Throws when it is no list of logs, or one log has two contents. */
+/** Parses a list of logs; duplicates count once. Throws when it is not a list of logs, or one log has two contents. */
 export function parseLogs(answer: unknown): PlacedLog[] {
   if (!Array.isArray(answer)) throw malformed("an eth_getLogs answer is not a list");
   const byPlace = new Map<string, PlacedLog>();
@@ -134,7 +134,7 @@ function parseLog(item: Record<string, unknown> | undefined): PlacedLog {
   };
 }
 
-/** Addresses and topics of a log query for all that is followed. */
+/** Addresses and topics of a log query for everything that is followed. */
 export function followedLogs(usdc: Hex) {
   return { address: [usdc, CONTRACTS.entryPointV06], topics: [[...USDC_TOPICS, ...OPERATION_TOPICS]] };
 }
@@ -146,7 +146,7 @@ export function selectFollowedLogs(logs: readonly PlacedLog[], usdc: Hex): Place
     .sort((a, b) => a.logIndex - b.logIndex);
 }
 
-/** Whether it is worth keeping until its block is decoded: of accounts that are not ours anybody can write any number. */
+/** Whether to keep it until its block is decoded; anyone can write any number of logs of other accounts. */
 export function isFollowedBy(usdc: Hex, isWatched: (address: Hex) => boolean): (log: PlacedLog) => boolean {
   return (log) =>
     isLogOf(log, usdc, USDC_TOPICS) ||
@@ -158,7 +158,7 @@ function isOperationLog(log: PlacedLog): boolean {
   return isLogOf(log, CONTRACTS.entryPointV06, OPERATION_TOPICS);
 }
 
-/** Any contract may write such a log: it counts when its address is a wallet of ours. */
+/** Any contract may write such a log: it counts only when its address is one of our wallets. */
 function isAccountLog({ topics }: PlacedLog): boolean {
   return ACCOUNT_TOPICS.some((topic) => topic === topics[0]);
 }
@@ -167,7 +167,7 @@ function isLogOf(log: PlacedLog, address: Hex, topics: readonly (string | undefi
   return topics.includes(log.topics[0]) && log.address.toLowerCase() === address;
 }
 
-/** Throws unless every log was written in exactly this block. */
+/** Throws unless every log belongs to exactly this block. */
 export function assertOfBlock(logs: readonly PlacedLog[], block: BlockHeader): void {
   for (const log of logs) {
     if (log.blockHash === block.hash && log.blockNumber === block.number) continue;
@@ -275,12 +275,12 @@ function decodeAccountLogs(
   });
 }
 
-/** Whether a block holds anything that concerns a wallet of ours. */
+/** Whether a block contains anything about our wallets. */
 export function isOurs({ transfers, operations, accountLogs }: BlockContent): boolean {
   return transfers.length > 0 || operations.length > 0 || accountLogs.length > 0;
 }
 
-/** An AuthorizationUsed without its Transfer behind it: the answer lacks logs. */
+/** An AuthorizationUsed without its Transfer after it: the response lacks logs. */
 export function hasLoneAuthorization(logs: readonly PlacedLog[]): boolean {
   return logs.some((log, index) => {
     if (log.topics[0] !== AUTHORIZATION_USED_TOPIC) return false;

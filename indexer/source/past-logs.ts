@@ -1,4 +1,4 @@
-/** Which blocks of the past touch given wallets: topic-filtered log queries over adaptive ranges, then each hit read whole and proven. */
+/** Finds past blocks that touch given wallets: topic-filtered log queries over adaptive ranges, then each hit read whole and proven. */
 
 import { topicOfAddress } from "../../core/chain/bloom.ts";
 import { TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
@@ -12,7 +12,7 @@ import { type BlockContent, decodeBlock, isFollowedBy, selectFollowedLogs } from
 import { type LogFilter, readRangeLogs } from "./range-logs.ts";
 import { readProvenLogs } from "./verified-block.ts";
 
-/** go-ethereum takes at most this many values in a topic position. */
+/** go-ethereum accepts at most this many values per topic position. */
 export const TOPIC_VALUES_MAX = 1_000;
 const BLOCKS_FIRST = 500;
 const BLOCKS_MAX = 2_000;
@@ -34,7 +34,7 @@ export async function* readPast(
       start = end + 1;
       size = Math.min(BLOCKS_MAX, size + (size >> 1));
     } catch (error) {
-      // nodes are asked in the sizes they take; what takes too long all in all is asked for in smaller steps
+      // queries already have the sizes that nodes accept; a range that takes too long overall is reduced
       const isSlow = error instanceof RpcTransportError && error.kind === "timeout";
       if (!isSlow || size === 1) throw error;
       size = Math.max(1, size >> 1);
@@ -42,7 +42,7 @@ export async function* readPast(
   }
 }
 
-/** The union of what several nodes answer: a hit that one left out is found by another. */
+/** The union of several nodes' results: a hit that one omits is found by another. */
 async function findHits(
   chain: Chain,
   range: { from: number; to: number; addresses: readonly Hex[] },

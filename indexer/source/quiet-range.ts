@@ -1,7 +1,7 @@
 /**
- * Whether the blocks behind the cursor, up to a head, hold nothing of ours, by one log answer for all of them. Only where blooms are so
- * full that they rule nothing out: every block has followed logs then, and the answer shows by their block hashes that it comes from a
- * node which has the cursor's block, the head's, and all between. Whatever it can't show is read block by block instead.
+ * Checks with a single log query that the blocks after the cursor, up to a head, contain nothing of ours. Only used when
+ * blooms are so full that they rule nothing out: every block then has followed logs, whose block hashes show that the node has
+ * the cursor's block, the head's, and all between. If that cannot be shown, the blocks are read one by one instead.
  */
 
 import { noteAccepted, noteRefused } from "../../core/rpc/adaptive-limit.ts";
@@ -22,7 +22,7 @@ import {
   selectFollowedLogs,
 } from "./decode-logs.ts";
 
-/** The cursor's block included: what is further behind is read as a catch-up. */
+/** Including the cursor's block; anything further behind is read as a catch-up. */
 const BLOCKS_MAX = 32;
 
 export async function isQuietRange(
@@ -50,13 +50,13 @@ export async function isQuietRange(
     if (!logs || !first) return false;
     const hash = hashes.get(number) ?? first.blockHash;
     if (logs.some(({ blockHash }) => blockHash !== hash)) return false;
-    // the cursor's own block is read already
+    // the cursor's own block has already been read
     if (number > cursor.number && concernsUs(logs, head, watch)) return false;
   }
   return true;
 }
 
-/** Undefined when the node takes no range of this size. */
+/** Undefined when the node accepts no range of this size. */
 async function readLogs(
   chain: Chain,
   node: ChainNode,
@@ -78,7 +78,7 @@ async function readLogs(
   }
 }
 
-/** `header` only stands in: nothing that is decoded here is kept. */
+/** `header` is only a placeholder: nothing decoded here is kept. */
 function concernsUs(logs: readonly PlacedLog[], header: BlockHeader, watch: Watch): boolean {
   return hasLoneAuthorization(logs) || isOurs(decodeBlock(header, logs, watch.isWatched));
 }

@@ -1,6 +1,6 @@
 /**
- * Logs of a range from one node, in queries of the size it takes. There is nothing in a log query that could revert, so an error in
- * whatever words means "fewer blocks": down to one, which is then asked for by its hash, and by its receipts when that is refused too.
+ * Logs of a range from one node, in queries of the size it accepts. A log query cannot revert, so any error means
+ * "fewer blocks", down to a single one, which is then read by its hash, or by its receipts if that is refused too.
  */
 import type { Hex } from "../../core/domain/networks.ts";
 import { noteAccepted, noteRefused } from "../../core/rpc/adaptive-limit.ts";
@@ -13,23 +13,23 @@ import { type PlacedLog, parseLogs } from "./decode-logs.ts";
 import { readProvenLogsOn } from "./verified-block.ts";
 import { waitForRateLimit } from "./wait-for-rate-limit.ts";
 
-/** Address and topics as eth_getLogs takes them; null stands for any topic. */
+/** Address and topics as in eth_getLogs; null means any topic. */
 export type LogFilter = {
-  /** Absent: of every contract. */
+  /** Absent: every contract. */
   readonly address?: Hex | readonly Hex[];
   readonly topics: readonly (string | readonly string[] | null)[];
 };
 export type BlockRange = { readonly from: number; readonly to: number };
-/** At a time; with the headers of a range a batch stays below what the client sends. */
+/** Queries per batch; with the headers of a range this stays below the client's batch limit. */
 const QUERIES_MAX = 250;
-/** Asked for side by side when a node takes no range at all. */
+/** Blocks read concurrently when a node accepts no ranges at all. */
 const BLOCKS_AT_ONCE = 8;
 
 type Query = BlockRange & { readonly filter: LogFilter };
 
 /**
- * `headerCalls` are asked in the first batch, the last of the range among them: a node that does not have that block must not answer for
- * it. Throws RpcTransportError when the node can't answer for the whole range.
+ * `headerCalls` are in the first batch and include the last block of the range, because a node that lacks that block must not answer for the
+ * range. Throws RpcTransportError when the node can't answer for the whole range.
  */
 export async function readRangeLogs(
   chain: Chain,
@@ -56,7 +56,7 @@ export async function readRangeLogs(
   return { logs, headers: headers ?? [] };
 }
 
-/** A single call that a node refuses throws; for a log query that is one more refusal to learn from. */
+/** A single refused call throws; for a log query that is one more refusal to adapt to. */
 async function askOrRefuse(chain: Chain, node: ChainNode, calls: readonly RpcCall[]): Promise<RpcOutcome[]> {
   try {
     return await chain.batchOn(node, calls);
@@ -98,7 +98,7 @@ async function readOutcomes(
   return { logs, refused };
 }
 
-/** By hash, which is no range; else everything in the block, filtered here. */
+/** By hash, which is not a range; else everything in the block, filtered here. */
 async function readOneBlock(
   chain: Chain,
   node: ChainNode,

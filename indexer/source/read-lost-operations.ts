@@ -1,6 +1,6 @@
 /**
- * Operations of our wallets that no row of ours has: after an older backup was restored, or a standby took over that had not received
- * the last commits. What they were is read from the transactions that ran them.
+ * Operations of our wallets without a row: after an older backup was restored, or a standby took over that lacked the
+ * last commits. Their contents are read from the transactions that executed them.
  */
 import { carriedOperations, findExecutedOperation } from "../../core/chain/executed-operations.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -33,7 +33,10 @@ export async function withLostOperations(
       const ran = known.has(userOpHash) ? undefined : carried.get(txHash);
       const executed = ran && findExecutedOperation(ran, { userOpHash, network: chain.network });
       if (!executed) return operation;
-      log.warn({ network, txHash, userOpHash }, "an operation without a row was read from its transaction");
+      log.warn(
+        { network, txHash, userOpHash },
+        "an operation without a row was recovered from its transaction",
+      );
       return { ...operation, executed };
     }),
   }));

@@ -1,6 +1,6 @@
 /**
- * Link tags of transfers to our wallets, from the transactions that made them. Only where an accepted authorization does not explain a
- * transfer already, and the wallet has links that a tag could name.
+ * Reads link tags of transfers to our wallets from their transactions. Only when no accepted authorization already explains a transfer,
+ * and the wallet has links that a tag could name.
  */
 
 import { type FoundTag, tagOfTransaction } from "../../core/chain/transaction-tags.ts";
@@ -16,12 +16,12 @@ import type { Sql } from "../../db/postgres/client.ts";
 import type { BlockContent, SeenTransfer } from "./decode-logs.ts";
 import { readTransactions, type TransactionReader } from "./read-transactions.ts";
 
-/** The chain's clock may differ from the database's by this much: what is older than a wallet's first link carries none of its tags. */
+/** Tolerance between the chain's clock and the database's: transfers older than a wallet's first link cannot carry its tags. */
 const CLOCK_SKEW_MS = 15 * 60_000;
 
 type TagTerm = TransactionReader & { readonly sql: Sql };
 
-/** The same blocks, with `tag` on the transfers whose transactions carry one. `isWatched`: the wallets that are asked about. */
+/** The same blocks, with `tag` on the transfers whose transactions carry one. `isWatched`: the relevant wallets. */
 export async function withTags(
   term: TagTerm,
   blocks: readonly BlockContent[],
@@ -77,9 +77,9 @@ async function findUnexplained(
   });
 }
 
-/** By network and address. Links are not deleted, so a wallet's first one stays the first; a wallet without any is asked about again. */
+/** By network and address. Links are never deleted, so a wallet's first one can be cached; a wallet without any is queried again. */
 const knownFirstLinks = new WeakMap<Sql, Map<string, Date>>();
-/** Some 300 bytes each. */
+/** About 300 bytes each. */
 const FIRST_LINKS_KEPT = 10_000;
 
 async function firstLinksOf(

@@ -1,6 +1,6 @@
 /**
- * Transactions by their hashes, trusted when these recompute. In batches that halve when a node refuses their size, for calldata may be
- * large; from other nodes when one answers something else; and from the whole block where no node keeps an index of transactions.
+ * Reads transactions by hash, verified by recomputing the hash. In batches that halve when a node refuses their size, since calldata may be
+ * large; from other nodes when one returns something else; and from the whole block when no node has a transaction index.
  */
 
 import { type VerifiedTransaction, verifyTransaction } from "../../core/chain/verify-transaction.ts";
@@ -11,16 +11,19 @@ import type { RpcCall } from "../../core/rpc/node.ts";
 import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import type { Log } from "../../core/runtime/log.ts";
 
-/** Transactions asked for in one batch. */
+/** Transactions per batch. */
 const TRANSACTIONS_AT_ONCE = 50;
-/** Nodes asked again, before a transaction is taken for one whose hash can't be made from what they answer. */
+/** Further nodes asked before concluding that a transaction's hash cannot be recomputed from their responses. */
 const NODES_MAX = 4;
 
 export type TransactionReader = { readonly chain: Chain; readonly log: Log; readonly network: NetworkId };
 
 export type TransactionPlace = { hash: Hex; blockHash: Hex };
 
-/** Throws RpcTransportError while no node has one of them. One whose hash never recomputes is absent: it carries nothing to be trusted. */
+/**
+ * Throws RpcTransportError while no node has one of them. A transaction whose hash never matches is omitted, because its contents cannot be
+ * trusted.
+ */
 export async function readTransactions(
   { chain, log, network }: TransactionReader,
   places: readonly TransactionPlace[],
@@ -33,13 +36,13 @@ export async function readTransactions(
       const transaction =
         verifyTransaction(answers[index], place.hash) ?? (await readFromOthers(chain, place));
       if (transaction) found.set(place.hash, transaction);
-      else log.warn({ network, txHash: place.hash }, "no node answered a transaction that makes its hash");
+      else log.warn({ network, txHash: place.hash }, "no node returned a transaction that matches its hash");
     }
   }
   return found;
 }
 
-/** What one node answers, null for what it refuses. A batch that fails as a whole is halved; a single call that fails throws. */
+/** One node's results, null for what it refuses. A batch that fails as a whole is halved; a single call that fails throws. */
 async function readBatch(chain: Chain, places: readonly TransactionPlace[]): Promise<unknown[]> {
   try {
     const outcomes = await chain.batch(places.map(transactionCall));

@@ -1,8 +1,8 @@
 /**
- * All logs of one block, proven against its header. A log query has no proof of its own: a node that drops a log, or does not have
- * the block, answers like one that found nothing. Receipts do, by their root: all of a block's at once, or one transaction's at a time.
- * Where a node has none by block, all logs of the block are the next best: the same in two answers, without a gap between their numbers,
- * and making the header's bloom (which a log of the same topics would too).
+ * All logs of one block, proven against its header. A log query comes without a proof: a node that drops a log, or lacks
+ * the block, responds like one that found nothing. Receipts are proven by their root: all of a block's at once, or one transaction's at a
+ * time. If a node has no receipts by block, the next best is all logs of the block: identical in two responses, numbered without gaps, and
+ * producing the header's bloom (which another log with the same topics would also do).
  */
 
 import { bloomOf } from "../../core/chain/bloom.ts";
@@ -22,22 +22,22 @@ import { type BlockHeader, need } from "./block-header.ts";
 import { assertOfBlock, type PlacedLog, parseLogs } from "./decode-logs.ts";
 import { waitForRateLimit } from "./wait-for-rate-limit.ts";
 
-/** Over all nodes, before the block is left for a later poll. */
+/** Attempts over all nodes, before the block is left for a later poll. */
 const ATTEMPTS = 6;
-/** Of one transaction each in a request, if theirs is the block's mean of gas: a log costs 375 and is answered in 600 bytes. */
+/** Receipts of single transactions per request, assuming mean gas: a log costs 375 gas and takes 600 bytes in the response. */
 const GAS_A_REQUEST = 12_000_000;
 const RECEIPTS_AT_ONCE = 50;
-/** Bytes of encoded receipts, of which each has left some twenty behind in texts and objects. */
+/** Encoded receipt bytes between garbage collections; each byte leaves about twenty behind in strings and objects. */
 const collect = collectEvery(1_000_000);
 
-/** Which logs are kept once they are proven. */
+/** Which of the proven logs are kept. */
 type IsKept = (log: PlacedLog) => boolean;
 const keepAll: IsKept = () => true;
 
-/** What is kept of a list of receipts: others chose how many logs they have. */
+/** What is kept of a list of receipts, whose number of logs third parties control. */
 export type ReadReceipts = { root: Hex; logs: PlacedLog[] } | { error: RpcTransportError };
 
-/** By height where its header is asked for at the same time. */
+/** By height when its header is requested at the same time. */
 export function receiptsCall(block: Pick<BlockHeader, "hash"> | number, isKept = keepAll): RpcCall {
   const params = [typeof block === "number" ? toQuantity(block) : block.hash];
   return { method: "eth_getBlockReceipts", params, read: (answer) => readReceipts(answer, isKept) };
@@ -47,7 +47,7 @@ export function readReceipts(answer: unknown, isKept = keepAll): ReadReceipts {
   if (!Array.isArray(answer) || !answer.every(hasLogs))
     return { error: malformed("no receipts were answered") };
   return orError(() => {
-    // first: what is no log is refused by it
+    // first, because it refuses malformed logs
     const logs = parseNumbered(
       answer.flatMap((receipt) => fieldOf(receipt, "logs") as unknown[]),
       0,
@@ -57,8 +57,9 @@ export function readReceipts(answer: unknown, isKept = keepAll): ReadReceipts {
 }
 
 /**
- * The logs of receipts, numbered from `first`, or from wherever the first one is. A root proves contents and order of logs, not the numbers
- * that a node gives them, by which they are booked: two alike under one number would count once, and put all that follow one too low.
+ * The logs of receipts, numbered from `first`, or from the first log's own number. The root proves contents and order of logs, but not the log
+ * indexes reported by the node, by which they are booked: two equal logs with the same index would count once, and shift all following ones down
+ * by one.
  */
 function parseNumbered(answer: readonly unknown[], first?: number): PlacedLog[] {
   const logs = parseLogs(answer);
@@ -72,7 +73,7 @@ function hasLogs(receipt: unknown): boolean {
   return Array.isArray(fieldOf(receipt, "logs"));
 }
 
-/** What reads a call's result may not throw. */
+/** Code that reads a call's result must not throw. */
 function orError<Read>(read: () => Read): Read | { error: RpcTransportError } {
   try {
     return read();
@@ -82,7 +83,7 @@ function orError<Read>(read: () => Read): Read | { error: RpcTransportError } {
   }
 }
 
-/** The logs that were kept of receipts. Throws RpcTransportError unless the receipts make the header's root. */
+/** The kept logs of receipts. Throws RpcTransportError unless the receipts match the header's root. */
 export function provenLogs(header: BlockHeader, read: ReadReceipts): PlacedLog[] {
   if ("error" in read) throw unproven(header, read.error.message);
   assertOfBlock(read.logs, header);
@@ -90,7 +91,7 @@ export function provenLogs(header: BlockHeader, read: ReadReceipts): PlacedLog[]
   return read.logs;
 }
 
-/** Undefined when the answer proves nothing. */
+/** Undefined when the response proves nothing. */
 export function provenLogsOrUndefined(
   header: BlockHeader,
   outcome: RpcOutcome | undefined,
@@ -104,7 +105,7 @@ export function provenLogsOrUndefined(
   }
 }
 
-/** The outcomes of calls for receipts. Without a verdict for any, each is left to `readProvenLogs`, which asks for less at a time. */
+/** The outcomes of calls for receipts. If all of them fail, each block is left to `readProvenLogs`, which requests less at a time. */
 export async function askForReceipts(chain: Chain, calls: readonly RpcCall[]): Promise<RpcOutcome[]> {
   if (calls.length === 0) return [];
   try {
@@ -115,7 +116,7 @@ export async function askForReceipts(chain: Chain, calls: readonly RpcCall[]): P
   }
 }
 
-/** `each`: of the receipts that are asked for one by one, the first ones. Whichever node gave them, together they make the root or not. */
+/** `each`: the first receipts of those requested one by one. Whichever node returned them, together they either match the root or not. */
 type Proof = { header: BlockHeader; isKept: IsKept; each: EachReceipt };
 type EachReceipt = {
   plan: { hashes: readonly unknown[]; atOnce: number } | undefined;
@@ -126,9 +127,9 @@ type EachReceipt = {
 const noneYet = (): EachReceipt => ({ plan: undefined, encoded: [], logs: [], logCount: 0 });
 type Way = (chain: Chain, node: ChainNode, proof: Proof) => Promise<PlacedLog[]>;
 
-/** In the order in which a node is asked: the next way when it has answered the one before, and not with what proves the block. */
+/** In the order in which they are tried on a node: the next method when the previous response does not prove the block. */
 const WAYS: readonly [Way, ...Way[]] = [byReceipts, byBloom, byTransactionReceipts];
-/** The last one asks for little at a time. */
+/** The last one requests little at a time. */
 const SMALLEST_ANSWERS = WAYS.length - 1;
 
 /** Asks one node after another until the logs are proven. Throws when none proves them: the block is not trusted then. */
@@ -140,7 +141,7 @@ export async function readProvenLogs(
 ): Promise<PlacedLog[]> {
   let lastError: unknown;
   let minWay = firstWay;
-  // some nodes have no receipts by block, some chains another receipt format: those are asked another way
+  // some nodes have no receipts by block, and some chains use another receipt format: try another method
   const ways = new Map<ChainNode, number>();
   const each = noneYet();
   let receipts = 0;
@@ -154,12 +155,12 @@ export async function readProvenLogs(
     } catch (error) {
       if (!(error instanceof RpcTransportError || error instanceof RpcResponseError)) throw error;
       lastError = error;
-      // a full block takes more requests than a provider allows at a time: only attempts that bring no receipt count
+      // a full block takes more requests than a provider allows at a time, so only attempts that return no receipt count
       if (each.encoded.length > receipts) {
         receipts = each.encoded.length;
         attempts = -1;
       }
-      // it is the block that is large, whatever node answers
+      // the block is large, whichever node responds
       if (isTooMuch(error)) minWay = SMALLEST_ANSWERS;
       else if (!(await waitForRateLimit(chain, error)))
         ways.set(node, hasAnswered(error) ? (way + 1) % WAYS.length : 0);
@@ -168,7 +169,7 @@ export async function readProvenLogs(
   throw lastError ?? unproven(header, "there is no node");
 }
 
-/** The logs that this outcome of `receiptsCall` proves, else those that are read in another way. */
+/** The logs proven by this outcome of `receiptsCall`, else those read by another method. */
 export async function provenLogsOrRead(
   chain: Chain,
   header: BlockHeader,
@@ -182,7 +183,7 @@ export async function provenLogsOrRead(
   );
 }
 
-/** The same from this node alone, every way once. */
+/** The same from this node only, trying every method once. */
 export async function readProvenLogsOn(
   chain: Chain,
   node: ChainNode,
@@ -211,7 +212,7 @@ type ReadReceipt =
   | { encoded: EncodedReceipt; logs: PlacedLog[]; firstIndex: number | undefined; logCount: number }
   | { error: RpcTransportError };
 
-/** Many calls for a full block, and none of them large. What came before a failure is kept. */
+/** Many small calls for a full block. Results before a failure are kept. */
 async function byTransactionReceipts(
   chain: Chain,
   node: ChainNode,
@@ -224,7 +225,7 @@ async function byTransactionReceipts(
     const calls = next.map((hash) => receiptCall(hash, isKept));
     const outcomes = await chain.batchOn(node, calls, { inOrder: true });
     need(outcomes[0]);
-    // some nodes answer a batch until they have said so many bytes, and refuse the rest of it
+    // some nodes answer a batch up to a response size and refuse the rest
     const failed = outcomes.findIndex(({ ok }) => !ok);
     for (const outcome of failed < 0 ? outcomes : outcomes.slice(0, failed))
       addReceipt(each, need(outcome) as ReadReceipt, header);
@@ -258,7 +259,7 @@ function receiptCall(hash: unknown, isKept: IsKept): RpcCall {
   return { method: "eth_getTransactionReceipt", params: [hash], read };
 }
 
-/** What is not a part of the block makes the others worthless, since nobody knows which of them is wrong. */
+/** If one is not part of the block, all are discarded, since it is unknown which of them is wrong. */
 function addReceipt(each: EachReceipt, receipt: ReadReceipt, header: BlockHeader): void {
   const isMisplaced = !("error" in receipt) && (receipt.firstIndex ?? each.logCount) !== each.logCount;
   if ("error" in receipt || isMisplaced) {
@@ -302,12 +303,12 @@ async function byBloom(chain: Chain, node: ChainNode, { header, isKept }: Proof)
   return first.logs;
 }
 
-/** An answer that was too large, or did not come in time, which a larger one does not either. */
+/** The response was too large or timed out, and a larger one would too. */
 function isTooMuch(error: unknown): error is RpcTransportError {
   return error instanceof RpcTransportError && (error.kind === "too-large" || error.kind === "timeout");
 }
 
-/** Not an unavailable node: it has no receipts by block, or such as do not make the root. */
+/** Not an unavailable node: it has no receipts by block, or they do not match the root. */
 function hasAnswered(error: unknown): boolean {
   if (error instanceof RpcTransportError)
     return error instanceof UnprovenError || error.kind === "node-error" || error.isRefusal;

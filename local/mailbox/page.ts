@@ -1,4 +1,5 @@
 /** The mailbox as an HTML page. All content is untrusted and escaped. */
+import { escapeHtml } from "../../core/domain/mail-html.ts";
 import type { StoredMail } from "./mail-message.ts";
 
 export function renderMailbox(mails: readonly StoredMail[]): string {
@@ -33,8 +34,4 @@ function renderMail(mail: StoredMail): string {
 <p>to ${escapeHtml(mail.to.join(", "))}, from ${escapeHtml(mail.from)}, ${escapeHtml(mail.receivedAt)}</p>
 <pre>${escapeHtml(mail.text || mail.html)}</pre>
 </article>`;
-}
-
-function escapeHtml(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }

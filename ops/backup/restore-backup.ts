@@ -7,7 +7,7 @@ import { countTables, type Keys, openBackup } from "./write-backup.ts";
 
 export type Restored = { createdAt: string; tables: number; migrated: string[] };
 
-/** The rows are there, and the database lacks migrations: it must not be taken for one without anything. */
+/** The rows were restored but migrations are missing: the database must not be mistaken for an empty one. */
 export class NotMigratedError extends Error {}
 
 /**
@@ -27,7 +27,7 @@ export async function restoreBackup(
   const newer = await listUnknownMigrations(migrations);
   if (newer.length > 0)
     throw new Error(
-      `the backup is of a newer version (it has ${newer.join(", ")}): restore it with that one`,
+      `the backup is from a newer version (it has ${newer.join(", ")}): restore it with that version`,
     );
   await migrate(databaseUrl, { only: migrations });
   const sql = openDatabase(databaseUrl, { name: "restore", maxConnections: 1, silenceTimeoutS: 0 });
@@ -43,7 +43,7 @@ export async function restoreBackup(
     const migrated = await migrate(databaseUrl).catch((cause) => {
       const reason = cause instanceof Error ? cause.message : String(cause);
       throw new NotMigratedError(
-        `restored ${tables} tables as of ${createdAt}, but not migrated: ${reason}. Correct that and run \`bun run migrate\``,
+        `restored ${tables} tables as of ${createdAt}, but not migrated: ${reason}. Fix that and run \`bun run migrate\``,
         { cause },
       );
     });
@@ -60,7 +60,7 @@ async function assertEmpty(databaseUrl: string): Promise<void> {
       select table_name as name from information_schema.tables where table_schema = 'public' limit 1`;
     if (found)
       throw new Error(
-        `the database is not empty (it has the table ${found.name}): create a new one and name it in DATABASE_URL`,
+        `the database is not empty (it has the table ${found.name}): create a new one and set DATABASE_URL to it`,
       );
   } finally {
     await sql.end({ timeout: 5 });

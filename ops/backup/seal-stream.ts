@@ -1,5 +1,5 @@
 /**
- * Encrypts a stream in chunks: AES-256-GCM with a key of its own for each file (HKDF-SHA256 of the secret and 32 random bytes), a counter
+ * Encrypts a stream in chunks: AES-256-GCM with a separate key for each file (HKDF-SHA256 of the secret and 32 random bytes), a counter
  * as nonce, and a mark in the last chunk's, so that a changed, reordered or shortened file is refused.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
@@ -23,7 +23,7 @@ export async function* sealStream(plain: Chunks, secret: string): AsyncGenerator
   }
 }
 
-/** Tries each of `secrets`. Throws a sentence when none opens the stream, or when it was changed or cut. */
+/** Tries each of `secrets`. Throws when none decrypts the stream, or when it was altered or truncated. */
 export async function* openStream(sealed: Chunks, secrets: readonly string[]): AsyncGenerator<Buffer> {
   let key: Buffer | undefined;
   let number = 0;
@@ -40,8 +40,8 @@ export async function* openStream(sealed: Chunks, secrets: readonly string[]): A
     if (opened?.plain === undefined)
       throw new Error(
         number === 0
-          ? "no key of BACKUP_KEY opens this backup, or its beginning was changed"
-          : "the backup was changed or is incomplete",
+          ? "no key in BACKUP_KEY decrypts this backup, or its beginning was altered"
+          : "the backup was altered or is incomplete",
       );
     key = opened.key;
     number++;
@@ -62,7 +62,7 @@ function openChunk(bytes: Buffer, key: Buffer, nonce: Buffer): Buffer | undefine
 }
 
 function saltOf(head: Buffer | undefined): Buffer {
-  if (!head?.subarray(0, MAGIC.length).equals(MAGIC)) throw new Error("this is no backup of this service");
+  if (!head?.subarray(0, MAGIC.length).equals(MAGIC)) throw new Error("this is not a backup of this service");
   return head.subarray(MAGIC.length);
 }
 

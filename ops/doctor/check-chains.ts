@@ -1,4 +1,4 @@
-/** Each node by itself: its chain, its age, what the indexer asks of it, and the code of the contracts. */
+/** Checks each node separately: its chain, its age, the methods the indexer uses, and the code of the contracts. */
 import { checkContracts } from "../../api/health/checks.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
@@ -23,7 +23,7 @@ export async function checkChains(
         ? [
             advice(
               "chain",
-              `${id} has one node: name a second one of another provider, separated by a comma; the indexer compares them, and the service goes on when one fails`,
+              `${id} has only one node: add one of another provider, separated by a comma; the indexer compares them, and the service keeps running when one fails`,
             ),
           ]
         : [];
@@ -47,7 +47,7 @@ async function checkNode(network: NetworkId, url: string, isProduction: boolean)
     const ageS = Math.round(Date.now() / 1000) - head.timestampS;
     const findings: Finding[] = [];
     if (contracts.status === "unhealthy")
-      findings.push(fault("chain", `${name}: ${contracts.error}; this node is of another chain`));
+      findings.push(fault("chain", `${name}: ${contracts.error}; this node serves another chain`));
     if (ageS > HEAD_AGE_MAX_S && !isOnThisMachine(url))
       findings.push(
         fault(

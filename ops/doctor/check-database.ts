@@ -27,7 +27,7 @@ export async function checkDatabase({ api, worker, indexer }: Configuration): Pr
     const { refusal, risks } = await inspectDatabase(sql, url);
     if (refusal) return [fault("database", refusal)];
     return [
-      good("database", `${new URL(url).host} answers, and its schema is this version's`),
+      good("database", `${new URL(url).host} responds, and its schema is up to date`),
       ...risks.map((risk) => advice(risk.includes("clock") ? "clock" : "database", risk)),
       ...describeEncryption(new URL(url)),
       ...(await checkConnections(sql, { api, worker, indexer })),
@@ -42,7 +42,8 @@ export async function checkDatabase({ api, worker, indexer }: Configuration): Pr
 const CAUSES: Readonly<Record<string, (url: URL) => string>> = {
   ECONNREFUSED: ({ host }) => `nothing listens at ${host}: start Postgres, or correct DATABASE_URL`,
   ENOTFOUND: ({ hostname }) => `the name ${hostname} does not resolve: correct DATABASE_URL`,
-  EAI_AGAIN: ({ hostname }) => `the name ${hostname} does not resolve now: check this machine's DNS`,
+  EAI_AGAIN: ({ hostname }) =>
+    `the name ${hostname} does not resolve at the moment: check this machine's DNS`,
   CONNECT_TIMEOUT: ({ host }) => `${host} did not answer within 5 s: check its address and the firewall`,
   "28P01": ({ username }) => `the password of "${username}" is wrong: correct it in DATABASE_URL`,
   "28000": ({ username }) => `"${username}" may not log in: check the server's roles and pg_hba.conf`,
@@ -65,7 +66,7 @@ function describeEncryption(url: URL): Finding[] {
   return [
     advice(
       "database",
-      `the connection to ${url.hostname} is not encrypted: add ?sslmode=verify-full unless the network is yours alone`,
+      `the connection to ${url.hostname} is not encrypted: add ?sslmode=verify-full unless the network is private`,
     ),
   ];
 }
@@ -88,12 +89,12 @@ async function checkConnections(
   const available = row?.available ?? 0;
   if (available >= needed)
     return [
-      good("database", `${available} connections, ${needed} needed by one api, one worker, two indexers`),
+      good("database", `${available} connections; one api, one worker and two indexers need ${needed}`),
     ];
   return [
     fault(
       "database",
-      `the server grants ${available} connections, one api, one worker and two indexers need ${needed}: raise max_connections, or lower DATABASE_MAX_CONNECTIONS and WORKER_DATABASE_MAX_CONNECTIONS`,
+      `the server allows ${available} connections, but one api, one worker and two indexers need ${needed}: raise max_connections, or lower DATABASE_MAX_CONNECTIONS and WORKER_DATABASE_MAX_CONNECTIONS`,
     ),
   ];
 }
@@ -107,7 +108,7 @@ async function checkPasskeys(sql: Sql, api: Configuration["api"]): Promise<Findi
   return [
     fault(
       "domain",
-      `RP_ID is "${rpId}", but the database holds passkeys of others: ${found}. Set RP_ID to theirs`,
+      `RP_ID is "${rpId}", but the database holds passkeys of other relying parties: ${found}. Set RP_ID to theirs`,
     ),
   ];
 }
@@ -121,6 +122,9 @@ async function checkDataDisk(sql: Sql, url: string): Promise<Finding[]> {
   const space = rows[0] && readDiskSpace(rows[0].folder);
   if (!space || !isNearlyFull(space)) return [];
   return [
-    fault("machine", `the database's disk is nearly full: ${describeSpace(space)}; enlarge it before it is`),
+    fault(
+      "machine",
+      `the database's disk is nearly full: ${describeSpace(space)}; enlarge it before it fills up`,
+    ),
   ];
 }

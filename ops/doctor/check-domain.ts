@@ -14,7 +14,7 @@ const CLOCK_SKEW_MAX_MS = 5_000;
 export async function checkDomain({ api }: Configuration): Promise<Finding[]> {
   if (api?.nodeEnv !== "production") return [];
   const url = new URL(api.baseUrl);
-  const rp = good("domain", `passkeys are bound to "${api.passkey.rpId}" for ever; keep that domain`);
+  const rp = good("domain", `passkeys are permanently bound to "${api.passkey.rpId}"; keep that domain`);
   if (!isOnThisMachine(url.href) && !(await resolves(url.hostname)))
     return [
       rp,
@@ -30,7 +30,7 @@ export async function checkDomain({ api }: Configuration): Promise<Finding[]> {
       rp,
       advice(
         "domain",
-        `nothing answers at ${url.origin} yet (${certificate.reason}): start the reverse proxy; browsers reach the service through it`,
+        `nothing responds at ${url.origin} yet (${certificate.reason}): start the reverse proxy; browsers reach the service through it`,
       ),
     ];
   if (certificate.kind === "untrusted")
@@ -38,7 +38,7 @@ export async function checkDomain({ api }: Configuration): Promise<Finding[]> {
       rp,
       fault(
         "domain",
-        `browsers will refuse the certificate of ${url.host}: ${certificate.reason}; get one for this name (Caddy does by itself)`,
+        `browsers will refuse the certificate of ${url.host}: ${certificate.reason}; get one for this name (Caddy does so automatically)`,
       ),
     ];
   const { leftMs, lifeMs } = certificate;
@@ -46,7 +46,7 @@ export async function checkDomain({ api }: Configuration): Promise<Finding[]> {
     leftMs < 2 * DAY_MS ? `${Math.floor(leftMs / 3_600_000)} hours` : `${Math.floor(leftMs / DAY_MS)} days`;
   const term =
     leftMs < CERTIFICATE_LIFE_MIN * lifeMs
-      ? advice("domain", `the certificate of ${url.host} ends in ${left}: find out why it is not renewed`)
+      ? advice("domain", `the certificate of ${url.host} expires in ${left}: find out why it is not renewed`)
       : good("domain", `the certificate of ${url.host} is valid for ${left}`);
   return [rp, term, ...(await checkAnswer(url))];
 }
@@ -94,11 +94,11 @@ async function checkAnswer({ origin }: URL): Promise<Finding[]> {
         response.status >= 502
           ? advice(
               "domain",
-              `${origin} is reached, the api behind it is not (${response.status}): start the api`,
+              `${origin} responds, but the api behind it does not (${response.status}): start the api`,
             )
           : fault(
               "domain",
-              `${origin} is answered by something else: let the proxy pass every path to the api`,
+              `${origin} is answered by something else: make the proxy pass every path to the api`,
             ),
       ];
     return [good("domain", `${origin} leads to this service`), ...clockOf(response, beganMs)];

@@ -12,7 +12,7 @@ export async function checkMail({ worker }: Configuration): Promise<Finding[]> {
       ? [
           advice(
             "mail",
-            `MAIL_FROM is "${worker.mailFrom}": receivers refuse it; give an address of your domain`,
+            `MAIL_FROM is "${worker.mailFrom}": receivers refuse it; use an address of your domain`,
           ),
         ]
       : [];
@@ -23,7 +23,10 @@ export async function checkMail({ worker }: Configuration): Promise<Finding[]> {
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
     return [
-      fault("mail", `${host} cannot be used: ${text}; correct SMTP_URL, e-mail codes go through it`),
+      fault(
+        "mail",
+        `${host} cannot be used: ${text}; correct SMTP_URL, which is needed to send e-mail codes`,
+      ),
       ...sender,
     ];
   } finally {

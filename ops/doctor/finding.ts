@@ -25,7 +25,7 @@ export const good = (subject: Subject, text: string): Finding => ({ level: "good
 
 const MARKS = { fault: "✗", advice: "!", good: "✓" } as const;
 
-/** A line a finding, by subject, and a last line that says how many faults there are. */
+/** One line per finding, by subject, and a last line with the number of faults. */
 export function presentFindings(findings: readonly Finding[]): string {
   const lines = SUBJECTS.flatMap((subject) =>
     findings
@@ -35,7 +35,7 @@ export function presentFindings(findings: readonly Finding[]): string {
   const faults = findings.filter(({ level }) => level === "fault").length;
   const end =
     faults === 0
-      ? "No fault was found."
+      ? "No faults found."
       : `${faults === 1 ? "1 fault. Correct it" : `${faults} faults. Correct them`} and run this command again.`;
   return [...lines, "", end].join("\n");
 }

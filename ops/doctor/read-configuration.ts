@@ -43,7 +43,7 @@ export function readConfiguration(env: Environment): Configuration {
     findings.push(
       advice(
         "configuration",
-        "this shell has none of a deployment's settings: run the command with the environment of its processes. `npm start` makes its own settings and needs no check",
+        "this shell has none of the settings of a deployment: run the command with the environment of its processes. `npm start` creates its own settings and needs no check",
       ),
     );
   if (env.NODE_ENV !== "production")

@@ -35,7 +35,7 @@ const { env, relayer, kept } = place();
 console.log(
   `\nWritten to ${folder}: service.env, and secrets/ (back it up: without it nothing can be restored)`,
 );
-if (kept.length > 0) console.log(`Kept from before: ${kept.join(", ")}`);
+if (kept.length > 0) console.log(`Kept unchanged: ${kept.join(", ")}`);
 
 console.log("\nChecking …\n");
 // not there yet: the database, and the pages are built with the image
@@ -59,7 +59,7 @@ function place() {
 
 function nextSteps({ folder: place, kind: how }: Layout): string {
   const first = `1. Send some ETH to the relayer ${relayer} on ${answers.networks.join(" and ")}; it pays the gas (0.01 lasts for thousands of payments).
-2. Let ${answers.domain} lead to this server, with ports 80 and 443 open.`;
+2. Point ${answers.domain} to this server, with ports 80 and 443 open.`;
   if (how === "systemd")
     return `${first}
 3. Follow deploy/systemd/README.md: database and user, units, Caddy.

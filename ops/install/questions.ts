@@ -30,21 +30,21 @@ export async function askAll(ask: Ask, complain: (text: string) => void): Promis
     throw new Error(`no valid answer to: ${question}`);
   };
   const domain = await until(
-    "1. Public domain, for example pay.example.com (passkeys are bound to it for ever): ",
+    "1. Public domain, for example pay.example.com (passkeys are permanently bound to it): ",
     readDomain,
   );
   const networks = await until("2. Networks: base, base-sepolia or both [both]: ", readNetworks);
   const rpcUrls = { base: "", "base-sepolia": "" };
   for (const network of networks)
     rpcUrls[network] = await until(
-      `3. RPC URLs of ${network}, best two of different providers, separated by a comma: `,
+      `3. RPC URLs for ${network}, preferably two of different providers, separated by a comma: `,
       readRpcUrls,
     );
   const smtpUrl = await until(
     "4. Mail relay, for example smtp://user:password@mail.example.com:587: ",
     readSmtpUrl,
   );
-  const mailFrom = await until(`5. Sender of mails [Payments <no-reply@${domain}>]: `, (text) =>
+  const mailFrom = await until(`5. Sender of e-mails [Payments <no-reply@${domain}>]: `, (text) =>
     readSender(text || `Payments <no-reply@${domain}>`),
   );
   return { domain, networks, rpcUrls, smtpUrl, mailFrom };
@@ -61,9 +61,7 @@ function readDomain(text: string): string | Refusal {
   const domain = text.toLowerCase();
   const isLocal = /^localhost(:\d{1,5})?$/.test(domain);
   if (isLocal || isRegistrable(domain)) return domain;
-  return new Refusal(
-    `"${text}" is not a domain name that can be registered: give the name alone, without https://`,
-  );
+  return new Refusal(`"${text}" is not a registrable domain name: enter only the name, without https://`);
 }
 
 function readNetworks(text: string): readonly NetworkId[] | Refusal {
@@ -80,7 +78,9 @@ function readRpcUrls(text: string): string | Refusal {
   const wrong = urls.find((url) => !/^https?:$/.test(URL.parse(url)?.protocol ?? ""));
   if (wrong !== undefined) return new Refusal(`"${wrong}" is not an http(s) URL`);
   const open = urls.find((url) => !isEncryptedOrLocal(url));
-  return open === undefined ? urls.join(",") : new Refusal(`${new URL(open).host} must be reached by https`);
+  return open === undefined
+    ? urls.join(",")
+    : new Refusal(`${new URL(open).host} must be reached over https`);
 }
 
 function readSmtpUrl(text: string): string | Refusal {

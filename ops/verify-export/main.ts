@@ -49,7 +49,7 @@ function describe({ ok, rows, proven, unconfirmed, ...rest }: Verification): str
       .map(({ row, problem }) => `✗ ${row === null ? "" : `${row}: `}${problem}`),
     ...(problems.length > PROBLEMS_SHOWN ? [`… and ${problems.length - PROBLEMS_SHOWN} more`] : []),
     ok
-      ? "✓ every confirmed transfer in the file is on the chain; what it says beside (texts, links, kinds) is the service's word"
-      : "✗ the file does not agree with the chain",
+      ? "✓ every confirmed transfer in the file is on the chain; its other contents (texts, links, kinds) are the service's statements"
+      : "✗ the file does not match the chain",
   ];
 }

@@ -1,4 +1,4 @@
-/** What is taken from the user's own nodes: which chain they serve, and each block's hash and list of transaction hashes. */
+/** The only data taken from the user's own nodes: which chain they serve, and each block's hash and transaction hashes. */
 import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { fieldOf, parseData, parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
 
@@ -6,7 +6,7 @@ export type TrustedBlock = { hash: Hex; transactions: readonly string[] };
 type Wanted = { network: NetworkId; proof: { blockNumber: number } | null };
 
 const TIMEOUT_MS = 30_000;
-/** Requests at a time: public nodes count them. */
+/** Concurrent requests, which public nodes limit. */
 const AT_ONCE = 4;
 
 /** The node of each network, by its chain id. Throws for a node that is unavailable or of another chain. */
@@ -15,7 +15,7 @@ export async function readNetworks(urls: readonly string[]): Promise<Map<Network
   for (const url of urls) {
     const chainId = Number(parseQuantity(await call(url, "eth_chainId", []), "chain id"));
     const network = NETWORK_IDS.find((id) => NETWORKS[id].chainId === chainId);
-    if (!network) throw new Error(`the node serves chain ${chainId}, which no export is of`);
+    if (!network) throw new Error(`the node serves chain ${chainId}, which exports do not cover`);
     networks.set(network, url);
   }
   return networks;
@@ -61,6 +61,6 @@ async function call(url: string, method: string, params: readonly unknown[]): Pr
   const answer: unknown = await response.json().catch(() => undefined);
   const result = fieldOf(answer, "result");
   if (result === undefined)
-    throw new Error(`your node answered ${method} with status ${response.status} and no result`);
+    throw new Error(`your node responded to ${method} with status ${response.status} and no result`);
   return result;
 }

@@ -74,10 +74,10 @@ export async function verifyFile(text: string, { rpcUrls, wallet }: Trust): Prom
   const networks = await readNetworks(rpcUrls);
   const wallets = file.wallets.map((one) => (wallet ? { ...one, address: wallet } : one));
   if (wallet && file.wallets.some((one) => one.address !== wallet))
-    problems.push({ row: null, problem: `the file names another wallet than ${wallet}` });
+    problems.push({ row: null, problem: `the file is about another wallet than ${wallet}` });
   for (const network of NETWORK_IDS)
     if (file.wallets.filter((one) => one.network === network).length > 1)
-      problems.push({ row: null, problem: `the file names two wallets of ${network}` });
+      problems.push({ row: null, problem: `the file is about two wallets on ${network}` });
   const confirmed = file.transactions.filter(({ status }) => status === "CONFIRMED");
   const blocks = await readBlocks(networks, confirmed);
   const seen = new Set<string>();
@@ -90,7 +90,7 @@ export async function verifyFile(text: string, { rpcUrls, wallet }: Trust): Prom
     const own = wallets.find(({ network }) => network === row.network)?.address;
     const problem =
       networks.has(row.network) === false
-        ? `no node of ${row.network} was named (chain ${NETWORKS[row.network].chainId})`
+        ? `no node was given for ${row.network} (chain ${NETWORKS[row.network].chainId})`
         : checkRow(row, { units, own, block: blocks.get(blockKey(row)), seen });
     if (problem === undefined) proven += 1;
     else problems.push({ row: row.id, problem });
@@ -131,11 +131,11 @@ type Facts = {
 /** What is wrong with a row; undefined when the chain says the same. */
 function checkRow(row: Row, { units, own, block, seen }: Facts): string | undefined {
   const { proof } = row;
-  if (!proof) return "it is CONFIRMED and has no proof";
+  if (!proof) return "it is CONFIRMED but has no proof";
   if (!block || block.hash !== proof.blockHash)
-    return `your node has another block ${proof.blockNumber}: ${block?.hash ?? "none"}`;
+    return `your node has a different block ${proof.blockNumber}: ${block?.hash ?? "none"}`;
   if (block.transactions[proof.transactionIndex] !== row.transactionHash)
-    return "the transaction hash is not the one of the proven receipt";
+    return "the transaction hash is not that of the proven receipt";
   const place = `${row.network} ${proof.blockHash} ${proof.transactionIndex} ${proof.logPosition} ${row.type === "SEND"}`;
   if (seen.has(place)) return "the same transfer is in the file twice";
   seen.add(place);
@@ -150,14 +150,14 @@ function checkRow(row: Row, { units, own, block, seen }: Facts): string | undefi
     ["time", Date.parse(row.detectedAt), transfer.timeS * 1000],
   ];
   const wrong = stated.find(([, given, shown]) => given !== shown);
-  return wrong && `its ${wrong[0]} is ${wrong[1]}, on the chain ${wrong[2]}`;
+  return wrong && `its ${wrong[0]} is ${wrong[1]}, but on the chain ${wrong[2]}`;
 }
 
 function provenBy(row: Row, proof: TransferProof): ReturnType<typeof readProof> | string {
   try {
     return readProof(proof, NETWORKS[row.network]);
   } catch (error) {
-    if (error instanceof RangeError) return `its proof is broken: ${error.message}`;
+    if (error instanceof RangeError) return `its proof is invalid: ${error.message}`;
     throw error;
   }
 }
@@ -175,7 +175,7 @@ function checkTotals({ totals, transactions }: File, sums: Sums): Problem[] {
     .filter(([, given, counted]) => given !== counted)
     .map(([name, given, counted]) => ({
       row: null,
-      problem: `the file's total says ${name} ${given}, its rows make ${counted}`,
+      problem: `the file's total says ${name} ${given}, but its rows add up to ${counted}`,
     }));
 }
 

@@ -33,6 +33,6 @@ test("a seal opens for no other row or purpose, with no other secret, and not wh
   expect(tryUnseal([NEWEST], PLACE, changed)).toBeUndefined();
   expect(tryUnseal([NEWEST], PLACE, sealed.subarray(0, 10))).toBeUndefined();
   expect(() => unseal([OLDER], PLACE, sealed)).toThrow(
-    "the webhook secret of whe_1 opens with none of the keys given",
+    "the webhook secret of whe_1 cannot be decrypted with any of the given keys",
   );
 });

@@ -11,9 +11,9 @@ function mount(rule: AuthRule) {
   return new Elysia().use(access(deps)).get("/", () => "in", { auth: rule });
 }
 
-test.each([...SESSION_ONLY])("an app with a route that lets API keys in to %s is not built", (needs) => {
+test.each([...SESSION_ONLY])("an app with a route that admits API keys to %s is not built", (needs) => {
   const rule: AuthRule = { allow: ["session", "apiKey"], scope: "any", needs };
-  expect(() => mount(rule)).toThrow(`a route that needs ${needs} lets API keys in`);
+  expect(() => mount(rule)).toThrow(`a route that needs ${needs} admits API keys`);
   expect(() => mount({ allow: ["session"], needs })).not.toThrow();
 });
 

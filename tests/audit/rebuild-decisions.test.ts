@@ -1,5 +1,6 @@
 /** What was decided with the knowledge of its time: a rebuild, which knows what came afterwards, must not decide otherwise. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { unassignTransaction } from "../../api/transactions/assign-or-unassign.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
@@ -8,8 +9,10 @@ import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { watchOf } from "../../indexer/leader-term.ts";
 import { applyMissedBlocks } from "../../indexer/settle/apply-missed-blocks.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
 import {
   amounts,
+  findHistory,
   type Lab,
   linkOf,
   type Merchant,
@@ -17,6 +20,7 @@ import {
   makeLink,
   makeMerchant,
   makePayer,
+  mine,
   openLab,
   openTerm,
   pay,
@@ -96,6 +100,28 @@ test("a transfer that a claim gave to one link stays there when its authorizatio
   await expectIdentical();
   expect(await statusOf(claimed)).toEqual({ status: "PAID", exception: "NONE" });
   expect(await statusOf(shown)).toEqual({ status: "ACTIVE", exception: "NONE" });
+});
+
+test("a claimed transfer that its merchant has taken from the link keeps its row, by its id", async () => {
+  const linkId = await makeLink(lab, merchant, { units: freshUnits() });
+  const { amountUnits } = await linkOf(lab, linkId);
+  await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
+  const txHash = await pay(lab, payer, merchant.address, amountUnits);
+  await makeClaim(lab, { linkId, txHash, clientAddress: payer });
+  await mine(lab);
+  await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [true]);
+  await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID");
+  const rows = () => findHistory(lab, txHash, merchant.userId);
+  const [claimed] = await rows();
+  await unassignTransaction(lab.sql, {
+    ...{ mismatchMinUnits: 0n, trace: { requestId: "req_1", clientAddress: "127.0.0.1" } },
+    ...{ userId: merchant.userId, transactionId: claimed?.id ?? "" },
+  });
+  await expectIdentical();
+  expect(await rows()).toMatchObject([{ id: claimed?.id, type: "RECEIVE", status: "CONFIRMED" }]);
+  const pending = await lab.sql`
+    select id from transactions where owner = owner_key(${merchant.userId}) and status = 'PENDING'`;
+  expect(pending).toHaveLength(0);
 });
 
 test("an earlier transfer that was claimed after a later one had paid its link stays the duplicate", async () => {

@@ -23,7 +23,7 @@ import {
 } from "../support/indexer-lab.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 /** A wallet's code that logs `AddOwner` with the index and the data that it is called with. */
 const LOGGING_CODE: Hex = `0x60203603806020600037600035${"7f"}${ADD_OWNER_TOPIC.slice(2)}826000a200`;
 const OWNER: Hex = `0x${"00".repeat(12)}${randomAddress().slice(2)}`;

@@ -3,7 +3,7 @@ import { expect, setDefaultTimeout, test } from "bun:test";
 import { searchAccountLogs } from "../../indexer/audit/search-account-logs.ts";
 import { makeMerchant, openLab, openTerm, settled, startIndexer } from "../support/indexer-lab.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 test("begins with the first block once that is deep enough", async () => {
   const lab = await openLab();

@@ -62,7 +62,7 @@ test("a database that cannot keep it, as before its upgrade, is backed up all th
   await sql`alter table last_backup rename to last_backup_away`;
   const { code, output, errors } = await backUp();
   await sql`alter table last_backup_away rename to last_backup`;
-  expect([code, output.includes("read back and whole")]).toEqual([0, true]);
+  expect([code, output.includes("read back and complete")]).toEqual([0, true]);
   expect(errors).toContain("no alert watches it");
 });
 

@@ -39,7 +39,9 @@ describe("error:", () => {
   const plain = randomBytes(3 * CHUNK);
 
   test("another key opens nothing, and says which variable has the key", async () => {
-    await expect(open(await seal(plain), [other])).rejects.toThrow("no key of BACKUP_KEY opens this backup");
+    await expect(open(await seal(plain), [other])).rejects.toThrow(
+      "no key in BACKUP_KEY decrypts this backup",
+    );
   });
 
   test("a flipped bit in any chunk is refused", async () => {
@@ -47,25 +49,25 @@ describe("error:", () => {
     for (const at of [HEAD, HEAD + SEALED, sealed.length - 1]) {
       const changed = Buffer.from(sealed);
       changed[at] = (changed[at] ?? 0) ^ 1;
-      await expect(open(changed)).rejects.toThrow(/changed/);
+      await expect(open(changed)).rejects.toThrow(/altered/);
     }
   });
 
   test("a file cut within a chunk or between two is refused, and so are exchanged chunks", async () => {
     const sealed = await seal(plain);
     for (const end of [HEAD + 2 * SEALED, HEAD + SEALED, sealed.length - 1, HEAD])
-      await expect(open(sealed.subarray(0, end))).rejects.toThrow(/changed|incomplete/);
+      await expect(open(sealed.subarray(0, end))).rejects.toThrow(/altered|incomplete/);
     const [head, first, second, rest] = [
       sealed.subarray(0, HEAD),
       sealed.subarray(HEAD, HEAD + SEALED),
       sealed.subarray(HEAD + SEALED, HEAD + 2 * SEALED),
       sealed.subarray(HEAD + 2 * SEALED),
     ];
-    await expect(open(Buffer.concat([head, second, first, rest]))).rejects.toThrow(/changed/);
+    await expect(open(Buffer.concat([head, second, first, rest]))).rejects.toThrow(/altered/);
   });
 
   test("another kind of file is no backup", async () => {
-    await expect(open(randomBytes(CHUNK))).rejects.toThrow("this is no backup of this service");
+    await expect(open(randomBytes(CHUNK))).rejects.toThrow("this is not a backup of this service");
     await expect(open(Buffer.from("short"))).rejects.toThrow("empty or incomplete");
   });
 });

@@ -20,7 +20,7 @@ beforeAll(async () => {
   node = await startTestChain();
   proxy = startFaultProxy(node.rpcUrl);
   chain = openChain({ network: "base-sepolia", urls: [proxy.url], timeoutMs: 5_000 });
-}, 60_000);
+}, 120_000);
 
 afterEach(() => {
   proxy.fault = () => undefined;

@@ -8,6 +8,7 @@ import { CALLS_MAX, decodeAccountCalls } from "../../core/chain/passkey-account.
 import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { roundsOf } from "../support/depth.ts";
+import { fastestMs } from "../support/fastest-ms.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
 const network = NETWORKS["base-sepolia"];
@@ -20,6 +21,7 @@ const ROUNDS = roundsOf({ few: 600, many: 60_000 });
 /** Of the largest transaction that nodes pass on. */
 const INPUT_BYTES = 128 * 1_024;
 const INPUT_DIGITS = 2 + 2 * INPUT_BYTES;
+const REFUSED_WITHIN_MS = 100;
 const random = seededRandom("calldata");
 const below = (end: number) => Math.floor(random() * end);
 const pick = <Value>(values: readonly Value[]) => values[below(values.length)] as Value;
@@ -76,7 +78,12 @@ const allowed = (calls: readonly Call[] | undefined) =>
   calls && calls.length <= CALLS_MAX && calls.every(({ value }) => value === 0n)
     ? calls.map(({ target, data }) => ({ to: target.toLowerCase(), data }))
     : undefined;
-const sizeOf = (calls: readonly Call[]) => calls.reduce((digits, { data }) => digits + data.length + 254, 0);
+/** The digits that calls take where each byte is there once: in an array an offset, three words and a length for each beside its data. */
+const sizeOf = (calls: readonly Call[]) => calls.reduce((digits, { data }) => digits + data.length + 318, 0);
+const BATCH_SELECTOR = encodeFunctionData({ abi: ABI, functionName: "executeBatch", args: [[]] }).slice(
+  0,
+  10,
+);
 
 test("calls are read as they were encoded, and of mutated ones what viem reads, unless they share bytes", () => {
   let mutated = 0;
@@ -89,8 +96,8 @@ test("calls are read as they were encoded, and of mutated ones what viem reads, 
     const read = decodeAccountCalls(other);
     const expected = readByViem(other);
     if (read) mutated += 1;
-    if (read || (expected && sizeOf(expected) <= other.length))
-      expect<unknown>(read).toEqual(allowed(expected));
+    const isShared = other.startsWith(BATCH_SELECTOR) && expected && sizeOf(expected) > other.length;
+    if (read || !isShared) expect<unknown>(read).toEqual(allowed(expected));
   }
   // the rounds were about something
   expect(mutated).toBeGreaterThan(ROUNDS / 20);
@@ -151,9 +158,7 @@ test.each([
 ])(
   "%s of 128 KiB whose %d elements are the same bytes is refused without decoding it",
   (_name, _count, read) => {
-    const startedMs = performance.now();
-    expect(read()).toBe(0);
-    expect(performance.now() - startedMs).toBeLessThan(100);
+    expect(fastestMs(REFUSED_WITHIN_MS, () => expect(read()).toBe(0))).toBeLessThan(REFUSED_WITHIN_MS);
   },
 );
 

@@ -24,7 +24,7 @@ const item: RelayItem = {
 let node: TestChain;
 beforeAll(async () => {
   node = await startTestChain();
-}, 60_000);
+}, 120_000);
 afterAll(() => node?.stop());
 
 /** What unread blocks brought the payee, through a node that takes `callsMax` calls in a batch. */

@@ -73,7 +73,7 @@ describe.if(isBrowserThere)("a payment that is seen before its block", () => {
     expect(await page.locator("#ways").isVisible()).toBe(true);
     expectClean();
     await close();
-  }, 60_000);
+  }, 120_000);
 
   test("becomes paid when its block comes, without a word of thanks to somebody else", async () => {
     const { page, amountUnits, expectClean, close } = await openLink();
@@ -87,7 +87,7 @@ describe.if(isBrowserThere)("a payment that is seen before its block", () => {
     pending = [];
     expectClean();
     await close();
-  }, 60_000);
+  }, 120_000);
 
   test("of another amount is not this link's, and the ways to pay stay", async () => {
     const other = await openLink();
@@ -103,5 +103,5 @@ describe.if(isBrowserThere)("a payment that is seen before its block", () => {
     pending = [];
     await other.close();
     await close();
-  }, 60_000);
+  }, 120_000);
 });

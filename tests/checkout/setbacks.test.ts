@@ -349,7 +349,7 @@ describe.if(isBrowserThere)("several people, or several tabs, and one link", () 
     expect(row).toEqual({ settledBy: "pay_amount" });
     expectClean();
     await close();
-  }, 90_000);
+  }, 120_000);
 
   test("a transfer of the plain amount that a thief claimed first goes to the link that its sender signs for", async () => {
     const honest = await world.makeLink();
@@ -374,7 +374,7 @@ describe.if(isBrowserThere)("several people, or several tabs, and one link", () 
     expect(await world.statusOf(thiefs.id)).toBe("ACTIVE");
     expectClean();
     await close();
-  }, 90_000);
+  }, 120_000);
 
   test("a link that expires while the wallet asks takes no payment, and the page says so", async () => {
     const { id, amountUnits } = await world.makeLink();
@@ -394,5 +394,5 @@ describe.if(isBrowserThere)("several people, or several tabs, and one link", () 
     expect(await payButton(page).count()).toBe(0);
     expect(await world.world.sql`select 1 from payments where link_id = ${id}`).toHaveLength(0);
     await close();
-  }, 60_000);
+  }, 120_000);
 });

@@ -42,7 +42,7 @@ describe("error: refuses", () => {
     [
       "a database at several hosts, which the job queue's driver cannot read",
       { DATABASE_URL: "postgres://u:secret@a:5432,b:5433/x" },
-      /^the environment has 1 fault:\n {2}- DATABASE_URL: must name one host; where the primary can change, name a proxy/,
+      /^the environment has 1 fault:\n {2}- DATABASE_URL: must name a single host; if the primary can change, use a proxy/,
     ],
     ["no address to listen on", { HOST: "999.1.1.1" }, /HOST: must be an address or a host name/],
     [
@@ -62,7 +62,7 @@ describe("error: refuses", () => {
 
 test("error: a BASE_URL with more than an origin, which every link and mail would repeat", () => {
   const { JWT_SECRET: _, ...worker } = { ...ENV, SMTP_URL: "smtp://127.0.0.1:25" };
-  const fault = "BASE_URL: must be an origin alone, for example https://pay.example.com";
+  const fault = "BASE_URL: must be only an origin, for example https://pay.example.com";
   for (const rest of [
     "pay.example.com/shop",
     "pay.example.com/?a=1",

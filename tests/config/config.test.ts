@@ -173,7 +173,7 @@ describe("error: refuses", () => {
       { ...base(), JWT_SECRET: undefined },
       /JWT_SECRET is not set; it signs session tokens\. Make one with `openssl rand -hex 32`/,
     ],
-    ["an empty OTP_PEPPER", { ...base(), OTP_PEPPER: " " }, /OTP_PEPPER is not set; it hashes and seals/],
+    ["an empty OTP_PEPPER", { ...base(), OTP_PEPPER: " " }, /OTP_PEPPER is not set; it hashes and encrypts/],
     ["a list without keys", { ...base(), JWT_SECRET: " , " }, /JWT_SECRET: must be at least 32 bytes/],
     [
       "a short second key",
@@ -221,7 +221,7 @@ describe("error: refuses", () => {
     [
       "no BASE_URL in production",
       { ...production(), BASE_URL: undefined },
-      /BASE_URL is not set; give the public https origin/,
+      /BASE_URL is not set; set it to the public https origin/,
     ],
     [
       "a guessable older key in production",

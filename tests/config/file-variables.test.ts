@@ -31,7 +31,7 @@ test("error: a file without an end is refused, and read no further than its limi
   const before = process.memoryUsage.rss();
   expect(read("/dev/zero")).toEqual({
     value: undefined,
-    faults: ["SECRET_FILE: /dev/zero has more than 65536 bytes; name a file that holds the value alone"],
+    faults: ["SECRET_FILE: /dev/zero has more than 65536 bytes; use a file that holds only the value"],
     isBroken: true,
   });
   expect(process.memoryUsage.rss() - before).toBeLessThan(50_000_000);
@@ -40,7 +40,7 @@ test("error: a file without an end is refused, and read no further than its limi
 test("error: a file of more than 64 KiB is refused", () => {
   const file = write("longer", "x".repeat(65_537));
   expect(read(file).faults).toEqual([
-    `SECRET_FILE: ${file} has more than 65536 bytes; name a file that holds the value alone`,
+    `SECRET_FILE: ${file} has more than 65536 bytes; use a file that holds only the value`,
   ]);
 });
 
@@ -60,7 +60,7 @@ test("error: a secret that was given in place of its file's path is not repeated
     const { faults, isBroken } = read(secret);
     expect({ faults, isBroken }).toEqual({
       faults: [
-        "SECRET_FILE: is not the path of a file; name one, or set the variable without _FILE to the value itself",
+        "SECRET_FILE: is not the path of a file; give a path, or set the variable without _FILE to the value itself",
       ],
       isBroken: true,
     });

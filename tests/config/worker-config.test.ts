@@ -236,5 +236,5 @@ test("error: a relayer's key that is no key of the curve is refused by its varia
   for (const digit of ["0", "f"])
     expect(() =>
       readWorkerConfig({ ...ENV, RELAYER_PRIVATE_KEYS: `0x${"01".repeat(32)},0x${digit.repeat(64)}` }),
-    ).toThrow("RELAYER_PRIVATE_KEYS: must be a private key of secp256k1");
+    ).toThrow("RELAYER_PRIVATE_KEYS: must be a secp256k1 private key");
 });

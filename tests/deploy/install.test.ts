@@ -86,7 +86,7 @@ test("five answers make a configuration without a fault, and say what to do next
   expect(output).toContain("up -d --build");
   for (const name of readdirSync(join(folder, "secrets")))
     if (secret(name).length > 20) expect(output).not.toContain(secret(name));
-}, 60_000);
+}, 120_000);
 
 test("secrets are files that others on this machine cannot reach, and none is in the settings", () => {
   expect(statSync(join(folder, "secrets")).mode & 0o777).toBe(0o700);
@@ -116,7 +116,7 @@ test("the backup's container may write its folder, and may again after Docker ma
   mkdirSync(backups, { mode: 0o755 });
   expect((await install(answers())).code).toBe(0);
   expect(access()).toEqual(expected);
-}, 60_000);
+}, 120_000);
 
 test("a second installation keeps what would be lost, and takes new answers", async () => {
   const names = [
@@ -131,16 +131,16 @@ test("a second installation keeps what would be lost, and takes new answers", as
   const { code, output } = await install([...answers().slice(0, 4), "Shop <shop@example.com>"]);
   expect(code).toBe(0);
   expect(names.map(secret)).toEqual(before);
-  expect(output).toContain("Kept from before: postgres_password, database_url, jwt_secret");
+  expect(output).toContain("Kept unchanged: postgres_password, database_url, jwt_secret");
   expect(readEnvFile().MAIL_FROM).toBe("Shop <shop@example.com>");
-}, 60_000);
+}, 120_000);
 
 test("error: an input that ends early changes nothing and exits with 1", async () => {
   const { code, errors } = await install(["pay.example.com"]);
   expect(code).toBe(1);
   expect(errors).toContain("the input ended before an answer to: 2. Networks");
   expect(readEnvFile().BASE_URL).toBe(`https://localhost:${port}`);
-}, 60_000);
+}, 120_000);
 
 describe("answers", () => {
   const ask = async (given: readonly string[]) => {

@@ -72,9 +72,9 @@ test("a sound installation has no fault, and what is not there yet is advice", a
   for (const subject of ["configuration", "database", "chain", "relayer", "mail", "pages"])
     expect(subjectsOf("good")).toContain(subject);
   const texts = findings.map(({ text }) => text).join("\n");
-  expect(texts).toContain("nothing answers at https://localhost:");
-  expect(texts).toContain("base-sepolia has one node");
-  expect(texts).toContain('passkeys are bound to "localhost"');
+  expect(texts).toContain("nothing responds at https://localhost:");
+  expect(texts).toContain("base-sepolia has only one node");
+  expect(texts).toContain('passkeys are permanently bound to "localhost"');
   expect(texts).toContain("OFFER_SIGNING_KEYS is not set: ");
   const signing = { ...env, OFFER_SIGNING_KEYS: randomBytes(32).toString("hex") };
   expect(JSON.stringify(await examine(signing, { isOffline: true }))).not.toContain("OFFER_SIGNING_KEYS");
@@ -101,11 +101,13 @@ test("faults of every process and of every server are reported at once, and the 
   expect(output).toContain("correct RPC_URL_BASE_SEPOLIA");
   expect(output).toContain("✓ database");
   expect(output).toContain("4 faults.");
-}, 60_000);
+}, 120_000);
 
 test("a shell without any of the settings is told where they belong, and one that lacks some is not", async () => {
   const isAdvised = async (source: Record<string, string>) =>
-    JSON.stringify(await examine(source, { isOffline: true })).includes("none of a deployment's settings");
+    JSON.stringify(await examine(source, { isOffline: true })).includes(
+      "none of the settings of a deployment",
+    );
   expect(await isAdvised({})).toBe(true);
   expect(await isAdvised({ DATABASE_URL: "postgres://127.0.0.1/payments" })).toBe(false);
   expect(await isAdvised({ WORKER_CONCURRENCY: "none" })).toBe(false);
@@ -157,7 +159,7 @@ describe("database", () => {
       DATABASE_MAX_CONNECTIONS: "200",
       WORKER_DATABASE_MAX_CONNECTIONS: "400",
     });
-    expect(fault).toMatch(/grants \d+ connections, one api, one worker and two indexers need 612/);
+    expect(fault).toMatch(/allows \d+ connections, but one api, one worker and two indexers need 612/);
   });
 
   test("passkeys of another RP id are a fault of the domain", async () => {
@@ -169,7 +171,7 @@ describe("database", () => {
         values ('doctor', ${userId}, ''::bytea, ${randomBytes(32)}, ${randomBytes(32)}, 'multiDevice', true, 'example.org')`;
     });
     expect(await faultsOf({})).toEqual([
-      'domain: RP_ID is "localhost", but the database holds passkeys of others: 1 of "example.org". Set RP_ID to theirs',
+      'domain: RP_ID is "localhost", but the database holds passkeys of other relying parties: 1 of "example.org". Set RP_ID to theirs',
     ]);
     await asAdmin(db.url, (sql) => sql`delete from users where id = ${userId}`);
   });
@@ -249,7 +251,7 @@ test("a certificate that browsers refuse is a fault", async () => {
   } finally {
     await server.stop(true);
   }
-}, 60_000);
+}, 120_000);
 
 describe("variables as files", () => {
   const write = (name: string, text: string) => {

@@ -84,7 +84,7 @@ describe("a month's archive", () => {
     });
     expect(ended).toEqual({
       status: "FAILED",
-      refusal: `the month has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the most an archive holds`,
+      refusal: `the month has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the maximum of an archive`,
     });
     expect(await countOwn()).toBe(ARCHIVE_DOCUMENTS_MAX + 1);
     const again = await merchant.client.post(path, { month });

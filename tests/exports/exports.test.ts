@@ -207,7 +207,7 @@ describe("the documented download", () => {
     );
   });
 
-  const REMARK = /is the number of a character that no font of this report has \((\d+) in all\)/;
+  const REMARK = /is the code point of a character that this report has no font for \((\d+) in total\)/;
 
   async function pdfOf(description: string) {
     const merchant = await signUp(world.baseUrl);

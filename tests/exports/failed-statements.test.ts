@@ -11,7 +11,7 @@ import { closeMonths } from "../../worker/exports/statement/close-months.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedMerchant } from "../support/seed.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const NETWORK = "base-sepolia" as const;
 const AFTER_JUNE = new Date("2026-07-15T00:00:00Z");
 

@@ -227,7 +227,7 @@ describe("a file for another program", () => {
     expect(parseCsv((await exportAs(kim.client, asked)).text).length).toBeGreaterThanOrEqual(10_001);
     await insertHistory(world.sql, kim.userId, many(1));
     const refused = await exportAs(kim.client, asked);
-    expect([refused.status, refused.text]).toEqual([409, expect.stringContaining("10001 were chosen")]);
+    expect([refused.status, refused.text]).toEqual([409, expect.stringContaining("10001 match")]);
   });
 });
 
@@ -302,7 +302,7 @@ describe("a source", () => {
     const count = () => world.sql`select count(*)::int as count from exchange_rates`;
     const before = await count();
     source.serve(toXml(new Map([...source.days, ["2026-01-12", { USD: 10_000n, GBP: 0n, CHF: 1n }]])));
-    expect((await readSource()).error).toContain("is no rate of GBP on 2026-01-12");
+    expect((await readSource()).error).toContain("is not a rate of GBP on 2026-01-12");
     source.serve("<html>Bad gateway</html>");
     expect((await readSource()).error).toContain("does not end with its envelope");
     expect(await count()).toEqual(before);

@@ -192,7 +192,7 @@ describe("a DATEV file", () => {
     expect(yearOf(head({ firstDay: "2025-07-01" }))).toBe("20250701");
     expect(yearOf(head({ firstDay: "2026-07-01", lastDay: "2027-06-30" }))).toBe("20260701");
     expect(() => fileOf([], head({ lastDay: "2026-07-01" }))).toThrow(
-      "which ends before 2026-07-01; these go on to 2026-07-01",
+      "which ends before 2026-07-01; these continue to 2026-07-01",
     );
     expect(fileOf([]).head[5]).toBe("20260701080910011");
   });

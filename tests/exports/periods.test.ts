@@ -146,7 +146,7 @@ describe("a statement", () => {
     const place = `in block 71 (${block.hash}) of Base Sepolia`;
     expect(describeCheck(equal, "base-sepolia")).toBe(`equal to the balance ${place}`);
     expect(describeCheck({ ...equal, outcome: "different" } as ChainCheck, "base-sepolia")).toBe(
-      `different: the chain says 0.000002 USDC ${place}`,
+      `different: the chain has 0.000002 USDC ${place}`,
     );
     expect(describeCheck(skipped, "base-sepolia")).toBe("not checked: no node");
 

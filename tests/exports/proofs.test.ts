@@ -79,7 +79,7 @@ describe("an export with proofs", () => {
         rowOf(forged, "PAYMENT_LINK").amount = "3.500000";
         forged.totals.moneyIn = "10.500000";
       },
-      "its amount is 3500000, on the chain 2500000",
+      "its amount is 3500000, but on the chain 2500000",
     ],
     [
       "a row that is left out",
@@ -101,7 +101,7 @@ describe("an export with proofs", () => {
       (forged) => {
         rowOf(forged, "RECEIVE").proof = rowOf(forged, "PAYMENT_LINK").proof;
       },
-      "the transaction hash is not the one of the proven receipt",
+      "the transaction hash is not that of the proven receipt",
     ],
     [
       "another payer",
@@ -143,14 +143,14 @@ describe("an export with proofs", () => {
       (forged) => {
         forged.wallets[0].address = randomAddress();
       },
-      "the file names another wallet",
+      "the file is about another wallet",
     ],
     [
       "a second wallet of a network, whose movements nobody checks",
       (forged) => {
         forged.wallets.push({ ...forged.wallets[0] });
       },
-      "the file names two wallets of base-sepolia",
+      "the file is about two wallets on base-sepolia",
     ],
     [
       "a status that there is not",
@@ -165,7 +165,7 @@ describe("an export with proofs", () => {
       (forged) => {
         rowOf(forged, "RECEIVE").proof.blockHash = `0x${"ab".repeat(32)}`;
       },
-      "your node has another block",
+      "your node has a different block",
     ],
     [
       "a changed node of the trie",
@@ -188,7 +188,7 @@ describe("an export with proofs", () => {
       (forged) => {
         rowOf(forged, "RECEIVE").network = "base";
       },
-      "no node of base was named (chain 8453)",
+      "no node was given for base (chain 8453)",
     ],
     [
       "a log of another place",

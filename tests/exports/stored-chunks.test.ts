@@ -143,7 +143,7 @@ test("error: a compressed chunk with any bit changed, cut, lengthened or emptied
   }
   await store(file, 1, frame);
   expect((await sentOf(file, true)).error).toBeUndefined();
-}, 60_000);
+}, 120_000);
 
 test("error: a file that lacks a chunk, its last or all, or has one too many, does not end as if it were whole", async () => {
   const chunks = ["one", "two", "three"].map((text) => Buffer.from(text));

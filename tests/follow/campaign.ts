@@ -28,6 +28,8 @@ import { sendBatch } from "../support/indexer-lab-payments.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
+/** Shorter than a node hangs. */
+const RPC_TIMEOUT_MS = 1_000;
 const MERCHANTS = 5;
 const BURSTS_A_ROUND = 5;
 /** Every so many rounds gaps are long. */
@@ -126,7 +128,7 @@ async function runOn(
   const proxies = await Promise.all(
     [0, 1].map(() => startFaultProxy(lab.chain.rpcUrl, { random, faults: SWARM })),
   );
-  const indexer = startIndexer(lab, { urls: proxies.map(({ url }) => url) });
+  const indexer = startIndexer(lab, { urls: proxies.map(({ url }) => url), rpcTimeoutMs: RPC_TIMEOUT_MS });
   try {
     const links: string[] = [];
     const first = (await headOf(lab)).number;

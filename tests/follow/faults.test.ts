@@ -15,6 +15,8 @@ import { assertAllPaid, makeTraffic, openTraffic, runFaultCampaign, type Traffic
 setDefaultTimeout(300_000);
 const random = seededRandom("faults");
 /** A long chain is a command: `bun tests/follow/campaign.ts`. */
+/** Shorter than a node hangs. */
+const RPC_TIMEOUT_MS = 1_000;
 const CAMPAIGN_BLOCKS = 200;
 const ROUNDS = roundsOf({ few: 3, many: 6 });
 
@@ -46,7 +48,7 @@ describe.each(Object.keys(KINDS))("%s", (name) => {
   let indexer: RunningIndexer;
   beforeAll(async () => {
     proxy = await startFaultProxy(lab.chain.rpcUrl, { random });
-    indexer = startIndexer(lab, { urls: [proxy.url] });
+    indexer = startIndexer(lab, { urls: [proxy.url], rpcTimeoutMs: RPC_TIMEOUT_MS });
     await settled(lab);
     proxy.set(KINDS[name] ?? {});
   });

@@ -20,7 +20,7 @@ import {
 } from "../support/indexer-lab.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const UNITS = 7_000_000n;
 /** Of the place that the transfer had. */
 const ORPHANED_INDEX = 40;

@@ -13,7 +13,7 @@ import {
   until,
 } from "../support/indexer-lab.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 let lab: Lab;
 
 beforeAll(async () => {
@@ -62,7 +62,7 @@ test("a node whose next block does not follow the one that it still gives is sho
     return shown !== null;
   });
   expect(shown as string | null).toBe(
-    `block ${cursor.number + 1} does not follow block ${cursor.number} ${cursor.hash}, and too few nodes say that this one was replaced`,
+    `block ${cursor.number + 1} does not follow block ${cursor.number} ${cursor.hash}, and too few nodes report that this one was replaced`,
   );
   proxy.fault = () => undefined;
   await settled(lab);

@@ -204,11 +204,11 @@ test("a database that takes no writes, as a demoted primary and one whose disk i
     // the connections it just lost are an error of their own
     const down = await until(
       "/health",
-      ({ body }) => body?.checks?.database?.error === "the database takes no writes",
+      ({ body }) => body?.checks?.database?.error === "the database does not accept writes",
     );
     expect(down.body.checks.database).toMatchObject({
       status: "unhealthy",
-      error: "the database takes no writes",
+      error: "the database does not accept writes",
     });
     expect(down.body.status).toBe("unhealthy");
     expect((await client.get("/health/ready")).status).toBe(500);

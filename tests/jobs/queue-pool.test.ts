@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { QueuePool } from "../../worker/jobs/queue-pool.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/postgres.ts";
+import { waitFor } from "../support/relay-lab.ts";
 
 let db: TestDatabase;
 let pool: QueuePool;
@@ -45,6 +46,7 @@ test("a connection that is lost while idle, in use or while the pool ends is no 
   await ended;
   await expect(used.query("select 1")).rejects.toThrow();
   used.release();
+  await waitFor("the loss of the idle one", async () => lost.length > 0);
   expect(lost).toHaveLength(1);
   const again = await watched.connect();
   again.release();

@@ -62,7 +62,7 @@ test("a range that is applied twice changes nothing the second time", async () =
   const once = await dump();
   expect(once.transfers).toHaveLength(1);
   term.cursor = before;
-  expect(applySpan(term, span)).rejects.toThrow(FencedError);
+  await expect(applySpan(term, span)).rejects.toThrow(FencedError);
   expect(await dump()).toEqual(once);
   // also with the cursor set back by hand
   await lab.sql`update cursors set number = ${before.number}, hash = ${before.hash}`;
@@ -82,7 +82,7 @@ test("an older leader that lost its term without noticing writes nothing", async
   if (!head) throw new Error("no block was mined");
   const span = toSpan(old, await readBlocks(old.chain, [head], watchOf(old.watched)), head);
   if (!span) throw new Error("there is no block to apply");
-  expect(applySpan(old, span)).rejects.toThrow(FencedError);
+  await expect(applySpan(old, span)).rejects.toThrow(FencedError);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   await applySpan(young, span);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });

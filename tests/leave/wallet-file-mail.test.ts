@@ -87,12 +87,16 @@ describe("send_wallet_file", () => {
   test("fails when the connection breaks after the message: a second copy is better than none", async () => {
     const server = createServer((socket) => {
       let isReadingData = false;
+      let message = "";
       socket.write("220 ready\r\n");
       socket.on("error", () => {});
       socket.on("data", (bytes) => {
         const text = bytes.toString();
-        if (isReadingData && text.endsWith("\r\n.\r\n")) socket.destroy();
-        if (isReadingData) return;
+        if (isReadingData) {
+          message += text;
+          if (message.endsWith("\r\n.\r\n")) socket.destroy();
+          return;
+        }
         isReadingData = text.startsWith("DATA");
         socket.write(isReadingData ? "354 go on\r\n" : "250 ok\r\n");
       });

@@ -55,6 +55,27 @@ test("behavior: with three confirmations, at the time of the second block after 
   expect(await stateIn("transactions")).toEqual(confirmed);
 });
 
+test("one that was booked while the block that makes it deep was passed over is confirmed at the time of the next stored block", async () => {
+  const [block, next] = [FIRST + 50, FIRST + 58].map((number) => ({
+    ...makeBlock(number),
+    timeS: timeOf(number).getTime() / 1_000,
+  }));
+  if (!block || !next) throw new Error("there is no block");
+  await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, [block]));
+  const transfer = makeTransfer(lab, block.number, { block });
+  await read(lab, [transfer], [], { isDeep: false });
+  const state = async () => {
+    const [row] =
+      await lab.sql`select status, confirmed_at from transfers where tx_hash = ${transfer.txHash}`;
+    return row;
+  };
+  await confirmTo(next.number);
+  expect(await state()).toEqual({ status: "DETECTED", confirmedAt: null });
+  await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, [next]));
+  await confirmTo(next.number);
+  expect(await state()).toEqual({ status: "CONFIRMED", confirmedAt: timeOf(next.number) });
+});
+
 test.each([
   ["MINED", "CONFIRMED"],
   ["FAILED", "FAILED"],

@@ -23,6 +23,7 @@ import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import { makeBlock, randomHash, undoAbove } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 const NETWORK = "base-sepolia";
 let db: TestDatabase;
@@ -122,7 +123,7 @@ describe("a claim that ends while a payment is accepted", () => {
       ending = sql.begin((other) =>
         endClaim(other, { id: claimId, state: "EXPIRED", reason: "not_found", isProven: false }),
       );
-      await Bun.sleep(300);
+      await untilBlocked(sql, ending);
     });
     await ending;
     expect(await statusOf(linkId)).toBe("PENDING");
@@ -210,7 +211,7 @@ describe("a wallet's backfill that was read before a reorganisation", () => {
     await sql.begin(async (tx) => {
       await tx`update cursors set number = 98 where network = ${NETWORK}`;
       booking = applyMissedBlocks(term(), [content], (address) => address === merchant.address);
-      await Bun.sleep(300);
+      await untilBlocked(sql, booking);
     });
     expect(await booking).toBe(0);
     expect(await historyOf(transfer.txHash)).toHaveLength(0);

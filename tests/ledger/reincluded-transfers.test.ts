@@ -129,8 +129,8 @@ test("thousands of transfers alike in one transaction are known again within a s
     ...{ ...gone, logIndex: index + 5, blockNumber: 101, blockTimeMs: 0 },
   }));
   const verdicts = await lab.sql.begin(async (tx) => {
-    // a tenth of what a statement may take: it needs 50 ms, and half a minute when each row counts the others
-    await tx`set local statement_timeout = '3s'`;
+    // a third of what a statement may take: it needs 50 ms, and half a minute when each row counts the others
+    await tx`set local statement_timeout = '10s'`;
     return findFirstVerdicts(tx, NETWORK, back);
   });
   expect(verdicts.map(({ logIndex }) => logIndex)).toEqual(back.map(({ logIndex }) => logIndex));

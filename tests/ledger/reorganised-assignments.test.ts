@@ -8,6 +8,7 @@ import { assignTransfers } from "../../db/payments/retroactive-attribution.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import {
   type BooksLab,
+  claim,
   makeBlock,
   makeTransfer,
   NETWORK,
@@ -234,4 +235,23 @@ test("a decision about what stands at the place of another's belongs to whoever 
   const rows = await lab.sql<{ userId: string }[]>`
     select user_id from assignments where tx_hash = ${transfer.txHash}`;
   expect(rows.map(({ userId }) => userId)).toEqual([lab.merchant.userId]);
+});
+
+test("a claimed transfer that was taken from its link leaves no pending row when its block is gone, and is in the history once when it is back", async () => {
+  const link = await seedLink(lab.sql, lab.merchant);
+  const transfer = makeTransfer(lab, 101);
+  await claim(lab, link, transfer);
+  await read(lab, [transfer]);
+  expect(await paidBy(lab)).toEqual({ [link]: transfer.logIndex });
+  await assign(transfer);
+  await undoAbove(lab, 100);
+  const { userId } = lab.merchant;
+  const statuses = async () => {
+    const rows = await lab.sql<{ status: string }[]>`
+      select status from transactions where owner = owner_key(${userId}) order by status`;
+    return rows.map(({ status }) => status);
+  };
+  expect(await statuses()).toEqual(["ORPHANED"]);
+  await read(lab, [{ ...transfer, block: makeBlock(102) }]);
+  expect(await statuses()).toEqual(["CONFIRMED", "ORPHANED"]);
 });

@@ -29,7 +29,7 @@ let chain: Chain;
 beforeAll(async () => {
   lab = await openLab();
   merchant = await makeMerchant(lab);
-  chain = openChain({ network: NETWORK, urls: [lab.chain.rpcUrl], timeoutMs: 2_000 });
+  chain = openChain({ network: NETWORK, urls: [lab.chain.rpcUrl], timeoutMs: 10_000 });
   await mine(lab, 10);
   indexer = startIndexer(lab);
 });

@@ -8,7 +8,7 @@ import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const NETWORK = "base-sepolia";
 const UNITS = 5_000_000n;
 let world: ApiWorld;

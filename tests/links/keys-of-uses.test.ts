@@ -51,7 +51,7 @@ test("a payer with a key pays once, however many authorizations come with the ke
     null,
   ]);
   expect(await paymentsOf(id)).toHaveLength(3);
-}, 60_000);
+}, 120_000);
 
 test("a payer may show the key with a payment that was made without it, and pays no other use", async () => {
   const id = await reusable({ amount: 2.8 });
@@ -63,7 +63,7 @@ test("a payer may show the key with a payment that was made without it, and pays
   const other = await reusable({ amount: 2.8 });
   expect(errorOf(await pay(other, payment, { "idempotency-key": "late" }))).toEqual([409, "NONCE_USED"]);
   expect(await paymentsOf(other)).toHaveLength(0);
-}, 60_000);
+}, 120_000);
 
 test("another amount under the key is refused; a payment that failed is tried again with it", async () => {
   const id = await reusable({ amount: null, minAmount: 1, maxAmount: 9 });
@@ -75,4 +75,4 @@ test("another amount under the key is refused; a payment that failed is tried ag
   expect(errorOf(await pay(id, await signAs(payer, 3), key))).toEqual([200, null]);
   expect(errorOf(await pay(id, poor, key))).toEqual([409, "IDEMPOTENCY_KEY_REUSED"]);
   expect(await paymentsOf(id)).toHaveLength(1);
-}, 60_000);
+}, 120_000);

@@ -4,7 +4,7 @@ import { newTransactionId } from "../../core/domain/ids.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 
 let world: ApiWorld;
 let merchant: Merchant;

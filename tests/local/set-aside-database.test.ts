@@ -32,7 +32,7 @@ test("a database in the middle of what the baseline replaces is kept under anoth
   await fresh`drop database ${fresh(kept)}`;
   await fresh.end({ timeout: 5 });
   await db.drop();
-}, 60_000);
+}, 120_000);
 
 test("an empty database, one of this version and one that it upgrades stay", async () => {
   for (const db of [
@@ -43,4 +43,4 @@ test("an empty database, one of this version and one that it upgrades stay", asy
     expect(await setAsideDatabase(db.url)).toBeUndefined();
     await db.drop();
   }
-}, 60_000);
+}, 120_000);

@@ -26,7 +26,7 @@ describe("a mail about a wallet", () => {
   test.each([
     ["owner_added", "An owner was added to your wallet", "The address 0x1111"],
     ["owner_removed", "An owner was removed from your wallet", "is no longer an owner of your wallet"],
-    ["wallet_upgraded", "The code of your wallet was changed", "runs other code now (the address 0x1111"],
+    ["wallet_upgraded", "The code of your wallet was changed", "now runs different code (the address 0x1111"],
     ["money_sent", "Money left your wallet", "2.5 USDC left your wallet"],
   ] as const)("of the kind %s names the network and the transaction", (kind, subject, what) => {
     const details = { network: "base-sepolia", txHash, owner, amount: "2.5", recipients: 3, isOurs: true };
@@ -84,13 +84,13 @@ describe("a mail about a file", () => {
     expect(html).toContain(`30 days: <a href="${BASE_URL}/saved-exports">${BASE_URL}/saved-exports</a></p>`);
   });
 
-  test("that could not be made says why", () => {
+  test("that could not be created says why", () => {
     const { subject, text } = render("export_failed", { ...details, reason: "there is no EUR rate" });
-    expect(subject).toBe(`Month: your scheduled export for ${period} could not be made (pay.example.com)`);
+    expect(subject).toBe(`Month: your scheduled export for ${period} could not be created (pay.example.com)`);
     expect(text).toStartWith(
-      `Your scheduled export Month for ${period} could not be made: there is no EUR rate.`,
+      `Your scheduled export Month for ${period} could not be created: there is no EUR rate.`,
     );
-    expect(render("export_failed", details).text).toContain("could not be made.");
+    expect(render("export_failed", details).text).toContain("could not be created.");
   });
 
   test("of a statement names its month and its wallet's network", () => {
@@ -101,16 +101,16 @@ describe("a mail about a file", () => {
     expect(html).toContain(`<a href="${BASE_URL}/statements">`);
   });
 
-  test("of a statement that could not be made says why, and whether it will be retried", () => {
+  test("of a statement that could not be created says why, and whether it will be retried", () => {
     const failed = { month: "2026-10", network: "base" };
     const refused = render("statement_failed", { ...failed, reason: "too many", willRetry: false });
-    expect(refused.subject).toBe("Your statement for 2026-10 on Base could not be made (pay.example.com)");
+    expect(refused.subject).toBe("Your statement for 2026-10 on Base could not be created (pay.example.com)");
     expect(refused.text).toBe(
-      `The statement of your wallet on Base for 2026-10 could not be made: too many.\n\nIt will not be retried.\n\nYou can make statements yourself, of shorter periods too, under Statements: ${BASE_URL}/statements\n`,
+      `The statement of your wallet on Base for 2026-10 could not be created: too many.\n\nIt will not be retried.\n\nYou can create statements yourself, also for shorter periods, under Statements: ${BASE_URL}/statements\n`,
     );
     const { text } = render("statement_failed", { ...failed, reason: null, willRetry: true });
     expect(text).toStartWith(
-      "The statement of your wallet on Base for 2026-10 could not be made, because of a service error.\n\nIt will be retried at least once a day for 60 days",
+      "The statement of your wallet on Base for 2026-10 could not be created, because of a service error.\n\nIt will be retried at least once a day for 60 days",
     );
   });
 

@@ -68,7 +68,7 @@ export const TRANSCRIPTS: readonly Transcript[] = [
         answer: { outcome: "STILL_WAITING", isPaid: false },
       },
       {
-        because: /STILL_WAITING is no failure: call again/,
+        because: /STILL_WAITING is not a failure: call again/,
         tool: "wait_for_payment",
         args: (read) => ({ ...ofLast(read), timeoutSeconds: 90 }),
         meanwhile: "the link is cancelled",
@@ -91,7 +91,7 @@ export const TRANSCRIPTS: readonly Transcript[] = [
         args: (read) => ({ linkId: read.links[0].id, reason: "The customer asked for it" }),
         answer: { status: "REQUESTED", amount: "0.090000" },
       },
-      { because: /never tell anybody that the money was returned/, tool: undefined },
+      { because: /do not tell anyone that the money was returned/, tool: undefined },
     ],
   },
   {
@@ -150,7 +150,7 @@ export const TRANSCRIPTS: readonly Transcript[] = [
         answer: { status: "READY", format: "csv" },
       },
       {
-        because: /csv and json come back as `text` when they are short/,
+        because: /Short csv and json files are returned as `text`/,
         tool: "create_link",
         args: () => ({ amount: 5, description: "Link" }),
         refusal: /^FORBIDDEN: .*links:write/,

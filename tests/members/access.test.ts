@@ -248,7 +248,7 @@ describe.each(["O", "P", "A", "V"] as const)("a member (%s)", (letter) => {
         faults.push(`${nameOf(route)}: ${status} ${body?.error?.message}`);
     }
     expect(faults).toEqual([]);
-  }, 90_000);
+  }, 120_000);
 
   test("may not do what only the account itself does, and sees the own account where X-Merchant has no meaning", async () => {
     const { client, userId } = personOf(letter);
@@ -287,7 +287,7 @@ describe("whoever is no member", () => {
 
   test("gets 403 not_a_member on every guarded route, signed in", async () => {
     expect(await refusals(outsider.client, actingFor(merchant))).toEqual(["403 not_a_member"]);
-  }, 90_000);
+  }, 120_000);
 
   test("gets the same for a merchant that does not exist, so that ids cannot be tried", async () => {
     const headers = { "x-merchant": "user_00000000-0000-4000-8000-000000000000" };
@@ -299,13 +299,13 @@ describe("whoever is no member", () => {
 
   test("gets 401 on every guarded route without a session", async () => {
     expect(await refusals(openClient(world.baseUrl), actingFor(merchant))).toEqual(["401 "]);
-  }, 90_000);
+  }, 120_000);
 
   test("gets 403 with an API key of another account", async () => {
     const headers = { ...actingFor(merchant), authorization: `Bearer ${foreignKey}` };
     const issues = await refusals(openClient(world.baseUrl), headers);
     expect(issues.toSorted()).toEqual(["403 not_a_member", "403 session_required"]);
-  }, 90_000);
+  }, 120_000);
 });
 
 test("a member as owner is an operator until the own passkey owns the wallet, and again once it is removed", async () => {

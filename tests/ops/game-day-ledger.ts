@@ -55,7 +55,7 @@ export const LEDGER_SCENARIOS: readonly Scenario[] = [
       await makeFinal(lab);
       return async () => {
         const output = await rebuild(lab);
-        if (!output.includes("different from what was there")) throw new Error(`rebuild: ${output}`);
+        if (!output.includes("different from the previous state")) throw new Error(`rebuild: ${output}`);
         await waitForLink(lab, order.linkId, "PAID");
         const [row] = await lab.sql<{ amountUnits: bigint }[]>`
           select amount_units from transfers where link_id = ${order.linkId} and status <> 'ORPHANED'`;
@@ -95,7 +95,7 @@ export const LEDGER_SCENARIOS: readonly Scenario[] = [
   },
   {
     alert: "SendsStuck",
-    cureText: "the node takes no transactions: change the RPC URL",
+    cureText: "the node accepts no transactions: change the RPC URL",
     async provoke({ lab }) {
       const owner = await signUp(lab.service.baseUrl);
       await fundUsdc(lab.chain.rpcUrl, owner.walletAddress as Hex, 5_000_000n);

@@ -118,6 +118,6 @@ test("an error text of a node cannot become markup", () => {
 
 test("an unavailable database is the one problem of the page", () => {
   const page = renderStatusPage(undefined, "worker 0.1.0", NOW);
-  expect(page).toContain("The database does not answer");
+  expect(page).toContain("The database does not respond");
   expect(page).not.toContain("<table");
 });

@@ -7,6 +7,8 @@ import {
   newOrders,
   type Order,
   pay,
+  payOut,
+  queueAll,
   relaysOf,
   startLab,
   waitFor,
@@ -56,7 +58,11 @@ describe("a batch that fails as a whole", () => {
     test(`behavior: ${what}: its payments are relayed alone, count no revert, and each is paid once`, async () => {
       await lab.rpc("evm_setAutomine", [false]);
       const orders = await newOrders(lab, TOGETHER);
-      await Promise.all(orders.map((order) => pay(lab, order)));
+      const worker = lab.service.pidOf("worker");
+      // stored together, they travel together
+      process.kill(worker, "SIGSTOP");
+      await queueAll(lab, orders);
+      process.kill(worker, "SIGCONT");
       const before = await waitFor("all to be on their way", async () => {
         const rows = await howTheyTravelled(lab, orders);
         const isSent = (await relaysOf(lab)).every(({ state }) => state !== "SIGNED");
@@ -66,12 +72,12 @@ describe("a batch that fails as a whole", () => {
       expect(inCompany.length).toBeGreaterThan(1);
       const whole = await lab.rpc("eth_getCode", [CONTRACTS.multicall3, "latest"]);
       // nothing is simulated before the chain's code is whole again
-      process.kill(lab.service.pidOf("worker"), "SIGSTOP");
+      process.kill(worker, "SIGSTOP");
       await lab.rpc("anvil_setCode", [CONTRACTS.multicall3, code]);
       await lab.rpc("evm_mine");
       await lab.rpc("anvil_setCode", [CONTRACTS.multicall3, whole]);
       await lab.rpc("evm_setAutomine", [true]);
-      process.kill(lab.service.pidOf("worker"), "SIGCONT");
+      process.kill(worker, "SIGCONT");
       await expectAllPaid(lab, orders);
       expect((await relaysOf(lab)).some(({ succeeded }) => succeeded === false)).toBe(true);
       const after = await howTheyTravelled(lab, orders);
@@ -94,6 +100,7 @@ describe("RELAY_BATCH_MAX=1", () => {
     const orders = await newOrders(lab, 24);
     const answers = await Promise.all(orders.map((order) => pay(lab, order)));
     expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);
+    await payOut(lab, orders);
     await expectAllPaid(lab, orders);
     const carried = await howTheyTravelled(lab, orders);
     expect(new Set(carried.map(({ company, callTo }) => `${company} ${callTo}`))).toEqual(

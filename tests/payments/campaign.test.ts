@@ -4,11 +4,13 @@ import { runAllFaultsCampaign } from "./all-faults-campaign.ts";
 import { runLyingNodeCampaign } from "./lying-node-campaign.ts";
 
 const PAYMENTS = roundsOf({ few: 24, many: 40 });
+const TAKEN = ["200", "202", "409"];
 
 test("behavior: a node lies about sent transactions; no payment is lost or wrongly FAILED", async () => {
   const report = await runLyingNodeCampaign(PAYMENTS);
   expect(report).toMatchObject({ payments: PAYMENTS, paid: PAYMENTS, failed: 0, unanswered: 0, wrong: [] });
-  expect(Object.keys(report.statuses).filter((status) => status !== "200" && status !== "202")).toEqual([]);
+  // 409 for one that was paid between two answers to its payer, on a busy machine
+  expect(Object.keys(report.statuses).filter((status) => !TAKEN.includes(status))).toEqual([]);
 }, 120_000);
 
 test("behavior: kills, a faulty node and a crashing Postgres together; each accepted payment is paid once", async () => {

@@ -123,7 +123,7 @@ describe.each([
         bringNodeBack();
       }
     },
-    30_000,
+    120_000,
   );
 
   test("error: a forged twin of a payment under way is refused at once", async () => {

@@ -6,6 +6,7 @@ import {
   newOrders,
   type Order,
   pay,
+  payOut,
   startLab,
   waitFor,
   waitForLink,
@@ -68,6 +69,7 @@ test(`behavior: ${PAYMENTS} payments are paid once while connections of every pr
   isOver = true;
   expect(await cutting).toBeGreaterThan(0);
   expect(answers.filter((status) => ![200, 202, 409].includes(status))).toEqual([]);
+  await payOut(lab, orders);
   for (const { linkId } of orders) await waitForLink(lab, linkId, "PAID");
   await waitFor(
     "quiet",

@@ -23,7 +23,7 @@ test("a refusal has x402's own name where it has one, and a message", () => {
   expect(standardReason("NONCE_USED")).toBe("invalid_exact_evm_nonce_already_used");
   expect(standardReason("LINK_ALREADY_PAID")).toBe("LINK_ALREADY_PAID");
   expect(refusalOf("NOT_FOUND")).toEqual({
-    ...{ reason: "NOT_FOUND", message: "there is no payment link with this id" },
+    ...{ reason: "NOT_FOUND", message: "no payment link has this id" },
   });
   expect(refusalOf("RATE_LIMITED").message).toBe("RATE_LIMITED");
   expect(refusalOf("NOT_FOUND", "gone").message).toBe("gone");

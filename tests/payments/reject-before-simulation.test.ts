@@ -9,6 +9,7 @@ import {
   newOrder,
   pay,
   paymentOf,
+  payWithRetries,
   relaysOf,
   startLab,
   waitFor,
@@ -38,7 +39,7 @@ test("error: LINK_ALREADY_PAID when another transfer pays the link while a payme
   const other = makePayer();
   await fundUsdc(lab.chain.rpcUrl, other.address, amount);
   await setRelayerBalance(0n);
-  const paying = pay(lab, order);
+  const paying = payWithRetries(lab, order);
   await waitForLink(lab, order.linkId, "PENDING");
   const terms = { to: lab.merchant.address, amountUnits: amount };
   await broadcastAsStranger(lab.chain.rpcUrl, await signPayment(other, terms));
@@ -54,7 +55,7 @@ test("error: EXPIRED_TRANSFER when the window ends while a payment waits; nothin
   const order = await newOrder(lab, { validForS: 30 });
   const before = (await relaysOf(lab)).length;
   await setRelayerBalance(0n);
-  const paying = pay(lab, order);
+  const paying = payWithRetries(lab, order);
   await waitForLink(lab, order.linkId, "PENDING");
   // the chain's clock decides, not ours
   await lab.rpc("evm_increaseTime", [60]);

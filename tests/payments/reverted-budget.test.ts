@@ -88,7 +88,7 @@ describe("findUnknownImplementations", () => {
   const target = randomAddress();
   const signature: Hex = "0x1234";
   const find = async (...codes: Hex[]) => {
-    const chain = openChain({ network: "base-sepolia", urls: [lab.chain.rpcUrl], timeoutMs: 2_000 });
+    const chain = openChain({ network: "base-sepolia", urls: [lab.chain.rpcUrl], timeoutMs: 10_000 });
     const payers = codes.map((code) => ({ address: randomAddress(), code, signature }));
     try {
       return await findUnknownImplementations(chain, payers);
@@ -113,7 +113,7 @@ describe("findUnknownImplementations", () => {
   test("only the known proxy's code is trusted to run the known implementation", async () => {
     const order = await walletOrder(lab, { isDeployed: true });
     const code = (await lab.rpc("eth_getCode", [order.payment.from, "latest"])) as Hex;
-    const chain = openChain({ network: "base-sepolia", urls: [lab.chain.rpcUrl], timeoutMs: 2_000 });
+    const chain = openChain({ network: "base-sepolia", urls: [lab.chain.rpcUrl], timeoutMs: 10_000 });
     const ask = (shown: Hex) =>
       findUnknownImplementations(chain, [{ address: order.payment.from, code: shown, signature }]);
     expect(await ask(code)).toEqual([undefined]);

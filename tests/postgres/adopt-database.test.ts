@@ -73,7 +73,7 @@ test("a database with everything that the baseline replaces gets its name, once,
     `migration(s) of this version (${BASELINE}): run`,
   );
   const [first, ...others] = await planMigration(sql);
-  expect(first && describePlanned(first)).toEqual([BASELINE, "  nothing waits for it"]);
+  expect(first && describePlanned(first)).toEqual([BASELINE, "  blocks nothing"]);
 
   const adopted = (await Promise.all([migrate(url, { only: [] }), migrate(url, { only: [] })])).flat();
   expect(adopted).toEqual([BASELINE]);
@@ -87,7 +87,7 @@ test("a database with everything that the baseline replaces gets its name, once,
   const after = [...(await readMigrations(sql))];
   expect(await migrate(url)).toEqual([]);
   expect([...(await readMigrations(sql))]).toEqual(after);
-}, 60_000);
+}, 120_000);
 
 /** Undoes what came after LAST_WITHOUT_A_FILE. */
 const BEFORE_BYTES = `
@@ -178,7 +178,7 @@ test("a database that lacks the newest of what the baseline replaces gets that f
   expect(withoutNotValid(await dumpSchema(sql))).toBe(readFileSync(SCHEMA_DUMP, "utf8"));
   expect(await compareSchema(sql)).toEqual({ pending: [], unknown: [] });
   expect(await migrate(url)).toEqual([]);
-}, 60_000);
+}, 120_000);
 
 /** A new database needs none. */
 function withoutNotValid(dump: string): string {
@@ -192,7 +192,7 @@ test("a new database gets the baseline and what came after it, and nothing that 
   expect(applied.filter((name) => REPLACED.includes(name))).toEqual([]);
   expect(await compareSchema(sql)).toEqual({ pending: [], unknown: [] });
   expect(await migrate(url)).toEqual([]);
-}, 60_000);
+}, 120_000);
 
 test("an adopted database keeps the names that processes of the version before look for, and a baseline of the same text", async () => {
   const [adopted, made] = [await openReplaced(), await open(createEmptyDatabase())];
@@ -203,17 +203,17 @@ test("an adopted database keeps the names that processes of the version before l
   const ofBaseline = async ({ sql }: Opened) =>
     (await readMigrations(sql)).filter(({ name }) => name === BASELINE);
   expect(await ofBaseline(adopted)).toEqual(await ofBaseline(made));
-}, 60_000);
+}, 120_000);
 
 test("error: a database in the middle of what the baseline replaces is refused unchanged, with what to do first", async () => {
   const middle = await openReplaced(REPLACED.slice(0, 30));
   await expectRefused(
     middle,
     `the database is of an earlier version (its last migration is ${REPLACED[29]}), and this version needs every migration ` +
-      "below 0156: run `bun run migrate` of a version that has them first, or name an empty database",
+      "below 0156: first run `bun run migrate` of a version that has them, or set DATABASE_URL to an empty database",
   );
   expect((await inspectDatabase(middle.sql, middle.url)).refusal).toContain("run `bun run migrate` first");
-}, 60_000);
+}, 120_000);
 
 test("error: one of its migrations alone is missing, the first, the last or one between them", async () => {
   const missing = [1, 30, REPLACED.indexOf(LAST_WITHOUT_A_FILE)];
@@ -237,14 +237,14 @@ test("error: a name among them that was never there, and one of a newer version"
   const newer = await openReplaced([...REPLACED, "9999_newer.sql"]);
   await expect(migrate(newer.url)).rejects.toThrow("migrated by a newer version (it has 9999_newer.sql)");
   expect((await readMigrations(newer.sql)).map(({ name }) => name)).not.toContain(BASELINE);
-}, 60_000);
+}, 120_000);
 
 test("error: a database without any baseline has no way up", async () => {
   const { url, sql } = await open(createEmptyDatabase());
   await sql.unsafe("create table migrations (name text primary key, sha256 text not null)");
   await sql`insert into migrations values ('0001_accounts.sql', 'a'), ('0058_event_completeness.sql', 'b')`;
   await expect(migrate(url)).rejects.toThrow(
-    "(its last migration is 0058_event_completeness.sql) and can't be upgraded: name an empty database in DATABASE_URL and keep this one",
+    "(its last migration is 0058_event_completeness.sql) and can't be upgraded: set DATABASE_URL to an empty database and keep this one",
   );
   const tables = await sql`
     select from pg_class

@@ -73,7 +73,7 @@ describe.skipIf(!PGBOUNCER)("with pgbouncer (skipped where it is not installed)"
         });
         const child = await startServiceProcess(kind, env, (line) => lines.push(line), serviceProgram(kind));
         expect([kind, await child.exited]).toEqual([kind, 78]);
-        expect(lines).toEqual([expect.stringContaining("DATABASE_URL leads through a transaction pooler")]);
+        expect(lines).toEqual([expect.stringContaining("DATABASE_URL goes through a transaction pooler")]);
       }
     } finally {
       await pooler.stop();

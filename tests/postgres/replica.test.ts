@@ -234,9 +234,9 @@ describe("a read that the replica's replay cancels", () => {
 
 test("the start warns of a standby without a synchronous one, and not with one", async () => {
   expect((await inspectDatabase(sql, pair.url)).risks).toEqual([
-    expect.stringContaining("a standby exists and none is synchronous"),
+    expect.stringContaining("there are standbys but none is synchronous"),
   ]);
-  expect(service.logOf("api")).toContain("a standby exists and none is synchronous");
+  expect(service.logOf("api")).toContain("there are standbys but none is synchronous");
   await sql`alter system set synchronous_standby_names = '*'`;
   await sql`select pg_reload_conf()`;
   await waitFor("the setting", async () => (await inspectDatabase(sql, pair.url)).risks.length === 0);

@@ -80,7 +80,7 @@ test("behavior: connections cut at random moments: reservations, transactions an
       }
     }),
   );
-  for (let round = 0; round < CUTS; round++) {
+  for (let round = 0; round < CUTS || counts.some((count) => count === 0); round++) {
     const pids = await pidsOfVictims();
     const victim = pids[Math.floor(Math.random() * pids.length)];
     if (victim !== undefined) await cut([victim]);
@@ -88,5 +88,4 @@ test("behavior: connections cut at random moments: reservations, transactions an
   }
   isOver = true;
   await Promise.all(workers);
-  for (const count of counts) expect(count).toBeGreaterThan(0);
 }, 120_000);

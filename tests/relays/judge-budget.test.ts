@@ -57,7 +57,7 @@ test("a payment of the least amount is relayed; one below it is refused, and a t
   expect(whyNotRelayed(LINK, LIMITS, NOW)).toBeUndefined();
   expect(whyNotRelayed({ ...LINK, amountUnits: 9_999n }, LIMITS, NOW)).toEqual({
     reason: "AMOUNT_TOO_SMALL_TO_RELAY",
-    message: `0.009999 USDC is below 0.010000 USDC, the least that is relayed${TRANSFER_PAYS}`,
+    message: `0.009999 USDC is below 0.010000 USDC, the minimum that is relayed${TRANSFER_PAYS}`,
   });
 });
 

@@ -34,7 +34,7 @@ for (const [program, args, usage] of USAGES)
 test("an option that npm took for itself, as in `npm run migrate --plan`, is not done without", () => {
   const { exitCode, errors } = run("ops/migrate-main.ts", [], { npm_config_plan: "true" });
   expect(exitCode).toBe(64);
-  expect(errors).toStartWith("npm took --plan for a setting of its own: write -- before the options\n");
+  expect(errors).toStartWith("npm took --plan as its own option: write -- before the options\n");
 });
 
 test("error: a database that is not there is one sentence, and no result of the command", () => {

@@ -141,9 +141,9 @@ describe("webhook secrets", () => {
     const first = await reseal();
     expect(first).toMatchObject({
       code: 0,
-      output: expect.stringContaining("1 secret(s) sealed with the newest key, 1 were already"),
+      output: expect.stringContaining("1 secret(s) re-encrypted with the newest key, 1 already were"),
     });
-    expect((await reseal()).output).toContain("0 secret(s) sealed with the newest key, 2 were already");
+    expect((await reseal()).output).toContain("0 secret(s) re-encrypted with the newest key, 2 already were");
     await restartWith({ OTP_PEPPER: NEW });
     for (const one of [secret, rotated.body.data.secret]) expect(await isNextSignedWith(one)).toBe(true);
   }, 120_000);
@@ -156,7 +156,7 @@ describe("webhook secrets", () => {
       values (${id}, ${merchant.userId}, 'https://example.com/', ${sealed}, false)`;
     const { code, output } = await reseal();
     expect(code).toBe(1);
-    expect(output).toContain(`1 open with none of the keys given, for example of ${id}`);
+    expect(output).toContain(`1 cannot be decrypted with any of the given keys, for example those of ${id}`);
     const [row] = await sql<{ sealedSecret: Uint8Array }[]>`
       select sealed_secret from webhook_endpoints where id = ${id}`;
     expect(Buffer.from(row?.sealedSecret ?? []).equals(sealed)).toBe(true);

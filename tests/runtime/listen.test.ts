@@ -22,4 +22,4 @@ test("error: a port in use is named with its variables, and ends the process", a
       `cannot listen at 127.0.0.1:${port} (METRICS_HOST, METRICS_PORT): Failed to start server`,
     ),
   });
-}, 60_000);
+}, 120_000);

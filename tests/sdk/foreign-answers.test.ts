@@ -22,7 +22,7 @@ test("error: a page or a cut answer in place of JSON is a ConnectionError that n
     await expect(clientOf(given).links.get("link_1")).rejects.toThrow(
       expect.objectContaining({
         name: "ConnectionError",
-        message: expect.stringMatching(/^\/v1\/payment-links\/link_1 was answered with /),
+        message: expect.stringMatching(/^\/v1\/payment-links\/link_1 (was answered by|returned) something /),
       }),
     );
 });
@@ -43,7 +43,7 @@ test("error: a link answered by another program is not signed for, and the error
   await expect(paying).rejects.toThrow(
     expect.objectContaining({
       name: "ConnectionError",
-      message: "The link was answered with something else (502); nothing was signed",
+      message: "The response is not a payment link's (502); nothing was signed",
     }),
   );
 });

@@ -1,7 +1,16 @@
 /** Several relayer keys and two workers at once, under load: every payment once, every key's nonces without a gap. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { assertInvariants } from "../support/invariants.ts";
-import { type Lab, newOrders, pay, relaysOf, startLab, waitFor, waitForLink } from "../support/relay-lab.ts";
+import {
+  type Lab,
+  newOrders,
+  pay,
+  payOut,
+  relaysOf,
+  startLab,
+  waitFor,
+  waitForLink,
+} from "../support/relay-lab.ts";
 
 const PAYMENTS = 150;
 let lab: Lab;
@@ -22,6 +31,7 @@ test(`behavior: ${PAYMENTS} payments at once over four keys and two workers`, as
     orders.map((order, index) => pay(lab, order, index % 2 === 0 ? "api" : "api-2")),
   );
   expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);
+  await payOut(lab, orders);
   for (const { linkId } of orders) await waitForLink(lab, linkId, "PAID");
   const relays = await waitFor("all relays to be mined", async () => {
     const rows = await relaysOf(lab);

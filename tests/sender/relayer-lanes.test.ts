@@ -27,7 +27,7 @@ let keys: { address: Hex; privateKey: Hex }[];
 beforeAll(async () => {
   [db, node] = await Promise.all([createTestDatabase(), startTestChain()]);
   sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
-  chain = openChain({ network: NETWORK, urls: [node.rpcUrl], timeoutMs: 2_000 });
+  chain = openChain({ network: NETWORK, urls: [node.rpcUrl], timeoutMs: 10_000 });
   const { baseFeePerGas } = await openLanes(sql, chain, [], {
     maxFeeWei: ONE_ETH,
     dailyFeeMaxWei: undefined,

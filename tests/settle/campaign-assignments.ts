@@ -15,7 +15,7 @@ export async function assignReceived(
   linkId: string,
   choose: Choose,
 ): Promise<void> {
-  const transactionId = choose(await listReceived(sql, { isLinked: false }))?.id;
+  const transactionId = choose(await listReceived(sql, { userId, isLinked: false }))?.id;
   if (transactionId === undefined) return;
   const asked = { ...BY_MERCHANT, userId, transactionId, linkId, accept: false };
   await assignTransaction(sql, asked).catch(passRefusal);
@@ -26,16 +26,16 @@ export async function unassignReceived(
   { userId }: { userId: string },
   choose: Choose,
 ): Promise<void> {
-  const transactionId = choose(await listReceived(sql, { isLinked: true }))?.id;
+  const transactionId = choose(await listReceived(sql, { userId, isLinked: true }))?.id;
   if (transactionId === undefined) return;
   await unassignTransaction(sql, { ...BY_MERCHANT, userId, transactionId }).catch(passRefusal);
 }
 
-function listReceived(sql: Sql, { isLinked }: { isLinked: boolean }) {
+function listReceived(sql: Sql, { userId, isLinked }: { userId: string; isLinked: boolean }) {
   return sql<{ id: string }[]>`
     select id
     from transactions
-    where status = 'CONFIRMED' and type <> 'SEND' and (link_id is not null) = ${isLinked}
+    where owner = owner_key(${userId}) and status = 'CONFIRMED' and type <> 'SEND' and (link_id is not null) = ${isLinked}
     order by block_number desc, log_index
     limit ${NEWEST}`;
 }

@@ -3,10 +3,12 @@ import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { lowerCreatedBlock } from "../../db/links/created-block.ts";
 import { endClaim } from "../../db/links/end-claims.ts";
 import { expireLinks } from "../../db/links/expire-links.ts";
 import { insertLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
+import { openUse } from "../../db/links/uses.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import type { Payment } from "../../db/schema.ts";
 import { callRpcBatch } from "../../local/chain/rpc.ts";
@@ -47,11 +49,36 @@ export async function makeLink(
       ...{ amountUnits, expiresInHours: 1 },
     }),
   );
+  await lowerCreatedBlock(sql, id);
   return id;
 }
 
-export function listActive({ sql }: Lab): Promise<{ id: string }[]> {
-  return sql<{ id: string }[]>`select id from payment_links where status = 'ACTIVE' order by id`;
+/** Paid by any number of payers, or by two. */
+export async function makeReusable(
+  { sql }: Lab,
+  { userId }: { userId: string },
+  { amountUnits, maxPayments }: { amountUnits: bigint; maxPayments: number | null },
+): Promise<string> {
+  const id = newLinkId();
+  await sql.begin((tx) =>
+    insertLink(tx, {
+      ...{ id, userId, network: NETWORK, tag: linkTag(id), description: "Ticket", amountUnits },
+      ...{ expiresInHours: 1, reuse: { isReusable: true, maxPayments, minUnits: null, maxUnits: null } },
+    }),
+  );
+  return id;
+}
+
+/** A payer opens the page of a reusable link. */
+export async function makeUse({ sql }: Lab, parentId: string): Promise<void> {
+  const id = newLinkId();
+  await sql.begin((tx) => openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined }));
+  await lowerCreatedBlock(sql, id);
+}
+
+export function listActive({ sql }: Lab): Promise<{ id: string; userId: string }[]> {
+  return sql<{ id: string; userId: string }[]>`
+    select id, user_id from payment_links where status = 'ACTIVE' and not is_reusable order by id`;
 }
 
 export async function expireNow({ sql }: Lab, id: string): Promise<void> {

@@ -38,7 +38,7 @@ import { randomHash } from "../support/ledger-lab.ts";
 import { seedMerchant } from "../support/seed.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const freshUnits = amounts();
 /** Tries that are made whole before records are left out. */
 const TRIES = 3;

@@ -1,12 +1,11 @@
 /**
  * Everything that can happen to a few links of equal amounts, in random order: payments accepted, failed, tried again and executed by
  * strangers, alone or several in a transaction, transfers of unique amounts and with link tags, transfers assigned and unassigned, claims
- * made, proven and ended, links over and cancelled, blocks reorganised away; by several hands at once when asked to. The books are compared
- * with the chain all along, and a rebuild at the end must make the same. `bun tests/settle/ledger-campaign.ts 2000 6` runs it (steps,
+ * made before and after their transfers, proven and ended, uses of reusable links, links over and cancelled, blocks reorganised away, an
+ * indexer that stops and comes back; by several hands at once when asked to. The books are compared with the chain all along, and rebuilds
+ * must make the same. `bun tests/settle/ledger-campaign.ts 2000 6` runs it (steps,
  * hands), the seed from TEST_SEED when set.
  */
-import { keccak256 } from "viem";
-import type { PrivateKeyAccount } from "viem/accounts";
 import { encodeAggregate3 } from "../../core/chain/multicall.ts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
@@ -16,65 +15,53 @@ import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { requeuePayment } from "../../db/payments/accept-payments.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
-import type { Payment, PaymentLink } from "../../db/schema.ts";
+import type { Payment } from "../../db/schema.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { callRpc, callRpcBatch } from "../../local/chain/rpc.ts";
 import {
-  type Lab,
-  type Merchant,
   makeMerchant,
   mine,
   openLab,
   openTerm,
   settled,
   startIndexer,
-  storeClaim,
   USDC,
 } from "../support/indexer-lab.ts";
-import { acceptPayment, authorize, makeSigner, type Signer } from "../support/indexer-lab-payments.ts";
+import { acceptPayment, authorize, makeSigner } from "../support/indexer-lab-payments.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { signCancel } from "../support/payer.ts";
 import { seededRandom } from "../support/seeded-random.ts";
-import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { assertAssignments, assignReceived, unassignReceived } from "./campaign-assignments.ts";
+import { claimAhead, claimAny, endAnyClaim } from "./campaign-claims.ts";
 import {
   endOne,
   expireNow,
   failOne,
   listActive,
-  lowerOf,
   makeLink,
+  makeReusable,
   makeSenders,
+  makeUse,
   watchLinks,
 } from "./campaign-links.ts";
+import {
+  anyMerchant,
+  anyOf,
+  atTheChain,
+  NEWEST_LINKS_MET,
+  newLink,
+  type Stage,
+  sendCall,
+} from "./campaign-stage.ts";
 
 const SIGNERS = 20;
 const AMOUNTS = [1_000_000n, 2_000_000n] as const;
 const REORG_DEPTH_MAX = 5;
-const NEWEST_LINKS_MET = 3;
+const CONFIRMATIONS = 2;
 const CHECK_EVERY = 10;
 const QUIET_WITHIN_MS = 45_000;
-
-/** Signed bytes that a block of a new branch may hold again, whatever else it holds. `from` is whose USDC they move. */
-type Sent = { raw: Hex; txHash: Hex; from: Hex };
-type Signed = { paymentId: string; signer: Signer; nonce: Hex; data: Hex };
-
-type Stage = {
-  lab: Lab;
-  random: () => number;
-  merchant: Merchant;
-  /** Each sends one transaction, so that none depends on another. */
-  senders: PrivateKeyAccount[];
-  signers: readonly Signer[];
-  signed: Signed[];
-  sent: Sent[];
-  claims: string[];
-  /** Link, transaction and proof of each claim: a second one is the same claim. */
-  claimed: Set<string>;
-  /** Ends when nobody is at the chain: what a block holds depends on who sent before. */
-  chainIsFree: Promise<unknown>;
-  counts: Record<string, number>;
-};
+/** Of the comparisons with the chain, how many are followed by a rebuild. */
+const REBUILT = 0.2;
 
 export type BooksReport = {
   steps: Record<string, number>;
@@ -87,14 +74,17 @@ export type BooksReport = {
 export async function runBooksCampaign(steps: number, hands = 1): Promise<BooksReport> {
   const random = seededRandom(`books campaign of ${steps} steps`);
   const lab = await openLab();
-  const merchant = await makeMerchant(lab);
+  const merchants = [await makeMerchant(lab), await makeMerchant(lab)];
+  await lab.sql`update users set claim_policy = 'proven' where id = ${merchants[1]?.userId ?? ""}`;
   const senders = await makeSenders(lab, steps + 1);
   const signers = await Promise.all(Array.from({ length: SIGNERS }, () => makeSigner(lab, 10n ** 15n)));
   // what is set up must be older than the deepest reorganisation
   await mine(lab, REORG_DEPTH_MAX + 1);
   const stage: Stage = {
-    ...{ lab, random, merchant, senders, signers },
+    ...{ lab, random, merchants, senders, signers },
     ...{
+      indexer: startIndexer(lab, { confirmations: CONFIRMATIONS }),
+      reusable: [],
       signed: [],
       sent: [],
       claims: [],
@@ -103,19 +93,19 @@ export async function runBooksCampaign(steps: number, hands = 1): Promise<BooksR
       counts: {},
     },
   };
-  const indexer = startIndexer(lab, { confirmations: 2 });
   try {
     for (let taken = 0; taken < steps; taken += CHECK_EVERY * hands) {
       const left = Math.min(CHECK_EVERY * hands, steps - taken);
       await takeSteps(stage, left, hands);
       await checkBooks(stage, true);
+      if (random() < REBUILT) await rebuildNow(stage);
     }
     await payNewLink(stage);
     await endEverything(stage);
     await checkBooks(stage, false);
     return await report(stage);
   } finally {
-    await indexer.stop();
+    await stage.indexer?.stop();
     await lab.stop();
   }
 }
@@ -131,18 +121,19 @@ const STEPS: readonly (readonly [weight: number, name: string, step: (stage: Sta
     [2, "spend", spendAny],
     [3, "assign", assignAny],
     [2, "unassign", unassignAny],
-    [
-      6,
-      "pay",
-      (stage) => sendCall(stage, encodeTransfer(stage.merchant.address, anyOf(stage, AMOUNTS) ?? 1n)),
-    ],
+    [6, "pay", (stage) => sendCall(stage, encodeTransfer(anyMerchant(stage).address, anyAmount(stage)))],
     [3, "type", typeAny],
     [3, "tag", tagAny],
+    [1, "reusable", makeAnyReusable],
+    [2, "use", useAny],
+    [3, "claimAhead", claimAhead],
     [6, "claim", (stage) => claimAny(stage)],
     [3, "prove", (stage) => claimAny(stage, "EOA")],
     [3, "unclaim", endAnyClaim],
     [1, "expire", expireAny],
     [1, "cancel", cancelAny],
+    [1, "stop", stopIndexer],
+    [1, "begin", async (stage) => beginIndexer(stage)],
     [3, "reorganise", (stage) => atTheChain(stage, () => reorganise(stage))],
   ];
 const WEIGHTS = STEPS.reduce((sum, [weight]) => sum + weight, 0);
@@ -152,7 +143,7 @@ async function takeSteps(stage: Stage, count: number, hands: number): Promise<vo
   const hand = async () => {
     while (left-- > 0) {
       await takeStep(stage);
-      if (hands === 1 && stage.random() < 0.5) await settled(stage.lab);
+      if (hands === 1 && stage.indexer && stage.random() < 0.5) await settled(stage.lab);
     }
   };
   const all = Promise.all(Array.from({ length: hands }, hand));
@@ -161,13 +152,6 @@ async function takeSteps(stage: Stage, count: number, hands: number): Promise<vo
     isOver = true;
   });
   await Promise.all([ended, watchLinks(stage.lab, () => isOver)]);
-}
-
-/** One after another, whoever asks. */
-function atTheChain<Result>(stage: Stage, work: () => Promise<Result>): Promise<Result> {
-  const done = stage.chainIsFree.then(work);
-  stage.chainIsFree = done.catch(() => undefined);
-  return done;
 }
 
 async function takeStep(stage: Stage): Promise<void> {
@@ -181,18 +165,23 @@ async function takeStep(stage: Stage): Promise<void> {
   }
 }
 
-function anyOf<Item>({ random }: Stage, items: readonly Item[]): Item | undefined {
-  return items[Math.floor(random() * items.length)];
-}
-
 async function makeAnyLink(stage: Stage): Promise<void> {
-  await makeLink(stage.lab, stage.merchant, anyOf(stage, AMOUNTS) ?? 1n);
+  await makeLink(stage.lab, anyMerchant(stage), anyAmount(stage));
 }
 
-/** One of the newest links, whatever became of it. */
-async function newLink(stage: Stage) {
-  const rows = await stage.lab.sql<PaymentLink[]>`select * from payment_links order by created_at, id`;
-  return anyOf(stage, rows.slice(-NEWEST_LINKS_MET));
+async function makeAnyReusable(stage: Stage): Promise<void> {
+  const maxPayments = stage.random() < 0.5 ? null : 2;
+  const terms = { amountUnits: anyAmount(stage), maxPayments };
+  stage.reusable.push(await makeReusable(stage.lab, anyMerchant(stage), terms));
+}
+
+async function useAny(stage: Stage): Promise<void> {
+  const parentId = anyOf(stage, stage.reusable);
+  if (parentId !== undefined) await makeUse(stage.lab, parentId);
+}
+
+function anyAmount(stage: Stage): bigint {
+  return anyOf(stage, AMOUNTS) ?? AMOUNTS[0];
 }
 
 /** Somebody types a link's unique amount. */
@@ -204,18 +193,21 @@ async function typeAny(stage: Stage): Promise<void> {
 /** A transfer says which link it means; sometimes of another value than that asks for. */
 async function tagAny(stage: Stage): Promise<void> {
   const link = await newLink(stage);
-  const units = anyOf(stage, AMOUNTS) ?? 1n;
+  const units = anyAmount(stage);
   if (link?.tag) await sendCall(stage, `${encodeTransfer(link.recipient, units)}${link.tag.slice(2)}`);
 }
 
 async function acceptAny(stage: Stage): Promise<void> {
-  const { lab, merchant } = stage;
-  const rows = await lab.sql<{ id: string; amountUnits: bigint }[]>`
-    select id, amount_units from payment_links where status in ('ACTIVE', 'PENDING') order by created_at, id`;
+  const { lab } = stage;
+  const rows = await lab.sql<{ id: string; amountUnits: bigint; recipient: Hex }[]>`
+    select id, amount_units, recipient
+    from payment_links
+    where status in ('ACTIVE', 'PENDING') and not is_reusable
+    order by created_at, id`;
   const link = anyOf(stage, rows.slice(-NEWEST_LINKS_MET));
   const signer = anyOf(stage, stage.signers);
   if (!link || !signer) return;
-  const { authorization, data } = await authorize(signer, { to: merchant.address, value: link.amountUnits });
+  const { authorization, data } = await authorize(signer, { to: link.recipient, value: link.amountUnits });
   const paymentId = await acceptPayment(lab, link.id, authorization);
   if (paymentId) stage.signed.push({ paymentId, signer, nonce: authorization.nonce, data });
 }
@@ -257,52 +249,16 @@ async function batchAny(stage: Stage): Promise<void> {
 
 async function assignAny(stage: Stage): Promise<void> {
   const link = await newLink(stage);
-  if (link) await assignReceived(stage.lab.sql, stage.merchant, link.id, (rows) => anyOf(stage, rows));
+  if (link) await assignReceived(stage.lab.sql, link, link.id, (rows) => anyOf(stage, rows));
 }
 
 async function unassignAny(stage: Stage): Promise<void> {
-  await unassignReceived(stage.lab.sql, stage.merchant, (rows) => anyOf(stage, rows));
+  await unassignReceived(stage.lab.sql, anyMerchant(stage), (rows) => anyOf(stage, rows));
 }
 
 async function spendAny(stage: Stage): Promise<void> {
   const signed = anyOf(stage, stage.signed.slice(-3 * NEWEST_LINKS_MET));
   if (signed) await sendCall(stage, await signCancel(signed.signer, signed.nonce));
-}
-
-/** A block of its own for a call, of the token unless said otherwise. */
-async function sendCall(stage: Stage, data: Hex, from?: Hex, to: Hex = USDC): Promise<void> {
-  const { chain } = stage.lab;
-  const sender = stage.senders.pop();
-  if (!sender) throw new Error("there are fewer senders than steps");
-  const raw = await sender.signTransaction({
-    ...{ chainId: chain.chainId, type: "eip1559", nonce: 0, to, data },
-    ...{ gas: 900_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 1n },
-  });
-  const txHash = keccak256(raw);
-  await atTheChain(stage, async () => {
-    await callRpc(chain.rpcUrl, "eth_sendRawTransaction", [raw]);
-    await waitForReceipt(chain.rpcUrl, txHash);
-  });
-  stage.sent.push({ raw, txHash, from: from ?? lowerOf(sender) });
-}
-
-async function claimAny(stage: Stage, proof?: "EOA"): Promise<void> {
-  const { lab } = stage;
-  const rows = await lab.sql<{ id: string }[]>`
-    select id from payment_links where status in ('ACTIVE', 'PENDING') order by created_at, id`;
-  const [link, sent] = [anyOf(stage, rows.slice(-NEWEST_LINKS_MET)), anyOf(stage, stage.sent.slice(-8))];
-  if (!link || !sent) return;
-  const key = `${link.id}:${sent.txHash}:${proof}`;
-  if (stage.claimed.has(key)) return;
-  stage.claimed.add(key);
-  const claim = { linkId: link.id, txHash: sent.txHash, clientAddress: sent.from };
-  const stored = await storeClaim(lab, { ...claim, ...(proof ? { proof } : {}) });
-  if (stored) stage.claims.push(stored.claim.id);
-}
-
-async function endAnyClaim(stage: Stage): Promise<void> {
-  const id = anyOf(stage, stage.claims.slice(-5));
-  if (id) await endOne(stage.lab, id);
 }
 
 async function expireAny(stage: Stage): Promise<void> {
@@ -313,7 +269,7 @@ async function expireAny(stage: Stage): Promise<void> {
 async function cancelAny(stage: Stage): Promise<void> {
   const { sql } = stage.lab;
   const link = anyOf(stage, await listActive(stage.lab));
-  if (link) await sql.begin((tx) => cancelLink(tx, { id: link.id, userId: stage.merchant.userId }));
+  if (link) await sql.begin((tx) => cancelLink(tx, link));
 }
 
 /** Some of what the last blocks held comes back in the new branch, in another order. */
@@ -341,8 +297,9 @@ async function reorganise(stage: Stage): Promise<void> {
 
 /** Whatever the reorganisations have taken, one link is paid in the end. */
 async function payNewLink(stage: Stage): Promise<void> {
-  const id = await makeLink(stage.lab, stage.merchant, AMOUNTS[0]);
-  await sendCall(stage, `${encodeTransfer(stage.merchant.address, AMOUNTS[0])}${linkTag(id).slice(2)}`);
+  const merchant = anyMerchant(stage);
+  const id = await makeLink(stage.lab, merchant, AMOUNTS[0]);
+  await sendCall(stage, `${encodeTransfer(merchant.address, AMOUNTS[0])}${linkTag(id).slice(2)}`);
 }
 
 /** Nothing is held by anything unfinished any more. */
@@ -357,7 +314,9 @@ async function endEverything(stage: Stage): Promise<void> {
 }
 
 /** What the leader settles at its next looks is given the time for them. */
-async function checkBooks({ lab }: Stage, mayBeInFlight: boolean): Promise<void> {
+async function checkBooks(stage: Stage, mayBeInFlight: boolean): Promise<void> {
+  const { lab } = stage;
+  beginIndexer(stage);
   await settled(lab);
   const deadline = Date.now() + QUIET_WITHIN_MS;
   for (;;) {
@@ -372,24 +331,44 @@ async function checkBooks({ lab }: Stage, mayBeInFlight: boolean): Promise<void>
   }
 }
 
-async function report({ lab, counts }: Stage): Promise<BooksReport> {
-  const term = await openTerm({ ...lab });
+async function stopIndexer(stage: Stage): Promise<void> {
+  const { indexer } = stage;
+  stage.indexer = undefined;
+  await indexer?.stop();
+}
+
+function beginIndexer(stage: Stage): void {
+  stage.indexer ??= startIndexer(stage.lab, { confirmations: CONFIRMATIONS });
+}
+
+async function rebuildNow(stage: Stage): Promise<RebuildDifference[]> {
+  await stopIndexer(stage);
+  const { lab } = stage;
+  const term = await openTerm(lab);
   try {
-    const { differences } = await rebuildNetwork({ ...term, confirmations: 2 });
-    await assertInvariants(lab.sql, lab.chain);
-    const links = await lab.sql<{ kind: string; count: number }[]>`
-      select status || ' ' || exception as kind, count(*)::int from payment_links group by 1 order by 1`;
-    const [row] = await lab.sql<{ count: number }[]>`
-      select count(*)::int from transfers where pays and payment_id is not null and status <> 'ORPHANED'`;
-    return {
-      steps: counts,
-      links: Object.fromEntries(links.map(({ kind, count }) => [kind, count])),
-      paying: row?.count ?? 0,
-      differences,
-    };
+    const { differences } = await rebuildNetwork({ ...term, confirmations: CONFIRMATIONS });
+    if (differences.length > 0) throw new Error(`a rebuild made others: ${JSON.stringify(differences)}`);
+    await assertInvariants(lab.sql, lab.chain, { mayBeInFlight: true });
+    return differences;
   } finally {
     term.close();
   }
+}
+
+async function report(stage: Stage): Promise<BooksReport> {
+  const { lab, counts } = stage;
+  const differences = await rebuildNow(stage);
+  await assertInvariants(lab.sql, lab.chain);
+  const links = await lab.sql<{ kind: string; count: number }[]>`
+      select status || ' ' || exception as kind, count(*)::int from payment_links group by 1 order by 1`;
+  const [row] = await lab.sql<{ count: number }[]>`
+      select count(*)::int from transfers where pays and payment_id is not null and status <> 'ORPHANED'`;
+  return {
+    steps: counts,
+    links: Object.fromEntries(links.map(({ kind, count }) => [kind, count])),
+    paying: row?.count ?? 0,
+    differences,
+  };
 }
 
 if (import.meta.main) {

@@ -82,7 +82,7 @@ for (const again of ["the same transaction", "another one"]) {
     expect(Number(row?.blockNumber)).toBeLessThan(height);
     expect(await paymentOf(lab, paymentId)).toMatchObject({ state: "CONFIRMED", txHash, reason: null });
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", settledBy: "authorization" });
-  }, 60_000);
+  }, 120_000);
 }
 
 test("a payment was settled by a transfer of its own, not by one that another payer made with the same nonce", async () => {
@@ -95,4 +95,4 @@ test("a payment was settled by a transfer of its own, not by one that another pa
   const facts = await findPayments(lab.sql, NETWORK, keys);
   const wasSettled = (payer: Hex) => facts.find((one) => one.payer === payer)?.wasSettled;
   expect([wasSettled(authorization.from), wasSettled(namesake.from)]).toEqual([true, false]);
-}, 60_000);
+}, 120_000);

@@ -1,6 +1,7 @@
 /** What the indexer's settlement refuses: a former leader, a block that is not there, a transfer that is not the payment's. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newSendId } from "../../core/domain/ids.ts";
+import { deleteBlocksAbove, insertBlocks } from "../../db/ledger/blocks.ts";
 import { keepDecisions } from "../../db/ledger/rebuild-attributions.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { insertOperation } from "../../db/wallet-ops/operations.ts";
@@ -28,6 +29,7 @@ import {
   UNITS,
 } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 let lab: BooksLab;
 
@@ -106,6 +108,24 @@ describe("a block that was missed", () => {
     const waiting = term({ confirmations: 3 });
     expect(await applyMissedBlocks(waiting, [content(100, [atCursor])], noWallet)).toBe(1);
     expect([await statusOf(deep), await statusOf(atCursor)]).toEqual(["CONFIRMED", "DETECTED"]);
+  });
+
+  test("is not applied when it leaves the chain before its transaction begins, and the new branch passes over its height", async () => {
+    await readUpTo(lab, 100);
+    const transfer = sent(94);
+    const { block } = transfer;
+    await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, [block]));
+    let applied: Promise<unknown> | undefined;
+    await lab.sql.begin(async (tx) => {
+      await tx`select from cursors where network = ${NETWORK} for update`;
+      applied = applyMissedBlocks(term(), [content(94, [transfer])], noWallet);
+      await untilBlocked(lab.sql, applied);
+      await deleteBlocksAbove(tx, NETWORK, 93);
+      await insertBlocks(tx, NETWORK, [makeBlock(100)]);
+    });
+    await expect(applied).rejects.toBeInstanceOf(OtherBranchError);
+    expect(await statusOf(transfer)).toBeUndefined();
+    await deleteBlocksAbove(lab.sql, NETWORK, 93);
   });
 
   test("is not applied above the cursor, nor where another block was read", async () => {

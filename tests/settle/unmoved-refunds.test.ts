@@ -15,7 +15,7 @@ import {
 } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 /** What an item's column holds. */
 const MOST_UNITS = 2n ** 63n - 1n;
 

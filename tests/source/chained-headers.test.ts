@@ -65,7 +65,7 @@ describe("a range read from a node that answers from two chains", () => {
       kind: "edit",
       edit: (answer) => (Array.isArray(answer) ? answer.map(spoil) : answer),
     });
-    const chain = openChain({ network: NETWORK, urls: [proxy.url], timeoutMs: 2_000 });
+    const chain = openChain({ network: NETWORK, urls: [proxy.url], timeoutMs: 10_000 });
     try {
       const contents = await readRange(chain, { from: 1, to: 4 }, watchOf(new WatchedSet()));
       return contents.map((content) => content.block.number);

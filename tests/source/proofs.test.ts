@@ -84,7 +84,7 @@ describe("the logs of a block on a node without receipts", () => {
       random: () => draws.shift() ?? 0.9,
       faults: { noReceipts: true, truncatedLogs: 0.5, ...missing },
     });
-    const chain = openChain({ network: NETWORK, urls: [proxy.url], timeoutMs: 2_000 });
+    const chain = openChain({ network: NETWORK, urls: [proxy.url], timeoutMs: 10_000 });
     try {
       if (!header) throw new Error("there is no block");
       return (await readProvenLogs(chain, header)).length;

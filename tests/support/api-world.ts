@@ -10,7 +10,7 @@ import { type ServiceProcess, startServiceProcess } from "../../local/processes/
 import { serviceEnv } from "../../local/service-env.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
 import { serviceProgram, settingsOfRun } from "./compiled-services.ts";
-import { createTestDatabase } from "./postgres.ts";
+import { createTestDatabase, TEST_POOL } from "./postgres.ts";
 
 export const JWT_SECRET = "4f3c2b1a09f8e7d6c5b4a3928170615243342516078899aabbccddeeff001122";
 
@@ -37,7 +37,7 @@ export async function startApiWorld(
 ): Promise<ApiWorld> {
   const networks = options.networks ?? ["base-sepolia"];
   const db = await createTestDatabase();
-  const sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+  const sql = openDatabase(db.url, { ...TEST_POOL, maxConnections: 4 });
   const chains = new Map<NetworkId, TestChain>();
   const processes: ServiceProcess[] = [];
   const dataDir = mkdtempSync(join(tmpdir(), "test-api-"));

@@ -18,7 +18,7 @@ type Upstream = { url: string; port: number; isReady: boolean; idle: Socket[] };
 type Answer = { status: number; headers: Headers; body: Buffer; keepsConnection: boolean };
 
 const HEALTH_INTERVAL_MS = 100;
-const HEALTH_TIMEOUT_MS = 2_000;
+const HEALTH_TIMEOUT_MS = 4_000;
 const CRLF = "\r\n";
 
 export function startBalancer(urls: readonly string[]): Balancer {

@@ -17,7 +17,7 @@ import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
 import { openPauses } from "./poll.ts";
-import { createTestDatabase, type TestDatabase } from "./postgres.ts";
+import { createTestDatabase, TEST_POOL, type TestDatabase } from "./postgres.ts";
 
 export const NETWORK = "base-sepolia";
 /** RELAY_MIN_AMOUNT as it is by default. */
@@ -25,6 +25,8 @@ const MISMATCH_MIN_UNITS = 1_000n;
 const ACCOUNT_LOGS_EVERY_MS = 2_000;
 export const USDC = NETWORKS[NETWORK].usdc.address;
 const WAIT_MS = 90_000;
+/** As indexer/main.ts has it: a busy machine's node takes longer than a second now and then. */
+const RPC_TIMEOUT_MS = 5_000;
 
 export type Merchant = { userId: string; address: Hex };
 export type RunningIndexer = {
@@ -42,7 +44,7 @@ export type Lab = {
 
 export async function openLab(options: { blockTimeS?: number } = {}): Promise<Lab> {
   const [db, chain] = await Promise.all([createTestDatabase(), startTestChain(options)]);
-  const sql = openDatabase(db.url, { name: "test", maxConnections: 5 });
+  const sql = openDatabase(db.url, { ...TEST_POOL, maxConnections: 5 });
   await callRpc(chain.rpcUrl, "anvil_autoImpersonateAccount", [true]);
   const stop = async () => {
     await sql.end({ timeout: 5 });
@@ -60,6 +62,7 @@ export function startIndexer(
     logLevel?: string;
     databaseUrl?: string;
     silenceTimeoutS?: number;
+    rpcTimeoutMs?: number;
   } = {},
 ): RunningIndexer {
   const stop = new AbortController();
@@ -70,7 +73,8 @@ export function startIndexer(
     maxConnections: 3,
     ...(silenceTimeoutS ? { silenceTimeoutS } : {}),
   });
-  const chain = openChain({ network: NETWORK, urls: options.urls ?? [lab.chain.rpcUrl], timeoutMs: 1_000 });
+  const { urls = [lab.chain.rpcUrl], rpcTimeoutMs = RPC_TIMEOUT_MS } = options;
+  const chain = openChain({ network: NETWORK, urls, timeoutMs: rpcTimeoutMs });
   const run = runNetwork({
     ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl },
     mismatchMinUnits: MISMATCH_MIN_UNITS,
@@ -100,7 +104,7 @@ export async function openTerm(
   lab: Lab,
   urls: readonly string[] = [lab.chain.rpcUrl],
 ): Promise<Term & { close: () => void }> {
-  const chain = openChain({ network: NETWORK, urls, timeoutMs: 2_000 });
+  const chain = openChain({ network: NETWORK, urls, timeoutMs: 10_000 });
   const end = new AbortController();
   const term = await beginLeaderTerm({
     ...{ network: NETWORK, chain, sql: lab.sql, confirmations: 1, signal: end.signal },

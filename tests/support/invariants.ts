@@ -35,6 +35,7 @@ export async function assertInvariants(
   const transfers = await readTransfers(chain.rpcUrl, network);
   const faults = [
     ...(await checkHistory(sql, network, transfers)),
+    ...(await checkPendingRows(sql, network)),
     ...(await checkLinks(sql, network)),
     ...(await checkPayments(sql, network, options.mayBeInFlight ?? false)),
     ...(await checkPaymentTables(sql, network)),
@@ -122,6 +123,17 @@ async function checkHistory(
     expected,
     rows.map((row) => row.place),
   );
+}
+
+/** What is PENDING in the history waits for something: a payment, a claim or a send. */
+async function checkPendingRows(sql: Sql, network: NetworkId): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`
+    select id
+    from transactions
+    where network = ${network} and status = 'PENDING' and operation_item_id is null
+      and not exists (select from payments where payments.id = payment_id and payments.is_open)
+      and not exists (select from claims where claims.id = claim_id and claims.state = 'OPEN')`;
+  return rows.map(({ id }) => `history row ${id} is PENDING for nothing`);
 }
 
 /** A link is PAID by exactly one canonical transfer of a value it asks for or its merchant accepted; sums agree; counters agree with rows. */

@@ -20,7 +20,7 @@ import { settleRetroactively } from "../../indexer/settle/settle-retroactively.t
 import { settleTransfers } from "../../indexer/settle/settle-transfers.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { SeenTransfer, SpentAuthorization } from "../../indexer/source/decode-logs.ts";
-import { createTestDatabase } from "./postgres.ts";
+import { createTestDatabase, TEST_POOL } from "./postgres.ts";
 import { randomAddress, type SeededMerchant, seedMerchant } from "./seed.ts";
 
 export const NETWORK = "base-sepolia";
@@ -39,7 +39,7 @@ export type BooksLab = {
 /** `readTo`: the block that the books have reached; what is accepted counts for transfers of later blocks. */
 export async function openBooks({ readTo = 100 } = {}): Promise<BooksLab> {
   const db = await createTestDatabase();
-  const sql = openDatabase(db.url, { name: "test", maxConnections: 5 });
+  const sql = openDatabase(db.url, { ...TEST_POOL, maxConnections: 5 });
   const cursor = { number: readTo, hash: randomHash() };
   await startCursor(sql, NETWORK, cursor);
   const merchant = await seedMerchant(sql);

@@ -7,7 +7,7 @@ import { markOperationsSigned } from "../../db/wallet-ops/queue.ts";
 import type { WalletOperation } from "../../db/wallet-ops/schema.ts";
 import type { OperationEvent } from "../../db/wallet-ops/settlement.ts";
 import { NETWORK, randomAddress } from "./indexer-lab.ts";
-import { createTestDatabase } from "./postgres.ts";
+import { createTestDatabase, TEST_POOL } from "./postgres.ts";
 import { seedMerchant } from "./seed.ts";
 
 export type Made = { id: string; userId: string; walletId: string; address: Hex; userOpHash: Hex };
@@ -34,7 +34,7 @@ export type OperationLab = {
 /** The cursor stands on block 100. */
 export async function openOperationLab(): Promise<OperationLab> {
   const db = await createTestDatabase();
-  const sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+  const sql = openDatabase(db.url, { ...TEST_POOL, maxConnections: 4 });
   const relayer = randomAddress();
   await sql`insert into relayers (network, address, next_nonce) values (${NETWORK}, ${relayer}, 0)`;
   await sql`

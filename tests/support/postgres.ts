@@ -12,6 +12,9 @@ import {
 
 export type TestDatabase = { url: string; name: string; drop: () => Promise<void> };
 
+/** Of a test's own pool: it holds a lock for as long as other processes take to come to it. */
+export const TEST_POOL = { name: "test", idleInTransactionTimeoutMs: 0 } as const;
+
 /** Set by tests/run.ts so that all test processes share one server. */
 export const SERVER_URL_VARIABLE = "TEST_SERVER_URL";
 

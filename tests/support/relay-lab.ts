@@ -127,6 +127,15 @@ export function payWithRetries(lab: Lab, order: Order): ReturnType<typeof pay> {
   });
 }
 
+/** The same requests again, until each has settled: a payment that was answered 202 ends unsent where a node or the ledger takes too long, until it is repeated. */
+export async function payOut(lab: Lab, orders: readonly Order[]): Promise<void> {
+  for (const order of orders)
+    await waitFor(`${order.linkId} to be paid`, async () => {
+      const { status, body } = await pay(lab, order);
+      return status === 200 || (status === 409 && body.error === "NONCE_USED");
+    });
+}
+
 /** Shows payments without waiting for their answers, until all are stored: what counts is read from the database and the chain. */
 export async function queueAll(lab: Lab, orders: readonly Order[]): Promise<void> {
   for (const order of orders) pay(lab, order).catch(() => {});

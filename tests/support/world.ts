@@ -22,7 +22,7 @@ import { type FaultProxy, startFaultProxy } from "../rpc/fault-proxy.ts";
 import { startTestChain, type TestChain } from "./chain.ts";
 import { serviceProgram, settingsOfRun } from "./compiled-services.ts";
 import { startTestMailbox, type TestMailbox } from "./mailbox.ts";
-import { createTestDatabase, type TestDatabase } from "./postgres.ts";
+import { createTestDatabase, TEST_POOL, type TestDatabase } from "./postgres.ts";
 
 /** "api", "worker", "indexer", and further ones of a kind: "api-2", "worker-2". */
 export type ProcessName = ServiceKind | `${ServiceKind}-${number}`;
@@ -208,7 +208,7 @@ async function openWorld(
     startTestMailbox(),
     bothNetworks ? startTestChain({ blockTimeS, chainId: BASE_CHAIN_ID }) : undefined,
   ]);
-  const sql = openDatabase(db.url, { name: "test", maxConnections: CONNECTIONS });
+  const sql = openDatabase(db.url, { ...TEST_POOL, maxConnections: CONNECTIONS });
   const proxy = startProxy?.(chain.rpcUrl);
   const spare = hasSpare ? startProxy?.(chain.rpcUrl) : undefined;
   const rpcUrl = [proxy?.url ?? chain.rpcUrl, ...(spare ? [spare.url] : [])].join(",");

@@ -71,15 +71,15 @@ describe.each(LISTS)("%s", (path) => {
 });
 
 test.each([
-  ["/v1/transactions", "dateFrom[]", "is not a form of dateFrom: write it without more"],
-  ["/v1/transactions", "amountMin[0]", "is not a form of amountMin: write it without more"],
-  ["/v1/transactions/summary", "search[]", "is not a form of search: write it without more"],
+  ["/v1/transactions", "dateFrom[]", "is not a form of dateFrom: use it without a suffix"],
+  ["/v1/transactions", "amountMin[0]", "is not a form of amountMin: use it without a suffix"],
+  ["/v1/transactions/summary", "search[]", "is not a form of search: use it without a suffix"],
   [
     "/v1/transactions/summary",
     "types.0",
     "is not a form of types: repeat types, or separate values by commas",
   ],
-  ["/v1/payment-links", "status[]", "is not a form of status: write it without more"],
+  ["/v1/payment-links", "status[]", "is not a form of status: use it without a suffix"],
 ])("%s refuses %s, and says how it is written", async (path, name, issue) => {
   const { status, body } = await ann.client.get(`${path}?${name}=1`);
   expect(status).toBe(400);
@@ -94,7 +94,7 @@ test("a long name is shown in part", async () => {
 test.each(["status", "type", "dateFrm", "filters"])("an export refuses the field %s", async (name) => {
   const answer = await ann.client.post("/v1/transactions/export", { format: "csv", [name]: "x" });
   expect(answer.status).toBe(400);
-  expect(answer.body.error.message).toContain(`not known here: ${name}`);
+  expect(answer.body.error.message).toContain(`has unknown fields: ${name}`);
 });
 
 test("error: 403 for an export with another's userId", async () => {

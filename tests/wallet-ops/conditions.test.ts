@@ -31,6 +31,8 @@ import { insertHistory } from "../transactions/history.ts";
 
 setDefaultTimeout(120_000);
 
+/** One that waits for a row that is held is given up. */
+const WAITS_MS = 60_000;
 let lab: OperationLab;
 let sql: Sql;
 let { insert, makeOperation, queue, queued, makeRelay, relayed, rowOf } = {} as OperationLab;
@@ -118,7 +120,7 @@ test("a lease passes over what another worker is leasing, without waiting for it
   const lease = () => leaseQueuedOperations(sql, NETWORK, { limit: 100, leaseMs: 60_000 });
   await sql.begin(async (tx) => {
     await tx`select from wallet_operations where id = ${held.id} for update`;
-    const leased = await Promise.race([lease(), Bun.sleep(5_000).then(() => undefined)]);
+    const leased = await Promise.race([lease(), Bun.sleep(WAITS_MS).then(() => undefined)]);
     const ids = leased?.map(({ id }) => id) ?? [];
     expect([held, free].map(({ id }) => ids.includes(id))).toEqual([false, true]);
   });

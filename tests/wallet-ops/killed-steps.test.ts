@@ -34,6 +34,7 @@ afterAll(async () => {
 });
 afterEach(async () => {
   world.proxy.fault = () => undefined;
+  await makeBlocks();
   await world.startMissing();
   // one of a test that failed half-way would refuse the next one
   await until("no operation is on its way", async () => {
@@ -42,6 +43,11 @@ afterEach(async () => {
     return open.length === 0;
   });
 });
+
+async function makeBlocks(): Promise<void> {
+  await callRpc(world.chain.rpcUrl, "evm_setAutomine", [true]);
+  await callRpc(world.chain.rpcUrl, "evm_mine");
+}
 
 async function prepare(): Promise<Answer["body"]> {
   to = randomAddress();
@@ -123,9 +129,12 @@ for (const [step, state, reach] of WORKER_STEPS) {
     const answer = await confirmSend(merchant, await prepare());
     expect(answer.status).toBe(202);
     const reached = reach();
+    // a block with it might be read before the state is
+    await callRpc(world.chain.rpcUrl, "evm_setAutomine", [false]);
     await world.start("worker");
     await reached;
     expect(await stateOf(sendId)).toBe(state);
+    await makeBlocks();
   }
 
   test(`the worker is killed while it ${step}`, async () => {

@@ -24,14 +24,19 @@ afterAll(async () => {
 
 const get = (path: string) => owner.merchant.client.get(path);
 
-/** Every status from `known` to the end, each from a request that waited for it. */
-async function follow(path: string, known: string): Promise<Answer["body"][]> {
+/** Every status from `known` to the end, each from a request that waited for it, and told before the next one is asked for. */
+async function follow(
+  path: string,
+  known: string,
+  tell: (status: string) => Promise<void> = async () => {},
+): Promise<Answer["body"][]> {
   const seen: Answer["body"][] = [];
   for (let status = known; !ENDED.includes(status); status = seen.at(-1).status) {
     const answer = await get(`${path}?known=${status}&wait=20`);
     expect(answer.status).toBe(200);
     expect(answer.body.status).not.toBe(status);
     seen.push(answer.body);
+    await tell(answer.body.status);
   }
   return seen;
 }
@@ -54,14 +59,25 @@ async function refund(toAddress: string, amount: string) {
 }
 
 test("a waiting request and the events follow a send through each state, in order", async () => {
+  await until("the wallet is deployed", async () => {
+    const rows = await world.sql`select from events where type = 'wallet.deployed'`;
+    return rows.length > 0;
+  });
   const prepared = await prepareSend(owner.merchant, { to: randomAddress(), amount: "1" });
-  const following = follow(`/v1/wallets/sends/${prepared.sendId}`, "AWAITING_SIGNATURE");
+  const { rpcUrl } = world.chain;
+  // a block for each state that a block ends, or an answer that comes late would miss one
+  await callRpc(rpcUrl, "evm_setIntervalMining", [0]);
+  const mineFor = async (status: string) => {
+    if (status === "BROADCAST" || status === "MINED") await callRpc(rpcUrl, "evm_mine");
+  };
+  const following = follow(`/v1/wallets/sends/${prepared.sendId}`, "AWAITING_SIGNATURE", mineFor);
   const answer = await confirmSend(owner.merchant, prepared);
   const seen = (await following).map(({ status }) => status);
   const order = ["QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"];
   // what lasts for milliseconds may pass between two answers
   expect(seen).toEqual(order.filter((status) => seen.includes(status)));
   expect(seen.slice(-3)).toEqual(["BROADCAST", "MINED", "CONFIRMED"]);
+  await callRpc(rpcUrl, "evm_setIntervalMining", [1]);
   expect(await eventsOf([prepared.sendId])).toEqual(["wallet.send_queued", "wallet.send_confirmed"]);
   expect(await eventsOf([answer.body.transaction.id])).toEqual([
     "transaction.detected",

@@ -64,6 +64,9 @@ export function startReceiver(port = 0): Receiver {
   };
 }
 
+/** Whether a request begins with this piece: it may come in several. */
+export const begins = (piece: Buffer): boolean => piece.toString("latin1").startsWith("POST ");
+
 /** Standard Webhooks 1.0.0, "Verifying signatures". */
 export function isSigned(message: Received, secret: string): boolean {
   const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");

@@ -13,7 +13,7 @@ import { waitFor } from "../support/relay-lab.ts";
 import { seedLink, seedMerchant } from "../support/seed.ts";
 import { isSigned, type Receiver, startReceiver } from "./receiver.ts";
 
-setDefaultTimeout(60_000);
+setDefaultTimeout(120_000);
 const LOST: KeyList = ["the key that was lost, 32 characters long"];
 const NEW: KeyList = ["the key that is there now, 32 characters!"];
 const ROTATE = "the endpoint's secret can no longer be decrypted: rotate the secret";

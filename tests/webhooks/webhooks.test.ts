@@ -5,7 +5,7 @@ import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.
 import { waitFor } from "../links/payer-side.ts";
 import { expand } from "../support/openapi-document.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
-import { isSigned, type Receiver, startReceiver } from "./receiver.ts";
+import { begins, isSigned, type Receiver, startReceiver } from "./receiver.ts";
 
 let world: MerchantWorld;
 let ann: Merchant;
@@ -297,7 +297,7 @@ describe("a receiver that fails", () => {
     const talkative = Bun.listen({
       hostname: "127.0.0.1",
       port: 0,
-      socket: { data: (socket) => void socket.write(answers[next++] ?? "") },
+      socket: { data: (socket, piece) => void (begins(piece) && socket.write(answers[next++] ?? "")) },
     });
     const endpoint = await addEndpoint({ url: `http://127.0.0.1:${talkative.port}/` });
     await makeEvent();
@@ -315,7 +315,8 @@ describe("a receiver that fails", () => {
       hostname: "127.0.0.1",
       port: 0,
       socket: {
-        data(socket) {
+        data(socket, piece) {
+          if (!begins(piece)) return;
           socket.write(beginning);
           drops.add(setInterval(() => void socket.write("a"), 100));
         },
@@ -344,10 +345,7 @@ describe("a receiver that fails", () => {
       hostname: "127.0.0.1",
       port: 0,
       socket: {
-        data(socket) {
-          socket.write(answers[next++] ?? "");
-          socket.end();
-        },
+        data: (socket, piece) => void (begins(piece) && socket.end(answers[next++] ?? "")),
       },
     });
     const endpoint = await addEndpoint({ url: `http://127.0.0.1:${odd.port}/` });

@@ -103,7 +103,7 @@ describe("a large payment header", () => {
           expect(response.headers.get("content-type")).toContain("application/json");
           expect(await response.json()).toMatchObject({
             error: "INVALID_PAYLOAD_STRUCTURE",
-            message: `the payment header has ${chars} characters, at most ${HEADER_MAX} are read`,
+            message: `the payment header has ${chars} characters; at most ${HEADER_MAX} are accepted`,
             accepts: [{ scheme: "exact" }],
           });
         }

@@ -4,7 +4,7 @@ import { openDatabase } from "../../db/postgres/client.ts";
 import { type CommitCutter, startCommitCutter } from "../support/commit-cutter.ts";
 import { roundsOf } from "../support/depth.ts";
 import { assertInvariants } from "../support/invariants.ts";
-import { type Lab, newOrders, pay, startLab, waitFor, waitForLink } from "../support/relay-lab.ts";
+import { type Lab, newOrders, pay, payOut, startLab, waitFor, waitForLink } from "../support/relay-lab.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
 const PAYMENTS = roundsOf({ few: 60, many: 120 });
@@ -45,6 +45,7 @@ test(`behavior: ${PAYMENTS} payments succeed and are paid once while three in te
   expect(cutter.cuts.before).toBeGreaterThan(0);
   expect(cutter.cuts.after).toBeGreaterThan(0);
   expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);
+  await payOut(lab, orders);
   for (const { linkId } of orders) await waitForLink(lab, linkId, "PAID");
   const sql = openDatabase(lab.db.url, { name: "judge", maxConnections: 1 });
   await waitFor("quiet", async () => {

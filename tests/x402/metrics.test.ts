@@ -6,7 +6,7 @@ import { openPayMetrics, openRelayLimitMetrics } from "../../api/x402/metrics.ts
 test("answers are timed by way and outcome, refusals counted by reason", async () => {
   const registry = new Registry();
   const metrics = openPayMetrics(registry);
-  const message = "the authorization is for more than this link asks";
+  const message = "the authorization is for more than this link requires";
   const startedMs = performance.now() - 300;
   metrics.observe("json", { kind: "refused", reason: "AMOUNT_EXCEEDS_MAXIMUM", message }, startedMs);
   metrics.observe(

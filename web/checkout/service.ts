@@ -16,7 +16,7 @@ type Answer = {
 };
 
 const RETRY_MS = 3_000;
-/** The service answers that it could not take the payment now; it is offered so many times. */
+/** How many times a payment that the service cannot accept now is submitted. */
 const REFUSED_ATTEMPTS_MAX = 4;
 /** Longer than an authorization is valid. */
 const ASKED_FOR_MS = 900_000;
@@ -59,7 +59,7 @@ export async function submitPayment(linkId: string, body: string, key: string): 
       const { status, body: said } = answer;
       if (status === 200 && said.success) return said.txHash ?? null;
       if (status === 202 && said.paymentId) return followPayment(linkId, said.paymentId);
-      // without the service's words it is the answer of something in between, which knows nothing of the payment
+      // without the service's error it comes from an intermediary, which knows nothing about the payment
       if (status >= 400 && status < 500 && status !== 429 && said.error) return explain(said);
       // after an answer that was lost, "not now" says nothing about the attempt before it
       const isRefusedForNow: boolean = !isUncertain && (status === 429 || said.retryable === true);
@@ -84,7 +84,7 @@ async function followPayment(linkId: string, paymentId: string): Promise<Hex | n
   throw new Stop("maybeSent");
 }
 
-/** A refusal, or the hash when the refusal says that this very authorization has paid. */
+/** Throws the refusal, or returns the hash when the refusal says that this authorization has paid. */
 function explain({ error, txHash, message }: Answer): Hex {
   const code = typeof error === "string" ? error : (error?.code ?? "");
   switch (code) {
@@ -110,7 +110,7 @@ export type ClaimAnswer =
   | { kind: "refused"; key: "claimInvalid" | "claimUnrelated" | "claimFailed" };
 
 /**
- * Says which transaction paid the link. `signature`: of the typed data that an answer asked for. The receipt is issued
+ * Claims that a transaction paid the link. `signature`: of the typed data that a response requested. The receipt is issued
  * in the page's language.
  */
 export async function claim(

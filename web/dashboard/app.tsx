@@ -26,9 +26,9 @@ const AT_ONCE: Readonly<Record<string, ScreenComponent>> = {
   "/links/:id": LinkDetail,
 };
 const transactions = () => import("./transactions/transaction-list.tsx");
-const books = () => import("./exports/screens.ts");
-const money = () => import("./wallet/screens.ts");
-const account = () => import("./account/screens.ts");
+const books = () => import("./exports/lazy-screens.ts");
+const money = () => import("./wallet/lazy-screens.ts");
+const account = () => import("./account/lazy-screens.ts");
 type Part = { screens: Readonly<Record<string, ScreenComponent>> };
 const LATER: Readonly<Record<string, () => Promise<Part>>> = {
   "/transactions": transactions,

@@ -1,4 +1,4 @@
-/** Shared by both providers: loading a library, the errors that the page knows, and reading the chain. */
+/** Shared by both providers: loading a library, the error codes that the page handles, and reading the chain. */
 import { page } from "../checkout/page-data.ts";
 
 export type Call = { method: string; params?: unknown[] };
@@ -11,7 +11,7 @@ export const declined = () => codedError(DECLINED);
 
 const failures = new Map<string, number>();
 
-/** A browser may remember that an address did not load (HTML: the module map), so another attempt has another address. */
+/** Browsers cache a failed module load by URL (the HTML module map), so every retry uses a new URL. */
 export async function load<Library>(script: string): Promise<Library> {
   const failed = failures.get(script) ?? 0;
   try {
@@ -22,7 +22,7 @@ export async function load<Library>(script: string): Promise<Library> {
   }
 }
 
-/** Balances are read from the network's public node: a wallet outside this browser has none for the page. */
+/** Balances are read from the network's public node, because a wallet outside this browser offers the page no node. */
 export async function readChain({ method, params = [] }: Call): Promise<unknown> {
   const response = await fetch(page.network.rpcUrl, {
     method: "POST",

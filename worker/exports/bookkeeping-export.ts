@@ -1,4 +1,4 @@
-/** Rows for bookkeeping in each format that imports take. */
+/** Bookkeeping rows in each import format. */
 import { chosenBooks } from "../../core/domain/bookkeeping-rows.ts";
 import type { ExportFormat, ExportRow, ExportSummary } from "../../core/domain/export.ts";
 import { cellText, type TableRow } from "../../core/domain/table.ts";
@@ -32,7 +32,7 @@ async function* rowsOf(cellsOf: (row: ExportRow) => TableRow, batches: Batches):
   for await (const rows of batches) yield rows.map(cellsOf);
 }
 
-/** An array of objects, a row a line; amounts are decimal text. */
+/** An array of objects, one row per line; amounts are decimal text. */
 async function* renderJson(summary: ExportSummary, batches: Batches): AsyncGenerator<Uint8Array> {
   const { columns, cellsOf } = chosenBooks(summary, summary.columns);
   yield utf8("[");

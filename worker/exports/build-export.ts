@@ -1,7 +1,7 @@
 /**
  * Renders an export: one repeatable read transaction reads the rows through a cursor, so the file is one snapshot and memory holds one
- * batch. The pieces are committed one by one, for the event log waits for long transactions that write; they are not read before the
- * export is READY. Runs again from the start after a crash, with pieces of its own.
+ * batch. Chunks are committed one by one, because the event log waits for long-running write transactions; they are not readable before the
+ * export is READY. After a crash it restarts from the beginning, with new chunks.
  */
 
 import type { FiatChoice } from "../../core/domain/exchange-rate.ts";
@@ -71,7 +71,7 @@ import {
   writeChunks,
 } from "./write-file.ts";
 
-/** `proofChains`: nodes for proofs alone, whose refusals stop nobody else. */
+/** `proofChains`: nodes used only for proofs, so that refusals affect nothing else. */
 export type ExportDeps = ClosingDeps & {
   reader: Reader;
   log: Log;
@@ -79,28 +79,28 @@ export type ExportDeps = ClosingDeps & {
 };
 
 /**
- * Files this process renders at a time. One keeps a core busy: a second would make everybody else on two cores wait, and double the memory.
- * Proofs mostly wait for nodes, beside the others and one at a time: nodes are asked for one block after the other.
+ * Files this process renders concurrently. One keeps a core busy: a second would slow down everything else on two cores and double
+ * the memory. Proofs mostly wait for nodes, so one runs in addition to the others, reading block after block.
  */
 const RENDERS_AT_ONCE = 1;
-/** A waiting export is polled after this, should its wake-up be lost. */
+/** How often a waiting export is polled, in case its wake-up is lost. */
 const POLL_MS = 3_000;
-/** One in the line needs its job only when this process has died. */
+/** Delay of the job of a queued export, which is needed only if this process dies. */
 const LINE_POLL_MS = 6_000;
 
-/** `line`: exports this process was given while it rendered as many as it may. Each is also in the queue again, in case of a crash. */
+/** `line`: exports received while this process was at its rendering limit. Each also has a new job in the queue, in case of a crash. */
 type Lane = { rendering: number; line: JobPayload<"build_export">[] };
 const files: Lane = { rendering: 0, line: [] };
 const proofs: Lane = { rendering: 0, line: [] };
 
 /**
- * Renders an export, and then those that queued up during it, so that waiting occupies no job slot. Throws to be retried, until the export's
- * attempts are used up and it is FAILED.
+ * Renders an export, and then those that queued up meanwhile, so that waiting occupies no job slot. Throws to be retried, until the export's attempts
+ * are used up and it is FAILED.
  */
 export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
   const lane = (await hasProofs(deps.sql, payload.exportId)) ? proofs : files;
   if (lane.rendering >= RENDERS_AT_ONCE) {
-    // its job comes back while it waits
+    // its job runs again while it is waiting
     if (!lane.line.some(({ exportId }) => exportId === payload.exportId)) lane.line.push(payload);
     await pollAgain(deps, payload, spreadMs(LINE_POLL_MS, Math.random()));
     return;
@@ -109,7 +109,7 @@ export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_e
   try {
     await buildOne(deps, payload);
     for (let next = lane.line.shift(); next; next = lane.line.shift()) {
-      // its own job comes again and says what is wrong
+      // its own job runs again and reports the error
       await buildOne(deps, next).catch((error: unknown) => deps.log.warn({ err: error }, "export failed"));
     }
   } finally {
@@ -125,7 +125,7 @@ function pollAgain(
   return enqueue(sql, "build_export", payload, { runAt: new Date(Date.now() + afterMs) });
 }
 
-/** A transaction that does nothing else locks the export until it is READY: no other worker touches its pieces. */
+/** A transaction that does nothing else locks the export until it is READY, so that no other worker touches its chunks. */
 async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
   const { sql } = deps;
   const lost = new AbortController();
@@ -147,7 +147,7 @@ async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): 
   } catch (error) {
     lost.abort(error);
     if (!file) throw error;
-    // when the lock's connection or its COMMIT failed, the file is still being made
+    // if the lock's connection or its COMMIT failed, the file is still being rendered
     await making?.catch(() => {});
     await failOrRetry(deps, file, error);
   }
@@ -175,7 +175,7 @@ async function failOrRetry({ sql, log }: ExportDeps, file: ExportFile, error: un
     }
     const message = error instanceof Error ? error.name : "Error";
     const after = await failExport(tx, file, { error: message, attemptsMax: EXPORT_ATTEMPTS_MAX });
-    // none when it became READY, and only the answer was lost
+    // undefined if it became READY and only the response was lost
     if (after) await deleteChunks(tx, file);
     await wakeNext(tx, file);
     return after;
@@ -186,7 +186,7 @@ async function failOrRetry({ sql, log }: ExportDeps, file: ExportFile, error: un
   log.error({ ...label, err: error }, "export failed permanently");
 }
 
-/** Notifies whoever waits for this export, and starts the user's next one. */
+/** Notifies requests waiting for this export, and starts the user's next one. */
 async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
   await notify(tx, [file.id]);
   const next = await findWaitingExport(tx, file.userId);
@@ -228,7 +228,7 @@ function orderOf(profile: ExportProfile, format: ExportFormat): RowOrder {
   return format === "pdf" || format === "text" ? "confirmed-first" : "newest";
 }
 
-/** The chain is read before the snapshot, which then holds every movement up to that block. */
+/** The chain is read before the snapshot, which then contains every movement up to that block. */
 async function renderStatement(
   deps: ExportDeps,
   attempt: Attempt,
@@ -248,7 +248,7 @@ async function renderStatement(
   });
 }
 
-/** The rows are read first: no snapshot is held while nodes are asked. */
+/** The rows are read first, so that no snapshot is held while nodes are queried. */
 async function renderProven(deps: ExportDeps, attempt: Attempt, request: ExportRequest): Promise<Rendered> {
   const { sql, reader, proofChains } = deps;
   const { file, signal, keepLock } = attempt;
@@ -270,7 +270,7 @@ async function renderProven(deps: ExportDeps, attempt: Attempt, request: ExportR
   return { bytes: await writeChunks(sql, attempt, pieces), rows: rows.length };
 }
 
-/** Documents are read as they stand at that moment: each is complete by itself. */
+/** Documents are read without a snapshot: each is complete by itself. */
 async function renderArchive(
   { sql }: ExportDeps,
   attempt: Attempt,
@@ -283,7 +283,7 @@ async function renderArchive(
   const rows = await numberMonth(sql, { userId, archive, timeZone });
   if (rows > ARCHIVE_DOCUMENTS_MAX)
     throw new ExportRefusal(
-      `the month has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the most an archive holds`,
+      `the month has more than ${ARCHIVE_DOCUMENTS_MAX} documents, the maximum of an archive`,
     );
   await setExportSize(sql, file.id, { rows, matched: rows });
   const note = noteProgress(sql, file, COLLECT_PAGES_AFTER_BYTES);
@@ -291,7 +291,7 @@ async function renderArchive(
   return { bytes: await writeChunks(sql, attempt, pieces), rows };
 }
 
-/** Renders what the cursor of `tx` holds, and notes the progress. */
+/** Renders the rows of the cursor of `tx`, and records the progress. */
 async function writeFile(
   sql: Sql,
   attempt: Attempt,
@@ -337,7 +337,7 @@ async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Prom
   };
 }
 
-/** Reads the rates of the days from the first movement on. */
+/** Reads the rates from the day of the first movement. */
 function openFiat(
   tx: Tx,
   { userId }: ExportFile,

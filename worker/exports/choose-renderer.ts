@@ -1,4 +1,4 @@
-/** The renderer of each format. The PDF's libraries and fonts are loaded with the first PDF: they cost a worker's start 0.3 s of CPU. */
+/** The renderer of each format. PDF libraries and fonts are loaded with the first PDF: they would add 0.3 s of CPU time to a worker's startup. */
 import type { ExportFormat, ExportProfile } from "../../core/domain/export.ts";
 import { BOOKS_RENDERERS } from "./bookkeeping-export.ts";
 import { renderCsv } from "./csv.ts";

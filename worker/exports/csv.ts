@@ -1,4 +1,4 @@
-/** CSV by RFC 4180: UTF-8, CRLF, quoted where needed, and no cell a spreadsheet would run as a formula. */
+/** CSV as in RFC 4180: UTF-8, CRLF, quoted where needed, with no cell that a spreadsheet would execute as a formula. */
 import { cellsOf, columnsOf, type ExportSummary } from "../../core/domain/export.ts";
 import { encodeCsv } from "./encode-csv.ts";
 import { neutralizeCell } from "./neutralize-formulas.ts";

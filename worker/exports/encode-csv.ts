@@ -1,7 +1,7 @@
-/** Records of text as CSV (RFC 4180): lines end with CRLF, and what holds a delimiter, a quote or a line break is quoted. */
+/** Records of text as CSV (RFC 4180): lines end with CRLF, and fields with a delimiter, quote or line break are quoted. */
 import { stringify } from "csv-stringify/sync";
 
 export function encodeCsv(records: readonly (readonly string[])[], delimiter: "," | ";" = ","): string {
-  // a line break alone is not the record's delimiter, but it must be quoted all the same
+  // a lone line feed is not the record delimiter, but must be quoted too
   return stringify(records as string[][], { delimiter, record_delimiter: "\r\n", quoted_match: /[\r\n]/ });
 }

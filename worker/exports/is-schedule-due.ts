@@ -13,7 +13,7 @@ type DueDeps = { sql: Sql; config: Pick<WorkerConfig, "chains"> };
 
 const DAY_MS = 86_400_000;
 
-/** `before` ends the period. The rate of its last day is waited for RATE_WAIT_DAYS. */
+/** `before` ends the period. Waits up to RATE_WAIT_DAYS for the rate of its last day. */
 export async function isScheduleDue(
   deps: DueDeps,
   schedule: ActiveSchedule,
@@ -33,7 +33,7 @@ async function isLedgerComplete(
 ): Promise<boolean> {
   for (const { network } of await listWallets(sql, userId)) {
     if (definition.networks.length > 0 && !definition.networks.includes(network)) continue;
-    // the ledger of a network that is not enabled any more ends where it was left
+    // the ledger of a network that is no longer enabled ends where it stopped
     const settings = config.chains.find(({ id }) => id === network);
     if (!settings) continue;
     const { confirmations } = settings;

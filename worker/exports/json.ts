@@ -1,4 +1,4 @@
-/** JSON: an array of transactions as the list shows them, a row a line. */
+/** JSON: an array of transactions in the list's format, one per line. */
 import { type ExportSummary, exportedObject } from "../../core/domain/export.ts";
 import { type Batches, utf8 } from "./renderer.ts";
 

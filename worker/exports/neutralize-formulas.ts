@@ -1,4 +1,4 @@
-/** No cell of a CSV file is run as a formula by a spreadsheet. */
+/** Keeps spreadsheets from executing cells of a CSV file as formulas. */
 
 /** Spaces and invisible characters (byte order mark, zero-width space, controls) do not hide a formula: some programs strip them first. */
 const FORMULA = /^(?:[\t\r\n\0]|[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]*[=+\-@＝＋－＠])/u;

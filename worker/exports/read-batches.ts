@@ -1,4 +1,4 @@
-/** The rows of an export, a batch at a time, from the cursor of its transaction. */
+/** Reads the rows of an export in batches from the cursor of its transaction. */
 import { setImmediate, setTimeout } from "node:timers/promises";
 import type { ExportRow } from "../../core/domain/export.ts";
 import { type Rest, restMsAfter } from "../../core/domain/export-throttle.ts";
@@ -6,16 +6,16 @@ import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { fetchExportRows } from "../../db/exports/export-rows.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 
-/** Rendering holds the event loop for a batch: some 15 ms of a PDF where there are spare cores, 3 ms elsewhere. */
+/** Batch size: rendering a batch of a PDF blocks the event loop for about 15 ms with spare cores, 3 ms otherwise. */
 export const BATCH_ROWS = HAS_SPARE_CORES ? 250 : 50;
 
-/** With the rest a file takes less than two and a half times as long. */
+/** With these pauses a file takes less than two and a half times as long. */
 const REST: Rest = { share: 1.4, minMs: 1, maxMs: 50 };
 
 export type Reading = {
-  /** The database reads a batch while the one before it is rendered: one export is faster, and every request beside it slower. */
+  /** The database reads a batch while the previous one is rendered, which makes the export faster but all other requests slower. */
   isAhead: boolean;
-  /** Rests after each batch, so that an export keeps less than one core busy. */
+  /** Pauses after each batch, so that an export keeps less than one core busy. */
   rests: boolean;
   /** Called when a batch is rendered. */
   onRead: (rows: number) => Promise<void>;
@@ -34,7 +34,7 @@ export async function* readBatches(
     if (isAhead && !isLast) coming = startFetch(tx);
     yield rows;
     await onRead(rows.length);
-    // rendering holds the event loop; the other jobs of this process get their turn between batches
+    // rendering blocks the event loop; let the other jobs of this process run between batches
     await (rests ? setTimeout(restMsAfter(performance.now() - startedMs, REST)) : setImmediate());
     if (isLast) return;
     if (isAhead) continue;
@@ -45,7 +45,7 @@ export async function* readBatches(
 
 function startFetch(tx: Tx): Promise<readonly ExportRow[]> {
   const rows = fetchExportRows(tx, BATCH_ROWS);
-  // thrown where it is awaited, which is never when rendering fails before
+  // thrown where it is awaited, which does not happen if rendering fails first
   rows.catch(() => {});
   return rows;
 }

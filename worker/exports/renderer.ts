@@ -1,4 +1,4 @@
-/** What every format is given and gives. Rows come in batches, newest first; pieces of the file go out as soon as they are whole. */
+/** The interface of all formats. Rows arrive in batches, newest first; chunks of the file are emitted as soon as they are complete. */
 import type { ExportRow, ExportSummary } from "../../core/domain/export.ts";
 
 export type Batches = AsyncIterable<readonly ExportRow[]>;

@@ -29,7 +29,7 @@ function countOf({ rows, matched }: ExportSummary): string {
 /** Rows and their money by direction, in micro-USDC. */
 export type Sums = { count: number; inUnits: bigint; outUnits: bigint };
 
-/** What came in and what went out, by the direction of each type. Confirmed rows alone are money: others have a count, and no sum. */
+/** Money in and out, by the direction of each type. Only confirmed rows count as money: others have a count but no sum. */
 export function sumConfirmed(totals: readonly ExportTotal[]): Sums {
   const sums = { count: 0, inUnits: 0n, outUnits: 0n };
   for (const { type, count, units } of totals.filter(({ status }) => isMoneyMoved(status))) {
@@ -49,7 +49,7 @@ export function presentTotal(
   return [type, status, ...presentSums(sumConfirmed([total]), format)];
 }
 
-/** Confirmed types first: the total follows them, and rows excluded from it come after the total. */
+/** Confirmed types first, then the total, then the rows excluded from it. */
 export function splitTotals(totals: readonly ExportTotal[]): {
   confirmed: ExportTotal[];
   others: ExportTotal[];

@@ -69,7 +69,7 @@ async function runSchedule(deps: SchedulesDeps, schedule: ActiveSchedule, now: D
     await enqueue(tx, "build_export", { exportId });
     return true;
   });
-  if (isNew) log.info({ userId, scheduleId, ...days }, "scheduled export ordered");
+  if (isNew) log.info({ userId, scheduleId, ...days }, "scheduled export requested");
 }
 
 async function announce({ sql, config }: SchedulesDeps): Promise<void> {

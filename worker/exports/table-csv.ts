@@ -1,4 +1,4 @@
-/** A table as CSV: RFC 4180 with a point and a comma, or as spreadsheets of the continent open it by a double click. */
+/** A table as CSV: RFC 4180 with decimal points and commas, or in the form that continental European spreadsheets open by double click. */
 import { cellText, type TableCell, type TableColumn, type TableRow } from "../../core/domain/table.ts";
 import { encodeCsv } from "./encode-csv.ts";
 import { neutralizeCell } from "./neutralize-formulas.ts";
@@ -12,7 +12,7 @@ export type CsvStyle = {
 };
 
 export const PLAIN_CSV: CsvStyle = { delimiter: ",", decimalMark: ".", hasByteOrderMark: false };
-/** Semicolon and decimal comma; the mark tells Excel that it is UTF-8. */
+/** Semicolons and decimal commas; the byte order mark tells Excel that it is UTF-8. */
 export const EXCEL_CSV: CsvStyle = { delimiter: ";", decimalMark: ",", hasByteOrderMark: true };
 
 const BYTE_ORDER_MARK = "\ufeff";

@@ -1,6 +1,6 @@
 /**
- * A table as XLSX (ECMA-376, transitional): dates are dates and amounts are numbers; text stays text, whatever it begins with. Rows are
- * written as they come, with their texts inline, so that memory holds one batch whatever the number of rows.
+ * A table as XLSX (ECMA-376, transitional): dates are dates and amounts are numbers; text stays text, whatever it starts with. Rows are
+ * written as they arrive, with inline strings, so that memory holds one batch whatever the number of rows.
  */
 import {
   type ColumnKind,
@@ -21,22 +21,22 @@ import {
   workbook,
 } from "./xlsx-parts.ts";
 
-/** Spreadsheets hold 15 digits of a number: larger amounts are text, and exact. */
+/** Spreadsheets store 15 digits of a number: larger amounts are written as text, to stay exact. */
 const EXACT_UNITS_MAX = 999_999_999_999_999n;
 const EXACT_DIGITS_MAX = 15;
-/** XML 1.0 has no way to write these. */
+/** Characters that XML 1.0 cannot represent. */
 const NOT_XML = /[^\P{Cc}\t\n\r]|[\ufffe\uffff]/gu;
-/** Read as a character by its number (ECMA-376 part 1, 22.9.2.19), unless its underscore is written so itself. A \r begins with one, too. */
+/** Parsed as an escaped character (ECMA-376 part 1, 22.9.2.19) unless its underscore is itself escaped. The escape of \r also starts like this. */
 const NUMBERED = /_(?=x[0-9a-f]{4}[_\r])/gi;
 const MARKUP = /[&<>\r]/g;
 const ESCAPES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "_x000D_" };
-/** Nothing in it needs an escape, which is so of nearly every cell. */
+/** Text that needs no escaping, like nearly every cell. */
 const PLAIN = /^[ -%'-;=?-^`-~]*$/;
 const CELL_CHARS_MAX = 32_767;
 const WIDTHS: Record<ColumnKind, number> = {
   ...{ text: 24, amount: 18, date: 12, time: 10, integer: 12, decimal: 14 },
 };
-/** Their cells stand on the right, and so do their titles. */
+/** Their cells are right-aligned, and so are their titles. */
 const NUMBER_KINDS: ReadonlySet<ColumnKind> = new Set(["amount", "integer", "decimal"]);
 const DAY_MS = 86_400_000;
 const DAY_ZERO_MS = Date.UTC(1899, 11, 30);
@@ -81,7 +81,7 @@ async function* writeSheet(
   yield utf8("</sheetData></worksheet>");
 }
 
-/** The first row stays in sight. */
+/** The first row is frozen. */
 function sheetStart(columns: readonly TableColumn[]): string {
   const widths = columns.map(({ kind, title }, index) => {
     const width = Math.max(WIDTHS[kind], title.length + 2);

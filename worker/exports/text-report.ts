@@ -1,4 +1,4 @@
-/** The simple text report: what was asked for, totals, then a line a row in columns; what is not confirmed stands apart. */
+/** The plain-text report: the filter, totals, then one line per row in columns; unconfirmed rows are listed separately. */
 import { cellsOf, columnsOf, type ExportRow, type ExportSummary } from "../../core/domain/export.ts";
 import { isMoneyMoved } from "../../core/domain/transaction.ts";
 import { type Batches, utf8 } from "./renderer.ts";
@@ -13,7 +13,7 @@ import {
   sumConfirmed,
 } from "./report-totals.ts";
 
-/** Widths of the standard columns; what is longer pushes its own line. Amounts are right-aligned. */
+/** Widths of the standard columns; longer text shifts the rest of its line. Amounts are right-aligned. */
 const WIDTHS = [24, 12, 20, 8, 9, 12, 40, 66];
 const AMOUNT_COLUMN = 2;
 const RULE = "-".repeat(100);
@@ -66,7 +66,7 @@ function totalLines({ totals }: ExportSummary): string[] {
   ];
 }
 
-/** Below the confirmed rows: their sum. */
+/** The sum below the confirmed rows. */
 function sumLine({ totals }: ExportSummary): string {
   const [count, moneyIn, moneyOut, net] = presentSums(sumConfirmed(totals));
   return `${RULE}\nTotal of ${count} confirmed ${count === "1" ? "transaction" : "transactions"}: in ${moneyIn}, out ${moneyOut}, net ${net} USDC`;
@@ -80,7 +80,7 @@ function toLine(cells: readonly string[]): string {
   return padded.join("  ").trimEnd();
 }
 
-/** A text that cannot begin a line of its own. */
+/** Text that cannot start a new line. */
 function oneLine(text: string): string {
   return text.replace(/[\p{Cc}\u2028\u2029]+/gu, " ");
 }

@@ -1,25 +1,29 @@
-/** Writes the pieces of a file as they are rendered, and notes how far it is. */
+/** Stores the chunks of a file as they are rendered, and records the progress. */
 import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
 import { insertChunk, setExportProgress } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
-/** An attempt at a file. `signal`: its lock is lost, so that another may have begun. `keepLock`: called while nothing else uses the lock. */
+/**
+ * An attempt at a file. `signal`: its lock is lost, so another attempt may have begun. `keepLock`: called while nothing else uses the lock's
+ * connection.
+ */
 export type Attempt = { file: ExportFile; signal: AbortSignal; keepLock: () => Promise<unknown> };
 
 /**
- * Left to itself the collector lets the process grow by 100 MB before it collects; a collection takes 5 to 40 ms of two cores.
- * So it runs when the process has grown by this since the last time, less often where it takes every core; sooner for pages, which leave most garbage.
+ * By itself the garbage collector lets the process grow by 100 MB first; a collection takes 5 to 40 ms on two cores. So it is run when the
+ * process has grown by this much since the last time: less often where it occupies every core, and more often for PDF pages, which produce the
+ * most garbage.
  */
 export const COLLECT_AFTER_BYTES = (HAS_SPARE_CORES ? 16 : 32) * 1024 * 1024;
 export const COLLECT_PAGES_AFTER_BYTES = 6 * 1024 * 1024;
-/** A piece is read and sent in one go: small, so that an API with many downloads still answers others. */
+/** Chunks are read and sent as a whole: small, so that an API with many downloads still responds to others. */
 const CHUNK_BYTES = 64 * 1024;
 const PROGRESS_EVERY_MS = 250;
 
 let collectedAtBytes = Number.POSITIVE_INFINITY;
 
-/** Called with the rows that are done since the last call. */
+/** Called with the number of rows rendered since the last call. */
 export function noteProgress(
   sql: Sql,
   file: ExportFile,
@@ -43,7 +47,7 @@ function collectWhenGrown(byBytes: number): void {
   collectedAtBytes = process.memoryUsage.rss();
 }
 
-/** A chunk is committed while the next one is rendered, where there are cores for both. Throws once the lock is lost. */
+/** If there are cores for both, a chunk is committed while the next one is rendered. Throws once the lock is lost. */
 export async function writeChunks(
   sql: Sql,
   { file, signal }: Attempt,
@@ -76,7 +80,7 @@ export async function writeChunks(
     }
     await flush();
   } catch (error) {
-    // the chunks are deleted next; why rendering failed is what counts
+    // the chunks are deleted next; the rendering error is the one to report
     await inserted.catch(() => {});
     throw error;
   }

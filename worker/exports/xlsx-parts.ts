@@ -1,6 +1,6 @@
-/** The parts of a workbook with one sheet that are the same for every table, and the numbers of its cells' styles. */
+/** The parts of a one-sheet workbook that are the same for every table, and the indexes of its cell styles. */
 
-/** Places in `cellXfs` of `STYLES`. */
+/** Indexes in `cellXfs` of `STYLES`. */
 export const STYLE = {
   general: 0,
   title: 1,
@@ -40,7 +40,7 @@ export const WORKBOOK_RELATIONS = [
   "</Relationships>",
 ].join("");
 
-/** Two fills come first in every workbook; the style of all others is the first. */
+/** Every workbook must start with two fills; the first style is the default. */
 export const STYLES = [
   `${DECLARATION}<styleSheet xmlns="${MAIN}">`,
   '<numFmts count="2"><numFmt numFmtId="164" formatCode="#,##0.000000"/>',

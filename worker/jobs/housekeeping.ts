@@ -27,14 +27,14 @@ import type { WorkerConfig } from "../config.ts";
 import { expireDueLinks } from "../links/expire-links-job.ts";
 
 const BATCH_ROWS = 10_000;
-/** Batches a step; the rest waits for the next minute. */
+/** Batches per step; the rest waits for the next minute. */
 const BATCHES_MAX = 50;
-/** Accounts a run: each is looked for in every table that refers to users, some without an index for it. */
+/** Accounts per run: deleting one scans every table that refers to users, some without an index for it. */
 const UNVERIFIED_USERS = 200;
 /** Exports restarted in a run. */
 const ORPHANED_EXPORTS_MAX = 100;
 
-/** Throws after all steps when one of them failed, so that the queue retries. */
+/** If a step failed, throws after all steps, so that the queue retries. */
 export async function housekeeping(
   { sql, log, config }: { sql: Sql; log: Log; config: Pick<WorkerConfig, "eventsKeptDays"> },
   _payload: JobPayload<"housekeeping">,
@@ -85,7 +85,7 @@ async function inBatches(step: () => Promise<number>): Promise<number> {
   return done;
 }
 
-/** One job takes all that is due. */
+/** One job handles everything that is due. */
 async function restartDeliveries(sql: Sql): Promise<number> {
   if (!(await hasOverdueDelivery(sql))) return 0;
   await enqueue(sql, "deliver_webhooks", {});

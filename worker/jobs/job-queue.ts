@@ -1,8 +1,8 @@
 /**
- * Runs the job queue, and starts another runner after each lost connection. graphile-worker 0.18.0 recovers silently and badly: it sleeps
- * for minutes after a server that was starting up; a job whose lock was taken but not reported stays locked for four hours by a live pool;
- * and a completion that could not be written stops the runner, which then waits forever on its wrong count. So the first sign of a lost
- * connection ends a runner, and one with a new name takes over: the old one's locks are released.
+ * Runs the job queue, and starts a new runner after each lost connection. graphile-worker 0.18.0 recovers silently and badly: it sleeps for
+ * minutes if the server was starting up; a job that was locked without a response stays locked for four hours by a live pool; and a completion
+ * that could not be written stops the runner, which then waits forever because its count is wrong. So the first sign of a lost connection ends a
+ * runner, and a new one with another name takes over and releases the old one's locks.
  */
 import { EventEmitter } from "node:events";
 import { Logger, parseCronItems, run, type TaskList, type WorkerEvents } from "graphile-worker";
@@ -12,11 +12,11 @@ import { watchLiveness } from "./liveness.ts";
 import { OWN_POLL_MS, pollDueJobs } from "./poll-due-jobs.ts";
 import { QueuePool } from "./queue-pool.ts";
 
-/** For running jobs to end, when the queue is closed. */
+/** Time for running jobs to end when the queue is closed. */
 const JOBS_TIMEOUT_MS = 8_000;
-/** For the last job's completion to be written. */
+/** Time to write the last job's completion. */
 const COMPLETION_TIMEOUT_MS = 1_000;
-/** For what only releases locks and connections: a dead database must not delay the stop, and its locks are gone with it. */
+/** Time to release locks and connections: an unreachable database must not delay the stop, and its locks end with the connections. */
 const RELEASE_TIMEOUT_MS = 1_500;
 /** Backoff before another start, doubled each time; a runner that lived for STEADY_AFTER_MS resets it. */
 const PAUSE_MIN_MS = 100;
@@ -32,13 +32,13 @@ export type QueueSettings = {
   taskList: TaskList;
 };
 
-/** Throws when the first start fails; later failures are retried forever. Returns a function that stops it: running jobs end first. */
+/** Throws when the first start fails; later failures are retried forever. Returns a function that stops it after running jobs have ended. */
 export async function runQueue(settings: QueueSettings): Promise<() => Promise<void>> {
   const over = Promise.withResolvers<void>();
   const closing = new Set<Promise<void>>();
   let isOver = false;
 
-  /** Its jobs end concurrently with those of the next one. */
+  /** Its jobs finish while the next runner is already working. */
   function close(runner: Runner): void {
     const closed = runner.close().finally(() => closing.delete(closed));
     closing.add(closed);
@@ -80,7 +80,7 @@ async function tryOpenRunner(settings: QueueSettings): Promise<Runner | undefine
 }
 
 type Runner = {
-  /** Resolves with the reason when it can no longer be relied on. */
+  /** Resolves with the reason when the runner can no longer be relied on. */
   ended: Promise<unknown>;
   /** Waits for running jobs, then releases locks and connections. Bounded, never throws. */
   close(): Promise<void>;
@@ -136,7 +136,7 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
   }
 }
 
-/** Completions are written immediately: a delayed one would be lost at SIGTERM, and its job run again. */
+/** Completions are written immediately: a delayed one would be lost at SIGTERM and its job would run again. */
 const OPTIONS = {
   pollInterval: OWN_POLL_MS,
   noHandleSignals: true,
@@ -156,7 +156,7 @@ const OPTIONS = {
   },
 };
 
-/** The returned function resolves when no job runs. */
+/** The returned function resolves when no job is running. */
 function watchIdleness(events: WorkerEvents): () => Promise<void> {
   let running = 0;
   const waiting = new Set<() => void>();
@@ -170,15 +170,15 @@ function watchIdleness(events: WorkerEvents): () => Promise<void> {
   return () => (running === 0 ? Promise.resolve() : new Promise((resolve) => waiting.add(resolve)));
 }
 
-/** Until `work` has settled, whatever way, but no longer than this. */
+/** Waits until `work` has settled, either way, but no longer than this. */
 async function atMost(timeoutMs: number, work: Promise<unknown>): Promise<void> {
   await Promise.race([Promise.allSettled([work]), Bun.sleep(timeoutMs)]);
 }
 
-/** Fewer connections than concurrent jobs are enough: a job holds none of the queue's. */
+/** Fewer connections than concurrent jobs are enough, because a job holds none of them. */
 const MISTAKEN_WARNING = "maxPoolSize";
 
-/** The queue's own warnings and errors in our logs, without its line for each job. */
+/** Passes the queue's own warnings and errors to our logs, without its line per job. */
 function queueLogger(log: Log): Logger {
   return new Logger(() => (level, message) => {
     if (message.includes(MISTAKEN_WARNING)) return;

@@ -1,4 +1,4 @@
-/** Holds a pool's liveness lock and unlocks the jobs of dead pools: a kill -9 costs seconds, not the queue's four hours. */
+/** Holds a pool's liveness lock and unlocks the jobs of dead pools, so that a kill -9 costs seconds instead of the queue's four hours. */
 import type { Log } from "../../core/runtime/log.ts";
 import { holdLiveness, isAlive, type Liveness, releaseDeadPools } from "../../db/jobs/dead-workers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -34,7 +34,7 @@ export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise
       await check();
       if (!stopped) await Promise.race([Bun.sleep(CHECK_MS), over.promise]);
     }
-    // also what a last check took while it was stopped
+    // also whatever a last check locked while it was being stopped
     await giveUp();
   }
 

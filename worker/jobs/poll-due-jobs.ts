@@ -1,14 +1,14 @@
 /**
- * Finds jobs without a notification: delayed ones, retries, and those of a worker that died. graphile-worker has every idle worker of a pool
- * poll by itself, with WORKER_CONCURRENCY statements a second that find the same; here one of them polls for all.
+ * Finds jobs without a notification: delayed ones, retries, and those of a worker that died. In graphile-worker every idle worker of a
+ * pool polls, which makes WORKER_CONCURRENCY equal statements per second; here one of them polls for all.
  */
 import type { WorkerEvents, WorkerPool } from "graphile-worker";
 
 const POLL_MS = 1_000;
-/** Of graphile-worker's own polls, should these fail. */
+/** Interval of graphile-worker's own polls, as a fallback. */
 export const OWN_POLL_MS = 30_000;
 
-/** For the pool that is created next on these events. Ends with the pool, or when the returned function is called. */
+/** Applies to the next pool created on these events. Ends with the pool, or when the returned function is called. */
 export function pollDueJobs(events: WorkerEvents): () => void {
   let timer: ReturnType<typeof setInterval> | undefined;
   let pool: WorkerPool | undefined;
@@ -31,7 +31,7 @@ export function pollDueJobs(events: WorkerEvents): () => void {
   events.on("pool:listen:notification", () => {
     notifiedMs = performance.now();
   });
-  // there may be several: whoever takes a job without a notification has the next worker look
+  // there may be several jobs: a worker that takes one without a notification wakes the next worker
   events.on("job:start", ({ job }) => {
     const isNotified = performance.now() - notifiedMs < POLL_MS;
     if (!isNotified || job.attempts > 1 || job.run_at > job.created_at) poll();

@@ -1,7 +1,7 @@
 /**
- * The connections of the job queue. graphile-worker 0.18.0 gives its listening client back twice when the connection is lost while a runner
- * stops: the second time is an uncaught error, which ends the process. Here it does nothing. Nor does a lost connection end the process when
- * the client is idle, in use or being closed: a statement on it rejects by itself.
+ * The connections of the job queue. graphile-worker 0.18.0 releases its listening client twice when the connection is lost while a runner stops;
+ * the second release would be an uncaught error, which ends the process, so it is ignored here. A lost connection does not end the process
+ * either, whether the client is idle, in use or being closed: statements on it reject on their own.
  */
 import { Pool, type PoolClient, type PoolConfig } from "pg";
 
@@ -9,7 +9,7 @@ type Release = (release?: Error | boolean) => void;
 type Connected = (error: Error | undefined, client: PoolClient | undefined, release: Release) => void;
 
 export class QueuePool extends Pool {
-  /** `onLost` is told of each idle connection that is lost, also while the pool ends. */
+  /** `onLost` is called for each lost idle connection, even while the pool is ending. */
   constructor(config: PoolConfig, onLost: (error: Error) => void = () => {}) {
     super(config);
     this.on("error", onLost);

@@ -11,7 +11,7 @@ import { openGauge } from "../database-gauge.ts";
 export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   openGauge(registry, {
     name: "wallet_operations_waiting",
-    help: "Sends and refunds that are signed by their owner and in no block, by state",
+    help: "Sends and refunds signed by their owner and not mined yet, by state",
     labelNames: ["network", "state"],
     async read() {
       const counts = await countWaitingOperations(sql);
@@ -20,7 +20,7 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   });
   openGauge(registry, {
     name: "wallet_operations_oldest_seconds",
-    help: "Age of the oldest send or refund that is signed by its owner and in no block",
+    help: "Age of the oldest send or refund signed by its owner and not mined yet",
     labelNames: ["network"],
     async read() {
       const oldestLast = (await countWaitingOperations(sql)).toSorted((a, b) => a.oldestS - b.oldestS);
@@ -29,7 +29,7 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   });
   openGauge(registry, {
     name: "wallet_senders_paused",
-    help: "Users who cannot prepare sends for an hour, because theirs failed on the chain",
+    help: "Users barred from preparing sends for an hour after their sends failed on chain",
     labelNames: [],
     async read() {
       return [{ labels: {}, value: await countPausedSenders(sql, SEND_FAILURES_MAX) }];
@@ -37,7 +37,7 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   });
   openGauge(registry, {
     name: "queue_jobs",
-    help: "Jobs in the queue by task; state ready, waiting (for their time), running or failed",
+    help: "Jobs in the queue by task; state ready, waiting (scheduled for later), running or failed",
     labelNames: ["task", "state"],
     async read() {
       const counts = await countQueue(sql);
@@ -46,7 +46,7 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   });
   openGauge(registry, {
     name: "payments_waiting",
-    help: "Payments accepted and not mined; state QUEUED, or SIGNED when a relay carries them",
+    help: "Payments accepted and not mined yet; state QUEUED, or SIGNED once a relay carries them",
     labelNames: ["network", "state"],
     async read() {
       const counts = await countWaitingPayments(sql);
@@ -55,7 +55,7 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   });
   openGauge(registry, {
     name: "payments_oldest_seconds",
-    help: "Age of the oldest payment that is accepted and not mined",
+    help: "Age of the oldest payment accepted and not mined yet",
     labelNames: ["network"],
     async read() {
       const oldestLast = (await countWaitingPayments(sql)).toSorted((a, b) => a.oldestS - b.oldestS);
@@ -64,7 +64,7 @@ export function openWaitingMetrics(registry: Registry, sql: Sql): void {
   });
   openGauge(registry, {
     name: "database_last_backup_timestamp_seconds",
-    help: "Unix time of the newest backup that `backup` wrote and read back; none before the first",
+    help: "Unix time of the newest backup that `backup` wrote and verified; absent before the first",
     labelNames: [],
     async read() {
       const last = await findLastBackup(sql);

@@ -1,6 +1,6 @@
 /**
  * Polls the chain for a claimed transaction, 2, 4, 8, 16, 32 and 64 seconds after the claim, and releases the link when the lease
- * ends. It never pays a link: the indexer settles; this only ends claims that are wrong or lead nowhere.
+ * ends. It never marks a link as paid, which only the indexer does; it only ends claims that are wrong or unsuccessful.
  */
 
 import { type ClaimCheck, inspectClaim } from "../../core/chain/inspect-claim.ts";
@@ -16,10 +16,10 @@ import type { Sql } from "../../db/postgres/client.ts";
 
 export type ClaimDeps = { sql: Sql; log: Log; chains: ReadonlyMap<NetworkId, Chain> };
 
-/** Retry after no node answered. */
+/** Retry delay when no node responded. */
 const UNAVAILABLE_RETRY_S = 5;
 
-/** Always returns: what is still unknown is polled again. */
+/** Always returns: a claim that is still unknown is polled again. */
 export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_claim">): Promise<void> {
   const { sql, chains } = deps;
   const claim = await findOpenClaim(sql, payload.claimId);
@@ -28,12 +28,12 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
   const found = chain ? await inspectOrUndefined(chain, claim) : undefined;
   switch (found?.kind) {
     case "reverted":
-      // not REJECTED: should its block be reorganised away, the next may judge otherwise
+      // not REJECTED: if its block is reorganised away, the next check may decide differently
       return end(deps, claim, { state: "EXPIRED", reason: "reverted", isProven: true });
     case "unrelated":
       return end(deps, claim, { state: "REJECTED", reason: "does_not_pay_this_link", isProven: false });
     case "other_amount":
-      // a proof attributes any value to its link, however late the indexer is; without one, another value pays nothing
+      // a proof attributes any value to its link, however late the indexer is; without a proof, a different value does not pay
       if (claim.isProven) return waitForSettlement(deps, claim, payload);
       return end(deps, claim, { state: "EXPIRED", reason: "other_amount", isProven: false });
     case "pays":
@@ -52,7 +52,7 @@ export async function checkClaim(deps: ClaimDeps, payload: JobPayload<"check_cla
   }
 }
 
-/** A node knows the transaction: the indexer settles it, in bounded time, unless it has received the transfer and knows several links for it. */
+/** A node knows the transaction, so the indexer settles it in bounded time, unless the transfer has been received and fits several links. */
 async function waitForSettlement(
   deps: ClaimDeps,
   claim: OpenClaim,

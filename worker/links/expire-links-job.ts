@@ -7,10 +7,10 @@ import { expireLinks } from "../../db/links/expire-links.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
 const BATCH_LINKS = 1_000;
-/** Batches a run; the rest waits for the next minute. */
+/** Batches per run; the rest waits for the next minute. */
 const BATCHES_MAX = 100;
 
-/** Returns how many links were moved. */
+/** Returns the number of expired links. */
 export async function expireDueLinks(sql: Sql): Promise<number> {
   let moved = 0;
   for (let batch = 0; batch < BATCHES_MAX; batch++) {

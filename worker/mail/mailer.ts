@@ -1,7 +1,7 @@
 /**
- * Outgoing mail over SMTP, in two steps: connect, then hand over. What is written down in between is written only when a mail
- * server is really there. Every hand-over ends as one of three: accepted, refused, or unknown (the line broke after the
- * server had the message), because only the first two may be acted on. When one is tried again: db/jobs/queue.ts.
+ * Outgoing e-mail over SMTP, in two steps: connect, then deliver. Callers record their state in between, so
+ * only when a mail server is reachable. A delivery is accepted, refused or unknown (the connection
+ * broke after the server had the message); only the first two are conclusive. Retries: db/jobs/queue.ts.
  */
 import type MailComposer from "nodemailer/lib/mail-composer";
 import type SMTPConnection from "nodemailer/lib/smtp-connection";
@@ -10,7 +10,7 @@ export type MailAttachment = {
   filename: string;
   content: Buffer | string;
   contentType: string;
-  /** Of a picture in the HTML, which names it as `cid:`. */
+  /** Content id of an image that the HTML refers to as `cid:`. */
   cid?: string;
 };
 export type Mail = {
@@ -34,7 +34,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 const SOCKET_TIMEOUT_MS = 20_000;
 const PERMANENT_FROM = 500;
 
-/** `smtpUrl` as nodemailer writes them: smtp://user:pass@host:587, smtps://…, with options in the query. */
+/** `smtpUrl` in nodemailer's format: smtp://user:pass@host:587, smtps://…, with options in the query. */
 export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: string }): Mailer {
   const open = new Set<SMTPConnection>();
   let isClosed = false;
@@ -65,7 +65,7 @@ export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: s
   };
 }
 
-/** With the first mail: a start needs none of it. */
+/** Loaded with the first e-mail, because startup does not need it. */
 async function loadPackage() {
   const [composer, shared, connection] = await Promise.all([
     import("nodemailer/lib/mail-composer"),
@@ -104,7 +104,7 @@ async function deliver(connection: SMTPConnection, composer: MailComposer): Prom
   });
 }
 
-/** A reply is a decision of the server. Without one it may have accepted the message all the same. */
+/** A reply is the server's decision. Without one it may still have accepted the message. */
 function toDelivery(error: { responseCode?: number | undefined; message: string }): Delivery {
   if (error.responseCode === undefined) return { outcome: "unknown", reply: error.message };
   return { outcome: "refused", isPermanent: error.responseCode >= PERMANENT_FROM, reply: error.message };

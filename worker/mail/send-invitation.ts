@@ -1,4 +1,4 @@
-/** Mails an invitation, at least once: a second copy is harmless. Only a permanent refusal ends the attempts, or the end of the invitation. */
+/** E-mails an invitation, at least once: a second copy is harmless. Only a permanent refusal or the end of the invitation ends the attempts. */
 import { renderInvitationMail } from "../../core/domain/invitation-mail.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { Log } from "../../core/runtime/log.ts";
@@ -24,12 +24,12 @@ export async function sendInvitation(
     const delivery = await connection.deliver({
       ...renderInvitationMail({ merchantName, role, email }, config.baseUrl),
       to: email,
-      // the same for every attempt, so that a mailbox may drop a second copy
+      // the same for every attempt, so that mailboxes can deduplicate copies
       messageId: `<${invitationId}@${new URL(config.baseUrl).hostname}>`,
     });
     if (delivery.outcome === "accepted") log.info(label, "invitation mailed");
     else if (delivery.outcome === "refused" && delivery.isPermanent)
-      log.warn(label, `the mail server refuses the invitation permanently: ${delivery.reply}`);
+      log.warn(label, `the mail server permanently refused the invitation: ${delivery.reply}`);
     else throw new Error(`the invitation may not have been mailed: ${delivery.reply}`);
     await markInvitationSent(sql, invitationId);
   } finally {

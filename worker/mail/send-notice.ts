@@ -1,4 +1,4 @@
-/** Mails a notice, at least once: a second copy is harmless, a missing one hides a theft. Only a permanent refusal ends the attempts. */
+/** E-mails a notice, at least once: a second copy is harmless, but a missing one could hide a theft. Only a permanent refusal ends the attempts. */
 import { renderNotice } from "../../core/domain/notice-mail.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { JobPayload } from "../../db/jobs/queue.ts";
@@ -21,12 +21,12 @@ export async function sendNotice(
     const delivery = await connection.deliver({
       ...renderNotice(notice, config.baseUrl),
       to: notice.email,
-      // the same for every attempt, so that a mailbox may drop a second copy
+      // the same for every attempt, so that mailboxes can deduplicate copies
       messageId: `<notice-${noticeId}@${new URL(config.baseUrl).hostname}>`,
     });
     if (delivery.outcome === "accepted") log.info(label, "notice mailed");
     else if (delivery.outcome === "refused" && delivery.isPermanent)
-      log.warn(label, `the mail server refuses the notice permanently: ${delivery.reply}`);
+      log.warn(label, `the mail server permanently refused the notice: ${delivery.reply}`);
     else throw new Error(`the notice may not have been mailed: ${delivery.reply}`);
     await markNoticeSent(sql, notice.id);
   } finally {

@@ -1,7 +1,7 @@
 /**
- * Sends the mail of a one-time code, at most once. The row says "sent" before the server is given the message, and is reset only when the
- * server refused it. A worker that crashes in between leaves a code whose mail may not have been sent: its owner asks for another after a
- * minute, which is better than two mails that look like an attack.
+ * E-mails a one-time code, at most once. The row says "sent" before the message is handed to the server, and is reset only when
+ * the server refused it. If a worker crashes in between, the code may not have been sent: the user can request another after a minute,
+ * which is better than two e-mails that look like an attack.
  */
 import { openSealedOtp } from "../../core/domain/otp.ts";
 import { renderOtpMail } from "../../core/domain/otp-mail.ts";
@@ -49,8 +49,8 @@ async function handleFailure(
   { sql, otpId, warn }: { sql: Sql; otpId: string; warn: (message: string) => void },
 ): Promise<void> {
   if (delivery.outcome === "unknown")
-    return warn(`the mail server may or may not have taken the mail: ${delivery.reply}`);
+    return warn(`the mail server may or may not have accepted the mail: ${delivery.reply}`);
   await markOtpUnsent(sql, otpId);
-  if (delivery.isPermanent) return warn(`the mail server refuses this mail permanently: ${delivery.reply}`);
+  if (delivery.isPermanent) return warn(`the mail server permanently refused the mail: ${delivery.reply}`);
   throw new Error(`the mail server refused the mail temporarily: ${delivery.reply}`);
 }

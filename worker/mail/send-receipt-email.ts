@@ -1,6 +1,6 @@
 /**
- * Mails a customer the receipt, at most once: the row says "sent" before the server is given the message, and is reset only when the server
- * refused it. A payment that was reorganised away before its mail has no receipt, and gets none.
+ * E-mails the receipt to a customer, at most once: the row says "sent" before the message is handed to the server, and is reset only when the
+ * server refused it. A payment that was reorganised away before the e-mail has no receipt, so nothing is sent.
  */
 
 import { DEFAULT_LANGUAGE, type Language } from "../../core/domain/language.ts";
@@ -58,9 +58,9 @@ export async function sendReceiptEmail(
     const label = { receiptId: id, linkId: row.linkId };
     if (delivery.outcome === "accepted") return log.info(label, "receipt mailed");
     if (delivery.outcome === "unknown")
-      return log.warn(label, `the mail server may or may not have taken the receipt: ${delivery.reply}`);
+      return log.warn(label, `the mail server may or may not have accepted the receipt: ${delivery.reply}`);
     if (delivery.isPermanent)
-      return log.warn(label, `the mail server refuses this receipt permanently: ${delivery.reply}`);
+      return log.warn(label, `the mail server permanently refused the receipt: ${delivery.reply}`);
     await markReceiptUnsent(sql, id);
     throw new Error(`the mail server refused the receipt temporarily: ${delivery.reply}`);
   } finally {
@@ -68,7 +68,7 @@ export async function sendReceiptEmail(
   }
 }
 
-/** The mail says everything by itself: a receipt that cannot be typeset is sent without. */
+/** The e-mail is complete by itself: if the PDF cannot be rendered, it is sent without. */
 async function attach(
   document: ShownDocument | undefined,
   looks: DocumentBranding & { language: Language },
@@ -80,12 +80,12 @@ async function attach(
     const content = Buffer.from(await renderDocumentPdf(toPrinted(document), looks));
     return [{ filename: `${documentNumber(document)}.pdf`, content, contentType: "application/pdf" }];
   } catch (error) {
-    log.error({ err: error, documentId: document.id }, "typesetting a receipt failed");
+    log.error({ err: error, documentId: document.id }, "rendering a receipt failed");
     return [];
   }
 }
 
-/** Inside the mail: a picture that is loaded would tell when and where the mail is read. */
+/** Embedded in the e-mail: a remote image would reveal when and where it is read. */
 function attachLogo(logo: Uint8Array | undefined, cid: string | undefined): MailAttachment[] {
   if (!logo || !cid) return [];
   return [{ filename: "logo.png", content: Buffer.from(logo), contentType: "image/png", cid }];

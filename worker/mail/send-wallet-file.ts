@@ -1,5 +1,5 @@
 /**
- * Mails a user's wallet files, once a wallet is set up. At least once: a copy too many is harmless, a missing one is not. Only a
+ * E-mails a user's wallet files after a wallet is set up. At least once: an extra copy is harmless, a missing one is not. Only a
  * permanent refusal ends the attempts; the user can download the file at any time.
  */
 import { createHash } from "node:crypto";
@@ -41,7 +41,7 @@ async function sendFile(
   const mail = {
     ...renderWalletFileMail({ address: file.address, baseUrl: config.baseUrl }),
     to,
-    // the same for every attempt, so that a mailbox may drop a second copy; another one for another content
+    // the same for every attempt, so that mailboxes can deduplicate copies; different for different contents
     messageId: `<wallet-${digest.slice(0, 32)}@${new URL(config.baseUrl).hostname}>`,
     attachments: [{ filename: walletFileName(file), content, contentType: "application/json" }],
   };
@@ -51,7 +51,7 @@ async function sendFile(
     const delivery = await connection.deliver(mail);
     if (delivery.outcome === "accepted") return log.info(label, "wallet file mailed");
     if (delivery.outcome === "refused" && delivery.isPermanent)
-      return log.warn(label, `the mail server refuses the wallet file permanently: ${delivery.reply}`);
+      return log.warn(label, `the mail server permanently refused the wallet file: ${delivery.reply}`);
     throw new Error(`the wallet file may not have been mailed: ${delivery.reply}`);
   } finally {
     connection.close();

@@ -1,4 +1,4 @@
-/** Checks at the start that the token is the one that signatures are verified against. */
+/** Checks at startup that the token is the one against which signatures are verified. */
 
 import { assertTokenDomain } from "../../core/chain/usdc.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
@@ -8,7 +8,7 @@ import type { Log } from "../../core/runtime/log.ts";
 const RETRY_MS = 1_000;
 const ATTEMPTS_MAX = 10;
 
-/** Throws when a chain's token has another domain. An unavailable node is retried; after that the worker starts all the same. */
+/** Throws when a chain's token has another domain. An unavailable node is retried; if it stays unavailable, the worker starts anyway. */
 export async function checkUsdcContracts(chains: readonly Chain[], log: Log): Promise<void> {
   await Promise.all(chains.map((chain) => checkUsdcContract(chain, log)));
 }

@@ -1,4 +1,7 @@
-/** Queued payments that can't be settled are FAILED with a reason, and their links are released. After how many attempts: retry-or-fail-payments.ts. */
+/**
+ * Marks queued payments that can't be settled as FAILED with a reason, and releases their links. After how many attempts:
+ * retry-or-fail-payments.ts.
+ */
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import type { LeasedPayment } from "../../db/payments/queue.ts";
@@ -6,7 +9,10 @@ import { notify } from "../../db/postgres/notifications.ts";
 import type { Payment } from "../../db/schema.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 
-/** `message`: what the payer reads beside the reason, when a limit refused the payment. `isOutcomeUnknown`: no node confirmed that its authorization is unused. */
+/**
+ * `message`: shown to the payer in addition to the reason, when a limit refused the payment. `isOutcomeUnknown`: no node confirmed that its
+ * authorization is unused.
+ */
 export type Failure = {
   payment: Payment & Partial<Pick<LeasedPayment, "requestId">>;
   reason: string;
@@ -14,7 +20,7 @@ export type Failure = {
   isOutcomeUnknown?: boolean | undefined;
 };
 
-/** Those that another worker has signed concurrently stay as they are. */
+/** Payments that another worker has signed concurrently are unchanged. */
 export async function failQueuedPayments(
   { deps, chain, metrics }: PaymentNetwork,
   failures: readonly Failure[],

@@ -1,23 +1,23 @@
 /**
- * Waits while the next batch is gathered, and no longer than until it is full. Payers who were answered pay again within a moment, so
- * that most of a batch comes in a burst after the block of the one before it: due payments are counted only after the next block.
+ * Waits while the next batch is gathered, at most until it is full. Payers who got a response pay again within a moment, so most
+ * of a batch arrives in a burst after the block of the previous one: due payments are counted only after the next block.
  */
 import { countDue, type Drain } from "../../db/payments/drain-lease.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 
-/** From the indexer's notification to the first count of what comes again: answers, new requests and their commit. */
+/** Time from the indexer's notification to the first count of new payments, for responses, new requests and their commit. */
 const RETURN_MS = 16;
-/** Between two counts. */
+/** Interval between counts. */
 const COUNT_EVERY_MS = 8;
-/** Then the burst is over. Several API processes on a busy machine take 60 ms to answer and to commit what comes again. */
+/** After this the burst is over. Several API processes on a busy machine take 60 ms to respond and to commit new payments. */
 const QUIET_MS = 80;
 
-/** After the block, however long the batch may be gathered: the drain lease must last until it is signed. */
+/** Maximum gathering time after the block: the drain lease must last until the batch is signed. */
 const RETURNED_MAX_MS = 100;
 
 /**
- * `gatherMs`: the most until a block, and again after it, up to RETURNED_MAX_MS. `answered`: payments of the batch before; once as many
- * have come after the block, the others are not waited for.
+ * `gatherMs`: maximum until a block, and again after it, up to RETURNED_MAX_MS. `answered`: payments of the previous batch; once that
+ * many have arrived after the block, waiting ends.
  */
 export async function gatherBatch(
   { deps, ledger }: Pick<PaymentNetwork, "deps" | "ledger">,

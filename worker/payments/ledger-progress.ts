@@ -1,6 +1,6 @@
 /**
- * The latest known heights of ledger and chain: the indexer notifies each block it has read, each simulation returns a head. Only hints
- * when to ask again; what counts is read under locks (db/payments/check-unpaid-before-signing.ts).
+ * The latest known heights of ledger and chain: the indexer notifies each block it has read, each simulation returns a head. Only
+ * hints about when to check again; decisions read the database under locks (db/payments/check-unpaid-before-signing.ts).
  */
 
 export type LedgerProgress = {

@@ -18,7 +18,7 @@ export function openPaymentMetrics(registry: Registry) {
     }),
     broadcastSeconds: new Histogram({
       name: "payment_broadcast_seconds",
-      help: "From a payment's acceptance to its bytes leaving",
+      help: "Time from accepting a payment to broadcasting its transaction",
       labelNames: network,
       buckets: SECONDS,
       registers,
@@ -31,7 +31,7 @@ export function openPaymentMetrics(registry: Registry) {
     }),
     signingWaits: new Counter({
       name: "payment_signing_waits_total",
-      help: "Payments that waited for the indexer before they were signed; outcome signed, or returned to the queue",
+      help: "Payments that waited for the indexer before signing; outcome signed, or returned to the queue",
       labelNames: ["network", "outcome"],
       registers,
     }),

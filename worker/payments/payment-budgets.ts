@@ -1,4 +1,4 @@
-/** What payments count for in budgets beside their fees, and what becomes of those that a cap or a budget stops. */
+/** How payments count in budgets other than the fee budget, and what happens to payments that a cap or budget stops. */
 import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
 import { describeBudget, judgeBudget } from "../../core/domain/relay-budget.ts";
 import type { LeasedPayment } from "../../db/payments/queue.ts";
@@ -13,7 +13,7 @@ import { failUnlessUsed, handleUnavailable } from "./retry-or-fail-payments.ts";
 
 export type PaymentLimits = Pick<WorkerConfig, "relayGasPerMerchantPerDay" | "relayRevertedGasPerDay">;
 
-/** The budgets of payments, with what the next payment may cost. */
+/** The budgets of payments, with the maximum cost of the next payment. */
 export function paymentBudgets(limits: PaymentLimits) {
   return {
     MERCHANT: { limit: limits.relayGasPerMerchantPerDay, nextCost: paymentsGas(1) },
@@ -22,8 +22,8 @@ export function paymentBudgets(limits: PaymentLimits) {
 }
 
 /**
- * What a relay of these payments counts for beside its fee: each merchant's share of the gas limit, and the gas at risk with a contract
- * payer whose code is not known to be harmless, `implementation`.
+ * What a relay of these payments is charged in addition to its fee: each merchant's share of the gas limit, and, for `implementation`, the gas at
+ * risk with a contract payer whose code is not known to be harmless.
  */
 export function chargesOf(
   payments: readonly Pick<LeasedPayment, "merchantId" | "merchantGasMaximum">[],
@@ -47,7 +47,7 @@ function ceilDivide(dividend: bigint, divisor: bigint): bigint {
   return (dividend + divisor - 1n) / divisor;
 }
 
-/** What a payment may cost its merchant at most, in a transaction by itself; in a batch it is less. */
+/** The maximum charge of a payment to its merchant, in its own transaction; less in a batch. */
 const PAYMENT_GAS = paymentsGas(1);
 
 export type BudgetSplit = {
@@ -58,8 +58,8 @@ export type BudgetSplit = {
 };
 
 /**
- * Splits leased payments by their merchants' budgets as they were at the lease, in the order given, so that a batch holds none that its
- * signing would refuse. The reservation at signing is what counts; a race with another worker is seen there.
+ * Splits leased payments, in the given order, by their merchants' budgets at the time of the lease, so that a batch contains
+ * none that signing would refuse. The reservation at signing is authoritative and detects races with other workers.
  */
 export function splitByBudget(payments: readonly LeasedPayment[], limits: PaymentLimits): BudgetSplit {
   const planned = new Map<string, bigint>();
@@ -89,12 +89,12 @@ export function splitByBudget(payments: readonly LeasedPayment[], limits: Paymen
 
 export type Explanation = { why: string; message?: string | undefined };
 
-/** Limits are described to the payer too. */
-export function limitReached(text = "a limit of relaying is reached"): Explanation {
+/** The payer also sees these descriptions of limits. */
+export function limitReached(text = "a relay limit is reached"): Explanation {
   return { why: text, message: text };
 }
 
-/** Why no key takes a transaction now. */
+/** Why no key can send a transaction now. */
 export async function explainNoLane(
   { lanes, deps }: PaymentNetwork,
   why: Exclude<NoLane, "lanes_full">,
@@ -105,7 +105,9 @@ export async function explainNoLane(
   }
   const { baseFeePerGas } = await lanes.readMarket();
   const cap = deps.config.relayMaxFeeWei;
-  return limitReached(`gas costs ${baseFeePerGas} wei, more than the cap of ${cap} wei (RELAY_MAX_FEE_GWEI)`);
+  return limitReached(
+    `the gas price of ${baseFeePerGas} wei is above the cap of ${cap} wei (RELAY_MAX_FEE_GWEI)`,
+  );
 }
 
 /**

@@ -19,7 +19,7 @@ import { toItem } from "./relay-items.ts";
 
 export function openPaymentRelays({ log }: { log: Log }): RelayKind {
   return {
-    // every authorization inside is over or settled otherwise: mining it would only burn gas
+    // every authorization inside has expired or is settled otherwise: mining it would only burn gas
     findObsolete: (tx, relayIds) =>
       findExpiredRelays(tx, relayIds, { nowS: BigInt(Math.floor(Date.now() / 1000)) }),
     revise: revisePayments,
@@ -32,9 +32,9 @@ export function openPaymentRelays({ log }: { log: Log }): RelayKind {
 }
 
 /**
- * What the first attempt carried, without payments whose links another transfer has paid since, and without those that have failed or are
- * queued again, as after a reorganisation of the block that reverted them. Checks again that they are unpaid; undefined while the ledger can't tell
- * what was paid.
+ * The contents of the first attempt, without payments whose links another transfer has paid since, and without those that have failed or are
+ * queued again (for example after a reorganisation of the block that reverted them). Checks again that they are unpaid; undefined while the
+ * ledger can't tell what was paid.
  */
 async function revisePayments(
   tx: Tx,
@@ -63,7 +63,7 @@ async function revisePayments(
   return { call: buildPaymentsCall(network, kept.map(toItem)), isNoop: false, leftOut };
 }
 
-/** Payments of mined transactions that settled nothing, and payments whose window is over. */
+/** Payments in mined transactions that did not settle them, and payments whose window has expired. */
 async function requeuePayments(
   tx: Tx,
   network: NetworkId,

@@ -1,4 +1,4 @@
-/** A queued payment as the chain layer relays it. */
+/** A queued payment in the form that core/chain relays. */
 import type { RelayItem } from "../../core/chain/relay.ts";
 import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
 import type { LeasedPayment } from "../../db/payments/queue.ts";
@@ -23,7 +23,7 @@ export function toItem(payment: Payment & Pick<LeasedPayment, "linkTag">): Relay
   };
 }
 
-/** `isContract` when there is code at the payer's address now, whatever it was accepted as. */
+/** `isContract`: whether there is code at the payer's address now, whatever it was when accepted. */
 export function toRelayable(payment: LeasedPayment, { isContract }: { isContract: boolean }): Relayable {
   const item = toItem(payment);
   return { payment, item: { ...item, isContract: item.isContract || isContract } };

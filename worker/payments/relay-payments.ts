@@ -1,6 +1,6 @@
 /**
- * Drains a network's queued payments: lease, simulate, sign and store, send. Payers with keys go together in one transaction,
- * payers with code alone and with a tight gas limit. While one batch is being sent the next one fills, so load makes batches.
+ * Drains a network's queued payments: lease, simulate, sign and store, send. Payers with keys share one transaction; each payer with code
+ * gets its own transaction with a tight gas limit. While one batch is being sent the next one fills, so batches grow with load.
  */
 import { findUnknownImplementations } from "../../core/chain/account-implementation.ts";
 import { readCode } from "../../core/chain/accounts-with-code.ts";
@@ -25,21 +25,21 @@ import {
 import { SIGNING_MARKET_MS, signPayments } from "./sign-payments.ts";
 import { type Simulated, simulateLeasedPayments } from "./simulate-payments.ts";
 
-/** A lease covers simulation, signing and storing; when it runs out, a crashed worker's payments are free again. */
+/** A lease covers simulation, signing and storing; when it expires, a crashed worker's payments are released. */
 const LEASE_MS = 5_000;
-/** Renewed for each batch. A worker that died or hangs makes others wait for no longer. */
+/** Renewed for each batch. How long a dead or hanging worker can block others. */
 const DRAIN_LEASE_MS = 1_000;
 const HOLDER = crypto.randomUUID();
-/** Then it ends, full queue or not: a worker that stops waits for it. Whatever is queued next wakes a worker again. */
+/** After this a drain ends even if the queue is not empty, because a stopping worker waits for it. Newly queued payments wake a worker again. */
 const DRAIN_MAX_MS = 2_000;
 const BUSY_RETRY_MS = 100;
-/** Between two questions whether the transactions that count on this drain have ended, and how many in a row: one may be of a frozen process. */
+/** Interval and maximum number of checks whether transactions relying on this drain have ended; one may belong to a frozen process. */
 const AWAITED_RETRY_MS = 10;
 const AWAITED_MAX = 50;
-/** Between two questions of a busy network's drain that finds nothing due. */
+/** Poll interval of a drain on a busy network while nothing is due. */
 const KEPT_RETRY_MS = 25;
 
-/** Runs until nothing is due or DRAIN_MAX_MS is over. Returns early when every lane is full: mined blocks make room and wake it again. */
+/** Runs until nothing is due or DRAIN_MAX_MS has passed. Returns early when every lane is full: mined blocks make room and wake it again. */
 export async function drainPayments(network: PaymentNetwork): Promise<void> {
   const { deps, chain } = network;
   const sending: Promise<void>[] = [];
@@ -111,7 +111,7 @@ async function relayLeased(
   if (held.length > 0) await handleUnavailable(network, held, { ...limitReached(heldText), triedMs: 0 });
   if (sound.length === 0) return true;
   if (isStalled) {
-    const why = `the node's newest block is ${Math.round(headAgeS)} s old: it may not follow the chain (RELAY_HEAD_MAX_AGE_S)`;
+    const why = `the node's newest block is ${Math.round(headAgeS)} s old: the node may not be following the chain (RELAY_HEAD_MAX_AGE_S)`;
     await handleUnavailable(network, sound, { why, triedMs: 0 });
     return true;
   }
@@ -137,8 +137,8 @@ async function relayLeased(
 }
 
 /**
- * One transaction for as many of them as the lane can pay for; the others are free again at once. Returns those whose payers have code:
- * the token calls such a payer (ERC-1271), who may burn any gas, so they never travel with others.
+ * One transaction for as many of them as the lane can pay for; the others are released immediately. Returns those whose payers have code: the token
+ * calls such a payer (ERC-1271), which may burn any amount of gas, so they never share a transaction.
  */
 async function relayTogether(
   network: PaymentNetwork,
@@ -161,7 +161,7 @@ async function relayTogether(
   return coded;
 }
 
-/** Signed first: what refusals ask of nodes would make the head too old. A signer that fails must not keep refused payers waiting. */
+/** Signs first, because the node requests for refusals would make the head too old. A failing signer must not keep refused payers waiting. */
 async function relaySimulated(
   network: PaymentNetwork,
   key: RelayerKey,
@@ -175,7 +175,7 @@ async function relaySimulated(
   }
 }
 
-/** Simulated concurrently, relayed one by one, each by whichever key has room then. */
+/** Simulated concurrently, then relayed one by one, each by whichever key has room. */
 async function relayContracts(
   network: PaymentNetwork,
   simulator: RelayerKey,
@@ -208,7 +208,7 @@ async function relayContracts(
   return hasRoom;
 }
 
-/** What is not signed now: refused by the chain, or waiting for the ledger to decide about an earlier payment of its link. */
+/** Handles what is not signed now: refused by the chain, or waiting for the ledger to settle an earlier payment of its link. */
 async function handleUnsigned(network: PaymentNetwork, simulated: readonly Simulated[]): Promise<void> {
   await handleRefusals(
     network,
@@ -216,7 +216,7 @@ async function handleUnsigned(network: PaymentNetwork, simulated: readonly Simul
   );
   const undecided = simulated.flatMap((one) => one.undecided.map(({ payment }) => payment));
   if (undecided.length === 0) return;
-  const why = "an earlier payment of the link was executed, and the ledger has not decided about it";
+  const why = "an earlier payment of the link was executed and is not settled in the ledger yet";
   await handleUnavailable(network, undecided, { why, triedMs: 0 });
 }
 
@@ -231,7 +231,7 @@ async function selectLane(lanes: Lanes, count: number): Promise<Lane | NoLane> {
   return mayFitHalf && count > 1 ? selectLane(lanes, count >> 1) : key;
 }
 
-/** False when only room is missing, which mined blocks make. */
+/** False when only room is missing, which mined blocks free up. */
 async function deferPayments(
   network: PaymentNetwork,
   payments: readonly LeasedPayment[],

@@ -1,6 +1,6 @@
 /**
- * Resolves earlier payments of a link that ended while no node answered. An unused authorization is settled as such once a deep block says
- * so; for a used one the ledger decides, and until then nothing else is signed for its link.
+ * Resolves earlier payments of a link that ended while no node answered. An authorization counts as unused once a deep block shows that; if
+ * it was used, the ledger decides, and until then nothing else is signed for its link.
  */
 import { resolveOutcomes, resolveUnusedOutcomes } from "../../db/links/unknown-outcomes.ts";
 import type { UnknownOutcome } from "../../db/payments/queue.ts";

@@ -1,6 +1,6 @@
 /**
- * Payments that are refused before they are sent, and what becomes of those that can't be sent now: retry, wait for the ledger, or fail
- * permanently with a reason. What the token itself refuses, a blocklisted payer among it: core/chain/revert-reasons.ts.
+ * Payments that are refused before they are sent, and how those that can't be sent now are handled: retry, wait for the ledger, or
+ * fail permanently with a reason. Refusals by the token itself, such as of a blocklisted payer: core/chain/revert-reasons.ts.
  */
 import type { SimulationResult } from "../../core/chain/relay.ts";
 import { readAuthorizationState, readAuthorizationStates } from "../../core/chain/usdc.ts";
@@ -13,26 +13,26 @@ import type { Payment } from "../../db/schema.ts";
 import { type Failure, failQueuedPayments } from "./fail-payments.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 
-/** Simulations after which a refusal that is transient, or has no known reason, is final. */
+/** Number of simulations after which a transient or unexplained refusal is final. */
 const TRANSIENT_ATTEMPTS_MAX = 3;
-/** A window that is open by our clock opens with the chain's next blocks: more simulations, as long as a caller waits. */
+/** A window that is open by our clock will open with the chain's next blocks, so more simulations are made, as long as a caller waits. */
 const OPENING_ATTEMPTS_MAX = 30;
 const REFUSED_RETRY_MS = 300;
 const LEDGER_RETRY_MS = 250;
-/** Polls of an advancing ledger: by then the indexer has settled what reached the payee, or decided that it pays nothing here. */
+/** Polls of an advancing ledger, after which the indexer has settled what reached the payee, or decided that it does not pay here. */
 const LEDGER_POLLS_MAX = 40;
-/** A caller waits about this long; then nothing was sent and the link is free again. */
+/** How long a caller waits; after that nothing was sent and the link is released. */
 export const UNAVAILABLE_AFTER_MS = 8_000;
 const UNAVAILABLE_RETRY_MS = 500;
 
-/** A transaction signed now is mined this much later at the earliest. */
+/** The minimum time until a transaction signed now is mined. */
 const LAST_MOMENT_S = 2n;
-/** Transactions of a payer in a day that may pass simulation and then revert. */
+/** Transactions per payer and day that may pass simulation and then revert. */
 const PAYER_REVERTS_MAX = 3;
 
 export type Refused = { payment: Payment; refusal: Extract<SimulationResult, { ok: false }> };
 
-/** Refuses before the chain is asked; nothing of them has been sent. `headTimeS` is the newest block's time. */
+/** Refuses payments before querying the chain; nothing of them has been sent. `headTimeS` is the newest block's time. */
 export function rejectBeforeSimulation(
   payments: readonly LeasedPayment[],
   headTimeS: bigint,
@@ -92,7 +92,10 @@ export async function releaseLeases(
   );
 }
 
-/** Node or relayer can't serve: retry for a while, then fail before anything is sent. `triedMs`: how long this attempt took; `message` is for the payer. */
+/**
+ * Node or relayer is unavailable: retry for a while, then fail before anything is sent. `triedMs`: how long this attempt took; `message` is for
+ * the payer.
+ */
 export async function handleUnavailable(
   network: PaymentNetwork,
   payments: readonly Payment[],
@@ -125,8 +128,8 @@ export async function handleUnavailable(
 }
 
 /**
- * Fails payments for reasons that leave open whether their authorizations are used: a window that is over, a relayer that can't serve. One
- * that another transaction has used or cancelled is left to the ledger. Throws RpcTransportError when no node answers.
+ * Fails payments for reasons that do not show whether their authorizations were used: an expired window, an unavailable relayer. Payments whose
+ * authorization another transaction has used or cancelled are left to the ledger. Throws RpcTransportError when no node responds.
  */
 export async function failUnlessUsed(network: PaymentNetwork, failures: readonly Failure[]): Promise<void> {
   if (failures.length === 0) return;
@@ -146,8 +149,8 @@ export async function failUnlessUsed(network: PaymentNetwork, failures: readonly
 }
 
 /**
- * A node says these authorizations are used or cancelled. A transfer to the link's wallet settles the link, whoever sent it: the indexer
- * does that. When a ledger that has read the chain that far has none, the money went elsewhere.
+ * A node reports these authorizations as used or cancelled. A transfer to the link's wallet settles the link, whoever sent it, which the indexer
+ * does. If a ledger that has read the chain that far has none, the money went elsewhere.
  */
 async function waitForLedger(network: PaymentNetwork, payments: readonly Payment[]): Promise<void> {
   const { deps, chain } = network;
@@ -162,7 +165,7 @@ async function waitForLedger(network: PaymentNetwork, payments: readonly Payment
   const isOver = ({ id, refusals }: Payment) =>
     verdicts.get(id) === "not-ours" || (verdicts.get(id) === "came-to-us" && refusals >= LEDGER_POLLS_MAX);
   const over = payments.filter(isOver);
-  // a ledger that is behind proves nothing: wait, however long it takes
+  // a lagging ledger proves nothing: wait, however long it takes
   await returnLeases(deps.sql, ids("too-early"), LEDGER_RETRY_MS);
   await noteRefusals(deps.sql, ids("came-to-us"), LEDGER_RETRY_MS);
   await failQueuedPayments(
@@ -171,7 +174,7 @@ async function waitForLedger(network: PaymentNetwork, payments: readonly Payment
   );
 }
 
-/** The simulation ran at `pending`: what it found used may be in no block yet, and so in no ledger. */
+/** The simulation ran at `pending`: authorizations it found used may not be in a block or in the ledger yet. */
 export async function judgeUsed(
   { deps, chain }: PaymentNetwork,
   { id, payer, nonce }: Pick<Payment, "id" | "payer" | "nonce">,

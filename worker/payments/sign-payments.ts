@@ -1,6 +1,7 @@
 /**
- * Signs simulated payments as soon as their links are known to be unpaid: the ledger must have read the blocks they were simulated on, and nothing may
- * pay their links. What comes too early is held until the indexer's next notification; others don't wait for it.
+ * Signs simulated payments as soon as their links are known to be unpaid: the ledger must have read the blocks they were simulated on, and
+ * nothing else may have paid their links. Payments that come too early are held until the indexer's next notification; others don't wait for
+ * them.
  */
 import { buildPaymentsCall, contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -28,19 +29,19 @@ import {
   UNAVAILABLE_AFTER_MS,
 } from "./retry-or-fail-payments.ts";
 
-/** Then the lease is released, and the payment is simulated again. */
+/** After this the lease is released and the payment is simulated again. */
 const HOLD_MS = 2_000;
-/** The same without the node's logs of the unread blocks: the next simulation asks for them. */
+/** The same without the node's logs of the unread blocks, which the next simulation requests. */
 const HOLD_BLIND_MS = 500;
-/** For notifications lost with their connection, and for wallets that were just back-filled. */
+/** Fallback for notifications lost with their connection, and for wallets that were just backfilled. */
 const POLL_MS = 250;
 /**
- * Fees and balances of this age are good enough to sign by. A drain has read them before it simulates: between a simulation and its
- * signature a slow node's answer would take the time for which the head is valid.
+ * Maximum age of fees and balances for signing. A drain reads them before simulating, because a slow node between simulation
+ * and signature would use up the time for which the head is valid.
  */
 export const SIGNING_MARKET_MS = 10_000;
 
-/** Signs and sends what may be signed now and holds the rest. Sends still awaiting a node's answer are added to `sending`. */
+/** Signs and sends what may be signed now and holds the rest. Sends still waiting for a node's response are added to `sending`. */
 export async function signPayments(
   network: PaymentNetwork,
   key: RelayerKey,
@@ -54,7 +55,7 @@ export async function signPayments(
   if (later.length > 0) hold(network, { ...batch, passed: later });
 }
 
-/** By the hints at hand: avoids a transaction that would sign nothing. */
+/** Uses the available hints to avoid a transaction that would sign nothing. */
 function isTooEarly(
   { ledger }: PaymentNetwork,
   passed: readonly Relayable[],
@@ -71,12 +72,12 @@ function isTooEarly(
 type Batch = {
   passed: readonly Relayable[];
   simulationHead: SimulationHead;
-  /** When the simulationHead's node was asked, by `performance.now()`. */
+  /** When the node of simulationHead was queried, by `performance.now()`. */
   askedAtMs: number;
   implementation?: string | undefined;
 };
 
-/** Returns those that are too early. */
+/** Returns the payments that are too early. */
 async function signAndSend(
   network: PaymentNetwork,
   key: RelayerKey,
@@ -109,7 +110,7 @@ async function signAndSend(
   return having("early");
 }
 
-/** Thrown to roll back: no nonce is taken for nothing. */
+/** Thrown to roll back, so that no nonce is wasted. */
 class NothingFreeError extends Error {
   readonly verdicts: Map<string, SigningVerdict>;
   constructor(verdicts: Map<string, SigningVerdict>) {
@@ -118,16 +119,16 @@ class NothingFreeError extends Error {
   }
 }
 
-/** Without `relay` nothing was stored; `overBudget`: since a budget has no room for those that are free. */
+/** Without `relay` nothing was stored; `overBudget`: because a budget has no room for the signable ones. */
 type Signing = {
   relay?: SignedRelay;
-  /** When the node was asked for the head that let it through, by `performance.now()`. */
+  /** When the node was queried for the head that permitted signing, by `performance.now()`. */
   judgedAtMs?: number;
   verdicts: Map<string, SigningVerdict>;
   overBudget?: BudgetExceededError;
 };
 
-/** Nonce, signed bytes and hash of one transaction for all that may be signed; without `relay` it was none. */
+/** Commits nonce, signed bytes and hash of one transaction for all payments that may be signed; without `relay` there were none. */
 async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Promise<Signing> {
   const { deps, chain, lanes } = network;
   const { passed, implementation } = batch;
@@ -138,7 +139,7 @@ async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Pro
   try {
     const work = async (tx: Tx, signing: SigningKey) => {
       const judged = judgedBy(network, key, batch);
-      // the verdicts are read after the locks are there, by the order of the connection
+      // the verdicts are read after the locks are held, by statement order on the connection
       const [, verdicts, nonce] = await Promise.all([
         lockForSigning(tx, paymentIds),
         checkUnpaidBeforeSigning(tx, judged.simulationHead, { paymentIds, state: "QUEUED" }),
@@ -163,7 +164,7 @@ async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Pro
           return charges;
         },
       });
-      // asked last: locks may have been waited for
+      // checked last, since waiting for locks may have taken time
       if (performance.now() - judged.askedAtMs <= HEAD_VALID_MS)
         return { relay, verdicts, judgedAtMs: judged.askedAtMs };
       for (const { payment } of free) verdicts.set(payment.id, "early");
@@ -178,9 +179,9 @@ async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Pro
 }
 
 /**
- * The head that payments are judged by, and when it was asked for. A remote signer takes up to seconds, in which blocks come that the
- * simulation did not see: then the ledger must have read the newest known head, and what a node said about unread blocks before is too old
- * to stand in for it.
+ * The head against which payments are checked, and when it was requested. A remote signer may take seconds, during which blocks arrive that the
+ * simulation did not see: then the ledger must have read the newest known head, and earlier node data about unread blocks is too old to
+ * substitute for it.
  */
 function judgedBy(
   { lanes }: PaymentNetwork,
@@ -202,7 +203,7 @@ function judgedBy(
   };
 }
 
-/** Throws NothingFreeError when another worker has one of them: a facilitated payment's row is locked only now. */
+/** Throws NothingFreeError when another worker has one of them, because a facilitated payment's row is only locked now. */
 async function bindPayments(
   tx: Tx,
   relayId: bigint,
@@ -238,14 +239,14 @@ function recordRelayed(
   }
 }
 
-/** Concurrently with the drain: payments that need nothing from the indexer go on. */
+/** Runs concurrently with the drain, so that payments that need nothing from the indexer proceed. */
 function hold(network: PaymentNetwork, batch: Batch): void {
   const held = waitAndSign(network, batch)
     .catch((error) => {
       const networkId = network.chain.network.id;
       network.deps.log.error(
         { network: networkId, err: error },
-        "signing held payments failed; their leases run out",
+        "signing leased payments failed; their leases will expire",
       );
     })
     .finally(() => network.held.delete(held));
@@ -290,7 +291,7 @@ async function waitAndSign(network: PaymentNetwork, batch: Batch): Promise<void>
   });
 }
 
-/** How long until its caller gets a retryable error, unless it is signed by then. */
+/** The time left until its caller gets a retryable error, unless it is signed by then. */
 function untilGivenUpMs({ payment: { unavailableSince } }: Relayable): number {
   return unavailableSince === null
     ? Number.POSITIVE_INFINITY

@@ -1,4 +1,4 @@
-/** Simulates leased payments before anything is signed; what the head of the simulation holds, the ledger must have read by then. */
+/** Simulates leased payments before anything is signed; by signing time the ledger must have read the block the simulation ran on. */
 
 import type { Questions } from "../../core/chain/simulate-at-head.ts";
 import { simulateAtHead } from "../../core/chain/simulate-at-head.ts";
@@ -10,24 +10,24 @@ import type { Relayable } from "./relay-items.ts";
 import { resolveUnknownOutcomes } from "./resolve-unknown-outcomes.ts";
 import type { Refused } from "./retry-or-fail-payments.ts";
 
-/** Behind by more than this, the ledger is waited for: a node's own logs are no substitute. */
+/** If the ledger is further behind than this, signing waits for it: a node's own logs are no substitute. */
 const UNREAD_BLOCKS_MAX = 100n;
-/** A node further behind another one does not follow the chain: newer blocks may pay what it would let through. */
+/** A node further behind another one is not following the chain: newer blocks may already pay what it would allow. */
 const BEHIND_BLOCKS_MAX = 5n;
 
 export type Simulated = {
   passed: Relayable[];
   refused: Refused[];
-  /** They would pass, but an earlier payment of their link was executed and the ledger has not decided about it. */
+  /** They pass, but an earlier payment of their link was executed and is not settled in the ledger yet. */
   undecided: Relayable[];
-  /** Their payers have code, although they were to travel as payments of keys; none of the others has a verdict then. */
+  /** Their payers have code although they were batched as key payments; the others then have no verdict. */
   coded: Relayable[];
   simulationHead: SimulationHead;
-  /** When the node that gave the head was asked, by `performance.now()`. */
+  /** When the node that returned the head was queried, by `performance.now()`. */
   askedAtMs: number;
 };
 
-/** One batch to one node, for payments that would travel in one transaction. Throws RpcTransportError when it gives no verdict. */
+/** One batch to one node, for payments that would share a transaction. Throws RpcTransportError when there is no verdict. */
 export async function simulateLeasedPayments(
   network: PaymentNetwork,
   key: RelayerKey,
@@ -45,7 +45,7 @@ export async function simulateLeasedPayments(
   );
   const { headNumber, headHash, askedAtMs } = answers;
   if (headNumber + BEHIND_BLOCKS_MAX < knownHead) {
-    const message = `a node simulated payments at block ${headNumber}; another one was at ${knownHead} before`;
+    const message = `a node simulated payments at block ${headNumber}, but block ${knownHead} was already known`;
     throw new RpcTransportError("not-ready", message);
   }
   ledger.noteHead(headNumber);
@@ -70,7 +70,7 @@ export async function simulateLeasedPayments(
   return simulated;
 }
 
-/** What to ask a node about the blocks that the ledger has not read, when it is known to be behind. */
+/** What to request from a node about the blocks that the ledger has not read, when the ledger is known to lag. */
 async function unreadOf(
   { lanes, ledger }: PaymentNetwork,
   relayables: readonly Relayable[],

@@ -1,4 +1,4 @@
-/** Metrics of caps and budgets of relaying, and of what is used of them. Gas, or wei for FEES and fees. */
+/** Metrics of the caps and budgets of relaying, and their usage. In gas, or wei for FEES and fees. */
 import { Gauge, type Registry } from "prom-client";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { RelayBudgetScope } from "../../core/domain/relay-budget.ts";
@@ -6,7 +6,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import { type BudgetSummary, summarizeBudgets } from "../../db/relays/budgets.ts";
 import { openGauge } from "../database-gauge.ts";
 
-/** `nextCost`: what the next transaction may cost; a budget with less left is exhausted. */
+/** `nextCost`: the maximum cost of the next transaction; a budget with less left is exhausted. */
 export type BudgetSettings = { limit: bigint | undefined; nextCost: bigint };
 type Settings = {
   maxFeeWei: bigint;
@@ -22,13 +22,13 @@ export function openBudgetMetrics(
   const budgets = { FEES: { limit: settings.dailyFeeMaxWei, nextCost: 1n }, ...settings.budgets };
   openLimits(registry, networks, { maxFeeWei: settings.maxFeeWei, budgets });
   const figures: [string, string, (summary: BudgetSummary) => number][] = [
-    ["relay_budget_used", "Used today of the fullest budget of its scope", ({ used }) => Number(used)],
+    ["relay_budget_used", "Usage today of the most used budget in its scope", ({ used }) => Number(used)],
     [
       "relay_budget_reserved",
-      "Most that one budget of its scope has reserved for transactions in no block",
+      "Largest reservation of one budget in its scope for transactions not mined yet",
       ({ reserved }) => Number(reserved),
     ],
-    ["relay_budgets_spent", "Budgets without room for another payment today", ({ spent }) => spent],
+    ["relay_budgets_spent", "Budgets with no room for another payment today", ({ spent }) => spent],
   ];
   for (const [name, help, figureOf] of figures) {
     openGauge(registry, {
@@ -55,13 +55,13 @@ function openLimits(
   const registers = [registry];
   const cap = new Gauge({
     name: "relay_max_fee_wei",
-    help: "Most that is offered for a gas: RELAY_MAX_FEE_GWEI",
+    help: "Maximum price offered per gas: RELAY_MAX_FEE_GWEI",
     labelNames: ["network"] as const,
     registers,
   });
   const limit = new Gauge({
     name: "relay_budget_limit",
-    help: "Limit of one budget of its scope and day; merchants may have their own",
+    help: "Daily limit of one budget in its scope; merchants may have their own",
     labelNames: ["network", "scope"] as const,
     registers,
   });

@@ -1,7 +1,7 @@
 /**
- * Judges the bytes of pending relays before they are sent again. Nodes lose bytes, blocks leave the chain, and some bytes no node has had
- * yet: sending them is like sending new ones, so that only what is still wanted goes out, and what is not wanted any more is replaced at its
- * nonce. Until that nonce is used the old bytes can still be mined: what they carry stays SIGNED.
+ * Decides whether the bytes of pending relays may be sent again. Nodes lose transactions, blocks are reorganised away, and some bytes no node has
+ * seen yet: sending those is like sending new ones, so only bytes that are still needed are sent, and others are replaced at their nonce.
+ * Until that nonce is used the old bytes can still be mined, so their contents stay SIGNED.
  */
 import type { Tx } from "../../db/postgres/client.ts";
 import { settleCharges } from "../../db/relays/budgets.ts";
@@ -12,7 +12,7 @@ import type { RelayNetwork } from "./relay-network.ts";
 import type { Market } from "./relayer-lanes.ts";
 import { HEAD_VALID_MS } from "./send-relay.ts";
 
-/** "early": the ledger can't tell yet. "outdated": the head is too old to tell. "less": it carries something that is not wanted any more. */
+/** "early": the ledger can't tell yet. "outdated": the head is too old to tell. "less": part of its contents is no longer needed. */
 export type ResendVerdict = "same" | "less" | "early" | "outdated";
 
 /** Whether the newest attempt may be sent again. */
@@ -34,17 +34,17 @@ export async function decideResend(
 }
 
 /**
- * A block that was final was reorganised away, and the bytes were dropped by then: nothing can be sent again. What the relay carried is
- * queued again, and a no-op uses the nonce.
+ * A final block was reorganised away after the bytes had been deleted, so nothing can be sent again. The relay's contents are queued
+ * again, and a no-op uses the nonce.
  */
 export async function abandonDropped(network: RelayNetwork, relay: InFlightRelay): Promise<void> {
   const { deps, chain } = network;
-  // it may have been mined again since its receipt was asked for
+  // it may have been mined again since its receipt was requested
   if ((await readReceipts(chain, [relay])).length > 0) return;
   await deps.sql.begin((tx) => giveUp(tx, network, relay));
   deps.log.warn(
     { network: chain.network.id, relayer: relay.relayer, nonce: relay.nonce.toString() },
-    "a final transaction was reorganised away and its bytes are dropped; the relay is LOST",
+    "a final transaction was reorganised away after its bytes were deleted; the relay is LOST",
   );
 }
 

@@ -1,6 +1,6 @@
 /**
- * Applies to relays the blocks that the ledger has read: deep ones are final, those in a removed block are pending again, and what they
- * did not settle is queued again.
+ * Applies the blocks that the ledger has read to relays: deep ones are final, those in a removed block are pending again, and contents they
+ * did not settle are queued again.
  */
 import { settleCharges } from "../../db/relays/budgets.ts";
 import { confirmRelays } from "../../db/relays/relays.ts";
@@ -15,7 +15,7 @@ import { kindsOf } from "./relay-kind.ts";
 import type { RelayNetwork } from "./relay-network.ts";
 import { toUsedNonces } from "./relayer-lanes.ts";
 
-/** Relays read together; the next pass reads the others. */
+/** Relays per pass; the next pass reads the others. */
 const PAGE_RELAYS = 200;
 
 export async function followLedger(network: RelayNetwork): Promise<void> {
@@ -52,8 +52,8 @@ async function requeueAndConfirm(network: RelayNetwork, provenIds: readonly bigi
 }
 
 /**
- * CONFIRMED is final only as far as the chain is: a deeper reorganisation, or one that overtook the confirmation, leaves the relay's nonce
- * unused, and every later transaction of its key waits for it.
+ * CONFIRMED is only as final as the chain: after a deeper reorganisation, or one concurrent with the confirmation, the relay's nonce is
+ * unused and blocks every later transaction of its key.
  */
 async function reopenRemoved({ deps, chain, lanes }: RelayNetwork): Promise<void> {
   const id = chain.network.id;

@@ -14,18 +14,18 @@ export function openRelayMetrics(registry: Registry) {
   const histogram = <Label extends string = never>(name: string, help: string, ...labels: Label[]) =>
     new Histogram({ name, help, labelNames: ["network", ...labels], buckets: SECONDS, registers });
   return {
-    minedSeconds: histogram("relay_mined_seconds", "From signing a transaction to seeing its receipt"),
+    minedSeconds: histogram("relay_mined_seconds", "Time from signing a transaction to reading its receipt"),
     relays: counter("relays_total", "Mined relays; outcome succeeded or reverted", "outcome"),
     gasUsed: counter("relay_gas_total", "Gas used"),
     feeWei: counter("relay_fee_wei_total", "Fees paid, in wei"),
     raises: counter(
       "relay_fee_raises_total",
-      "Waiting transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (the day's is used up), early (the ledger is behind), signer (the remote signer did not sign) or known (stored already)",
+      "Pending transactions due for a higher fee; outcome raised, cap (no room below a cap), budget (daily budget used up), early (the ledger is behind), signer (the remote signer did not sign) or known (already stored)",
       "outcome",
     ),
     resendsDeferred: counter(
       "relay_resends_deferred_total",
-      "Waiting transactions due to be sent again that were not, as nothing could tell whether they are still wanted; why early (the ledger is behind, or the head too old) or outdated (nodes answer too slowly)",
+      "Pending transactions due for rebroadcast that were not sent, because it was unknown whether they are still needed; why early (the ledger is behind, or the head too old) or outdated (nodes respond too slowly)",
       "why",
     ),
     headAgeSeconds: gauge(
@@ -34,12 +34,12 @@ export function openRelayMetrics(registry: Registry) {
     ),
     signSeconds: histogram(
       "relayer_sign_seconds",
-      "How long a remote signer took to sign a transaction",
+      "Time that the remote signer took to sign a transaction",
       "relayer",
     ),
     signFailures: counter(
       "relayer_sign_failures_total",
-      "Transactions that a remote signer did not sign; kind timeout, unreachable, node-error, malformed or refused (by us: no call of a relay)",
+      "Transactions that the remote signer did not sign; kind timeout, unreachable, node-error, malformed or refused (by this worker: not a relay call)",
       "relayer",
       "kind",
     ),

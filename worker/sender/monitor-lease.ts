@@ -1,18 +1,18 @@
 /**
- * One of several workers monitors a network, each time the same one: what a pass asks of the database and of nodes is asked once,
- * however many workers there are. A worker whose pass failed lets the lease go: its nodes may be the ones that do not answer. And no
- * worker keeps it for long, since a pass can end well and leave undone what this worker has no signer, no key or no current node for.
+ * Only one of several workers monitors a network, normally the same one, so that a pass queries the database and nodes once however many workers
+ * there are. A worker whose pass failed releases the lease, because its nodes may be the ones that do not respond. And no worker keeps
+ * it for long, since a pass can succeed and still skip work for which this worker has no signer, no key or no current node.
  */
 import { hasOtherWorkers } from "../../db/health/process-heartbeats.ts";
 import { type MonitorLease, releaseMonitorLease, takeMonitorLease } from "../../db/relays/monitor-leases.ts";
 import { monitorRelays, reportMarket } from "./monitor-relays.ts";
 import type { RelayNetwork } from "./relay-network.ts";
 
-/** Extended by each pass. A worker that died or hangs is followed by another after so long. */
+/** Extended by each pass. Another worker takes over this long after one died or hung. */
 const LEASE_MS = 1_000;
-/** Then it is left to others, where there are any. */
+/** After this it is left to other workers, if there are any. */
 const LEASE_KEPT_MS = 30_000;
-/** Between two reports of balances and head by a worker that does not hold it. */
+/** Interval of balance and head reports by a worker that does not hold the lease. */
 const REPORT_MS = 5_000;
 const HOLDER = crypto.randomUUID();
 
@@ -21,7 +21,7 @@ export type HeldLease = {
   pass(): Promise<void>;
   /** As of the last pass. */
   isHeld(): boolean;
-  /** So that another worker can take it immediately. */
+  /** Releases the lease so that another worker can take it immediately. */
   release(): Promise<void>;
 };
 

@@ -32,16 +32,16 @@ import { sendAttempt, storeRelay } from "./send-relay.ts";
 import { signAndCommit } from "./sign-and-commit.ts";
 import { traceMined } from "./trace-relay.ts";
 
-/** Relays read together, and pages in one pass: enough for hundreds of keys. */
+/** Page size and pages per pass: enough for hundreds of keys. */
 const PAGE_RELAYS = 200;
 const PAGES_MAX = 50;
 /** The same bytes are sent again after this long without a receipt. */
 const RESEND_AFTER_MS = 2_500;
-/** A first send that was not recorded by now never happened, or its worker died. */
+/** A first send not recorded by then never happened, or its worker died. */
 const UNSENT_AFTER_MS = 1_000;
-/** Each relay of a pass is judged by a market of this age. */
+/** Maximum age of the market data used for each relay of a pass. */
 const MARKET_AGE_MS = 1_000;
-/** Polls that must find the nonce used and none of our attempts mined before the relay counts as lost. */
+/** Consecutive polls that must find the nonce used and none of our attempts mined before the relay counts as lost. */
 const LOST_AFTER_POLLS = 8;
 const GAPS_PER_PASS = 4;
 
@@ -70,7 +70,7 @@ export async function monitorRelays(network: RelayNetwork): Promise<boolean> {
   });
 }
 
-/** All pending relays, page by page: no key waits behind another whose transactions are stuck. */
+/** All pending relays, page by page, so that no key waits behind another one with stuck transactions. */
 async function* inFlightPages({ deps, chain }: RelayNetwork): AsyncGenerator<InFlightRelay[]> {
   let after: InFlightRelay | undefined;
   for (let count = 0; count < PAGES_MAX; count++) {
@@ -151,23 +151,23 @@ async function advanceRelay(
   if (!relay.attempts.every(({ hasBytes }) => hasBytes)) return abandonDropped(network, relay);
   const newest = relay.attempts.at(-1);
   if (!newest) return;
-  // a retired key signs nothing new: its stored bytes are resent while they are of use
+  // a retired key signs nothing new: its stored bytes are resent while they are needed
   const canRaise = chainNonce !== undefined;
   if (!canRaise && isObsolete) return;
   const isDue = isResendDue(newest);
   const isPassed = canRaise && isPassedOver(network.firstHeads, newest, market.headNumber);
   if (!isDue && !isPassed && !relay.isReopened) return;
-  // sends before it may have taken long
+  // the sends before it may have taken long
   const fresh = await network.lanes.readMarket(MARKET_AGE_MS);
   const verdict = await decideResend(network, relay, { newest, isObsolete, market: fresh });
-  // while the ledger can't tell, only what a node has accepted is sent once more
+  // while the ledger can't tell, only bytes that a node has already accepted are sent again
   const isLikeNew = relay.isReopened || relay.state === "SIGNED";
-  // the next pass asks for another head
+  // the next pass requests a new head
   if (verdict === "outdated" || (verdict === "early" && isLikeNew)) {
     network.metrics.resendsDeferred.inc({ network: network.chain.network.id, why: verdict });
     return;
   }
-  // what is over, and a node has, may be mined already
+  // an expired one that a node has may already be mined
   const isReplaced = verdict === "less" && (isLikeNew || !isObsolete);
   if (isPassed || (canRaise && isReplaced)) {
     if (await raiseAttempt(network, relay, { market: fresh, isObsolete, isReplaced })) return;
@@ -194,7 +194,7 @@ async function countMissingReceipt(
     usedSeenAt.delete(relay.id);
     return;
   }
-  // the nonce was asked for after the head: a block between the two may have used it, and then the head says too little
+  // the nonce was read after the head: a block in between may have used it, so the head is outdated
   if (!usedSeenAt.has(relay.id) && !(await isNonceUsedAt(chain, relay, headNumber))) return;
   const seenAtBlock = usedSeenAt.get(relay.id) ?? headNumber;
   usedSeenAt.set(relay.id, seenAtBlock);
@@ -203,7 +203,7 @@ async function countMissingReceipt(
   const isLost = await deps.sql.begin(async (tx) => {
     if (!(await markLost(tx, relay.id, seenAtBlock))) return false;
     await kinds[relay.kind].requeueLost?.(tx, chain.network.id, relay.id);
-    // nonces that external transactions used beyond it are skipped at once
+    // further nonces used by external transactions are skipped together
     await ensureLane(tx, { network: chain.network.id, relayer: relay.relayer }, chainNonce);
     await settleCharges(tx, [relay.id]);
     return true;
@@ -238,7 +238,7 @@ async function fillNonceGaps(network: RelayNetwork, busy: ReadonlySet<string>): 
   }
 }
 
-/** Of this worker: what its nodes say of head, base fee and balances. */
+/** This worker's view of head, base fee and balances, from its nodes. */
 export async function reportMarket({ chain, lanes, metrics }: RelayNetwork): Promise<Market> {
   const market = await lanes.readMarket();
   metrics.baseFeeWei.set({ network: chain.network.id }, Number(market.baseFeePerGas));
@@ -264,7 +264,7 @@ async function fillNonceGap(
     await sendAttempt(deps, chain, relay);
     deps.log.warn(label, "nonce gap filled");
   } catch (error) {
-    // reported where it was asked; the next pass tries again
+    // already reported; the next pass tries again
     if (error instanceof SignerError) return;
     if (!(error instanceof BudgetExceededError)) throw error;
     deps.log.error({ ...label, err: error }, "daily fee budget exhausted: nonce gap not filled");

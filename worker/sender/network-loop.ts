@@ -8,16 +8,16 @@ import { isNodeUnavailable } from "./monitor-relays.ts";
 import type { RelayNetwork } from "./relay-network.ts";
 
 const INTERVAL_MS = 500;
-/** Blocks wake the loop at most this often. */
+/** Minimum interval between wake-ups by blocks. */
 const WAKE_MIN_MS = 100;
 const BLOCK_CHANNEL = "block";
 
-/** Work that waits in rows for a transaction. `drain` runs each time round unless it still does; `close` ends what it has left running. */
+/** Work stored in rows that needs transactions. `drain` runs on each iteration unless it is still running; `close` ends what it left running. */
 export type RelayQueue = {
   name: string;
   drain(): Promise<void>;
   noteBlock?(number: bigint): void;
-  /** Another worker drains it, and goes on under load. */
+  /** Another worker is draining it and continues under load. */
   isDrainedElsewhere?(): boolean;
   close?(): Promise<void>;
 };
@@ -32,7 +32,7 @@ export async function startNetworkLoop(
   const monitorLease = openMonitorLease(network);
   const draining = new Map<RelayQueue, Promise<void>>();
   let stopped = false;
-  // by a clock that is never set: a wall clock that is put back would stop the loop for as long
+  // a monotonic clock: a wall clock that is set back would stop the loop for as long
   let lastMs = 0;
   let dueMs = 0;
   let wake: (() => void) | undefined;
@@ -40,7 +40,7 @@ export async function startNetworkLoop(
     const [id, number = ""] = payload.split(":");
     if (id !== chain.network.id) return;
     if (/^\d+$/.test(number)) for (const queue of queues) queue.noteBlock?.(BigInt(number));
-    // of several workers one has something to do after each block, unless it or another is draining; the others come round by themselves
+    // of several workers one has work after each block, unless it or another one is draining; the others run on their timers
     if (!monitorLease.isHeld() || draining.size > 0) return;
     if (queues.some((queue) => queue.isDrainedElsewhere?.())) return;
     dueMs = Math.min(dueMs, lastMs + WAKE_MIN_MS);
@@ -56,7 +56,7 @@ export async function startNetworkLoop(
     }
   }
 
-  /** A drain that goes on under load is not waited for: what it has sent is monitored while it runs. */
+  /** A drain that continues under load is not awaited: its transactions are monitored while it runs. */
   function drainQueues(): void {
     for (const queue of queues) {
       if (draining.has(queue)) continue;
@@ -80,7 +80,7 @@ export async function startNetworkLoop(
       lastMs = performance.now();
       dueMs = lastMs + INTERVAL_MS;
       await attempt("monitoring relays", () => monitorLease.pass());
-      // also when that failed: what can't be sent must not wait for ever
+      // also after an error: what can't be sent must not wait forever
       drainQueues();
       await waitUntilDue();
     }

@@ -19,7 +19,7 @@ type ReceiptJson = {
   l1Fee?: string;
 };
 
-/** Receipts of whichever attempts of these relays a block holds. A missing receipt says nothing; the node may be behind. */
+/** Receipts of those attempts of these relays that are in a block. A missing receipt proves nothing; the node may lag. */
 export async function readReceipts(
   chain: Chain,
   relays: readonly InFlightRelay[],
@@ -40,7 +40,7 @@ export async function readReceipts(
   return receipts;
 }
 
-/** Those whose receipt a node does not confirm: it reports another block, or none. Throws when no node answers. */
+/** Relays whose receipt a node does not confirm: it reports another block, or none. Throws when no node responds. */
 export async function findUnproven<T extends UnprovenRelay>(
   chain: Chain,
   relays: readonly T[],
@@ -57,7 +57,7 @@ export async function findUnproven<T extends UnprovenRelay>(
   });
 }
 
-/** Fee in wei: gas times price, and on an OP chain what publishing to L1 cost. */
+/** Fee in wei: gas times price, plus the L1 data fee on OP chains. */
 function toReceipt(relay: InFlightRelay, json: ReceiptJson): RelayReceipt & { ageMs: number } {
   const gasUsed = parseQuantity(json.gasUsed, "gasUsed");
   const l1Fee = json.l1Fee === undefined ? 0n : parseQuantity(json.l1Fee, "l1Fee");

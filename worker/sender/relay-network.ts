@@ -6,8 +6,9 @@ import type { RelayKinds } from "./relay-kind.ts";
 import type { Lanes } from "./relayer-lanes.ts";
 
 /**
- * What sending transactions on one network needs. `confirmations`: blocks until a mined transaction counts as final. `usedSeenAt`: by relay,
- * a height at which its nonce was seen used though none of its attempts had a receipt. `firstHeads`: since which block attempts wait.
+ * What sending transactions on one network needs. `confirmations`: blocks until a mined transaction counts as final. `usedSeenAt`: by relay, a
+ * height at which its nonce was seen used although none of its attempts had a receipt. `firstHeads`: the block since which attempts have been
+ * waiting.
  */
 export type RelayNetwork = {
   deps: WorkerDeps;

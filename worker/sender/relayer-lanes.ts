@@ -15,28 +15,28 @@ import { readLaneLoads, type UsedNonces } from "../../db/relays/relays.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
 import { isAvoided } from "./signer-failures.ts";
 
-/** Transactions a lane may have outside of any block. */
+/** Maximum unmined transactions per lane. */
 const IN_FLIGHT_MAX = 16;
 const FRESH_MS = 1_000;
 
 export type LaneState = { key: RelayerKey; balanceWei: bigint; chainNonce: bigint };
-/** `headTimeS`: the newest block's, Unix seconds. What it says was so at `headNumber` at the latest. */
+/** `headTimeS`: time of the newest block in Unix seconds. All data is at least as recent as `headNumber`. */
 export type Market = {
-  /** When the node was asked, and when it had answered, by `performance.now()`. */
+  /** When the node was queried and when it responded, by `performance.now()`. */
   askedAtMs: number;
   readAtMs: number;
   headNumber: bigint;
   headHash: Hex;
   headTimeS: bigint;
-  /** By our clock, when the node had answered; 0 for a block of the future. */
+  /** By our clock, when the node responded; 0 for a block from the future. */
   headAgeS: number;
   /**
-   * The head is too old to stand for the chain: blocks that the node does not have may pay what is about to be signed. A node that has
-   * stopped following the chain answers like that, and a chain that has stopped.
+   * Whether the head is too old to represent the chain: blocks that the node lacks may already pay what is about to be signed.
+   * Happens when the node has stopped following the chain, or the chain has stopped.
    */
   isStalled: boolean;
   baseFeePerGas: bigint;
-  /** What the node suggests; undefined when it suggests nothing. */
+  /** The node's suggested tip, if any. */
   tipPerGas: bigint | undefined;
   fees: Fees;
   lanes: LaneState[];
@@ -44,24 +44,24 @@ export type Market = {
 
 export type Lanes = {
   readonly keys: readonly RelayerKey[];
-  /** What relaying on this network has cost today. */
+  /** Today's cost of relaying on this network. */
   readFeeBudget(): Promise<RelayBudget>;
-  /** Fees, balances and nonces. Throws RpcTransportError when no node answers. */
+  /** Fees, balances and nonces. Throws RpcTransportError when no node responds. */
   readMarket(maxAgeMs?: number): Promise<Market>;
   /** The market as last read, without asking a node. */
   lastMarket(): Market | undefined;
-  /** A key that can pay for `gas` and has room for another transaction, or why there is none. `maxAgeMs`: of the market it is chosen by. */
+  /** A key that can pay for `gas` and has room for another transaction, or why there is none. `maxAgeMs`: maximum age of the market data used. */
   choose(gas: bigint, maxAgeMs?: number): Promise<RelayerKey | NoLane>;
 };
 
-/** `lanes_full`: mined blocks make room. `gas_price_above_cap`: the base fee is above the highest fee that we may offer. */
+/** `lanes_full`: mined blocks free up room. `gas_price_above_cap`: the base fee is above the highest fee that we may offer. */
 export type NoLane =
   | "lanes_full"
   | "insufficient_gas_funds"
   | "daily_budget_exhausted"
   | "gas_price_above_cap";
 
-/** `headMaxAgeS`: absent where blocks are made for transactions only. */
+/** `headMaxAgeS`: absent on chains that produce blocks only for transactions. */
 export type LaneLimits = {
   maxFeeWei: bigint;
   dailyFeeMaxWei: bigint | undefined;
@@ -89,7 +89,7 @@ export function openLanes(
         { method: "eth_getTransactionCount", params: [address, "latest"] },
       ]),
     ];
-    // read there, so that a node which lacks the head or the state is followed by the next
+    // read here, so that a node which lacks the head or the state is skipped for the next one
     const { head, tip, lanes } = await chain.withNode(async (node) => {
       askedAtMs = performance.now();
       const [header, tip, ...accounts] = await chain.batchOn(node, calls);
@@ -112,7 +112,7 @@ export function openLanes(
       fees: nextFees({ baseFeePerGas, tipPerGas, maxFeeWei }),
       lanes,
     };
-    // an answer that was asked for earlier came later
+    // the response to an earlier request arrived later
     if (!market || market.askedAtMs <= askedAtMs) market = read;
     headWatch.note(Number(headNumber));
     return read;
@@ -131,7 +131,7 @@ export function openLanes(
     return { ...budget, maximum: dailyFeeMaxWei ?? null };
   }
 
-  /** Also while reservations of pending transactions leave no room: a receipt costs less than its offer. */
+  /** Also while reservations of pending transactions leave no room, since the actual cost is below the offer. */
   async function isBudgetExhausted(feeWei: bigint): Promise<boolean> {
     if (dailyFeeMaxWei === undefined) return false;
     return judgeBudget(await readFeeBudget(), feeWei) !== "fits";
@@ -163,7 +163,7 @@ export function openLanes(
   };
 }
 
-/** How far the chain has used each key's nonces; nothing before a node was asked. */
+/** Each key's next nonce on the chain; empty before the first query. */
 export function toUsedNonces(market: Market | undefined): UsedNonces[] {
   if (!market) return [];
   const { lanes, headNumber } = market;
@@ -195,7 +195,7 @@ function readHead(
   };
 }
 
-/** `accounts`: of each key its balance and its nonce. */
+/** `accounts`: balance and nonce of each key. */
 function readLanes(keys: readonly RelayerKey[], accounts: readonly (RpcOutcome | undefined)[]): LaneState[] {
   return keys.map((key, index) => ({
     key,

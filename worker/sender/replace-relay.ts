@@ -1,5 +1,5 @@
 /**
- * Another attempt at the same nonce: the stored bytes again, or bytes with a higher fee, stored before they are sent. When:
+ * Another attempt at the same nonce: the stored bytes again, or bytes with a higher fee, stored before they are sent. For when this happens, see
  * core/domain/raise-fees.ts and monitor-relays.ts.
  */
 
@@ -32,9 +32,9 @@ export async function resendAttempt(
 }
 
 /**
- * Replaces an attempt at a fee at least an eighth higher, as nodes demand. `isReplaced`: its bytes must not be sent, and no node may have
- * them; so where a cap leaves no room, one wei more tells the attempts apart. False when nothing was sent: a cap or the budget leaves no
- * room, or the relay's kind cannot sign anything new now.
+ * Replaces an attempt with a fee at least an eighth higher, as nodes require. `isReplaced`: its bytes must not be sent and no node may have
+ * them, so if a cap leaves no room, one extra wei distinguishes the attempts. False when nothing was sent: a cap or the budget leaves
+ * no room, or the relay's kind cannot sign anything new now.
  */
 export async function raiseAttempt(
   network: RelayNetwork,
@@ -64,7 +64,7 @@ export async function raiseAttempt(
   const least = { ...previous, maxFeePerGas: previous.maxFeePerGas + 1n };
   const fees = isCapped ? least : raised;
   let stored = await storeAttempt(network, key, relay, { fees, isNoop, market });
-  // what it carries less makes room for one wei
+  // the smaller contents leave room for one wei
   if (stored === "budget" && isReplaced && !isCapped)
     stored = await storeAttempt(network, key, relay, { fees: least, isNoop, market });
   network.metrics.raises.inc({
@@ -89,7 +89,7 @@ export async function raiseAttempt(
 
 type StoredAttempt = NewAttempt & { leftOut?: readonly string[]; judgedAtMs: number | undefined };
 
-/** Stores a replacement with what it may cost, or says why not; "known": another worker stored one of this fee. */
+/** Stores a replacement with its maximum cost, or returns why not; "known": another worker already stored one with this fee. */
 async function storeAttempt(
   network: RelayNetwork,
   key: RelayerKey,
@@ -111,7 +111,7 @@ async function storeAttempt(
     return { ...attempt, judgedAtMs: isJudged ? judged.askedAtMs : undefined };
   };
   try {
-    // what is committed is judged by the head after signing, not by the one before
+    // the commit is checked against the head after signing, not the one before
     return await signAndCommit(network, key, store, { afterSigning: () => lanes.readMarket(0) });
   } catch (error) {
     if (error instanceof BudgetExceededError) return "budget";

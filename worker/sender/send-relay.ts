@@ -1,5 +1,5 @@
 /**
- * Sends one transaction: nonce, signed bytes and hash are committed first. Whatever a node answers, the bytes may be public; the monitor
+ * Sends one transaction: nonce, signed bytes and hash are committed first. Whatever a node responds, the bytes may be public; the monitor
  * resends them until they are mined.
  */
 
@@ -37,16 +37,16 @@ export type NewCall = {
   call: Call;
   fees: Market["fees"];
   walletId?: string;
-  /** Taken by the caller, or a gap to fill; absent: the lane's next nonce. */
+  /** A nonce reserved by the caller or a gap to fill; absent: the lane's next nonce. */
   nonce?: bigint;
-  /** Binds what the relay is for to its row. Returns what it counts for beside its fee. */
+  /** Binds the relay's contents to its row. Returns its charges in addition to the fee. */
   bind?: (tx: Tx, relayId: bigint) => Promise<readonly Charge[]>;
   dailyFeeMaxWei: bigint | undefined;
 };
 
 /**
- * Stores a signed transaction with what it may cost. Locks its lane, then what `bind` touches, its budgets last.
- * Throws BudgetExceededError when one has no room: roll back then.
+ * Stores a signed transaction with its maximum cost. Locks its lane, then what `bind` touches, and the budgets last. Throws
+ * BudgetExceededError when a budget has no room: the caller must roll back.
  */
 export async function storeRelay(
   tx: Tx,
@@ -75,7 +75,7 @@ export async function storeRelay(
   return { relayId, txHash: attempt.txHash, raw: attempt.raw, nonce };
 }
 
-/** Signs a call with whichever key can pay for it, and sends it. Returns why no key can now. Throws BudgetExceededError. */
+/** Signs a call with whichever key can pay for it, and sends it. If no key can, returns why. Throws BudgetExceededError. */
 export async function sendCall(
   network: RelayNetwork,
   relay: Omit<NewCall, "fees" | "nonce" | "dailyFeeMaxWei">,
@@ -93,8 +93,8 @@ export async function sendCall(
 }
 
 /**
- * Sends an attempt to a node and records the answer. Never throws: the monitor resends it. `judgedAtMs`: when the node was asked for the
- * head that the payments were judged by. Nothing is sent by a head older than HEAD_VALID_MS: the monitor judges again, and sends.
+ * Sends an attempt to a node and records the response. Never throws: the monitor resends it. `judgedAtMs`: when the node was queried for the
+ * head against which the payments were checked. Nothing is sent with a head older than HEAD_VALID_MS: the monitor checks again and sends.
  */
 export async function sendAttempt(
   deps: { asyncCommitSql: Sql; log: Log },
@@ -131,20 +131,20 @@ export async function sendAttempt(
   } catch (error) {
     deps.log.warn(
       { relayId: attempt.relayId.toString(), err: error },
-      "the node's answer to an attempt was not recorded",
+      "the node's response to an attempt could not be recorded",
     );
   }
 }
 
-/** How long a head may stand for the chain: the blocks since then may pay what the bytes would pay again. */
+/** How long a head may represent the chain: newer blocks may already pay what the bytes would pay again. */
 export const HEAD_VALID_MS = 3_000;
 const ANSWER_MAX_CHARS = 300;
-/** Then the next node is asked. */
+/** After this the next node is tried. */
 const ANSWER_MS = 1_000;
-/** The node has these bytes already. */
+/** The node already has these bytes. */
 const ALREADY_KNOWN = /already known|already imported|known transaction|transaction already/i;
 
-/** One node after the other, until one has the bytes or `isOutdated`: a node may take no transactions at all, or none for so little. */
+/** One node after another, until one has the bytes or `isOutdated`: a node may accept no transactions at all, or none at this fee. */
 async function sendRaw(
   chain: Chain,
   raw: Hex,
@@ -154,7 +154,7 @@ async function sendRaw(
   const isKnown = (error: unknown) => error instanceof RpcResponseError && ALREADY_KNOWN.test(error.message);
   try {
     await chain.withNode(async (node) => {
-      if (isOutdated()) throw new RpcTransportError("closed", "the head it was judged by is too old");
+      if (isOutdated()) throw new RpcTransportError("closed", "the head it was checked against is too old");
       asked.add(node);
       const sent = chain.requestOn(node, "eth_sendRawTransaction", [raw]);
       await (chain.nodes.length > 1 ? answeredInTime(sent) : sent).catch((error: unknown) => {
@@ -170,7 +170,7 @@ async function sendRaw(
   }
 }
 
-/** A node that does not answer must not take all the time in which another may be asked: the same bytes at two nodes are one transaction. */
+/** An unresponsive node must not use up all the time for trying another one: the same bytes at two nodes are one transaction. */
 async function answeredInTime(sent: Promise<unknown>): Promise<void> {
   const { promise: tooLate, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(
@@ -181,7 +181,7 @@ async function answeredInTime(sent: Promise<unknown>): Promise<void> {
     await Promise.race([sent, tooLate]);
   } finally {
     clearTimeout(timer);
-    // its late answer is of no interest any more
+    // its late response is ignored
     sent.catch(() => undefined);
   }
 }

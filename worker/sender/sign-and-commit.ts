@@ -16,7 +16,7 @@ import type { LocalKey, RelayerKey, RemoteKey } from "../relayer-keys-env.ts";
 import type { RelayNetwork } from "./relay-network.ts";
 import { isPaused, noteSigned, noteSignerFailure } from "./signer-failures.ts";
 
-/** Contents that are signed one after the other before the caller tries again later. */
+/** Maximum number of different contents signed in a row before the caller must retry later. */
 const CONTENTS_MAX = 4;
 
 type Signed = { raw: Hex; hash: Hex };
@@ -71,7 +71,7 @@ async function dryRunAndCommit<T>(
       if (signatures.size >= CONTENTS_MAX)
         throw new SignerError(
           "not-ready",
-          `what was to be signed changed ${CONTENTS_MAX} times while it was signed`,
+          `the content to sign changed ${CONTENTS_MAX} times while it was being signed`,
         );
       signatures.set(error.digest, await askSigner(network, key, error.transaction));
       await afterSigning?.();
@@ -102,7 +102,7 @@ async function askSigner(
 
 const turns = new Map<string, Promise<unknown>>();
 
-/** One after the other: two that sign for one lane at a time would take the same nonce, and one would sign for nothing. */
+/** Serialised: two concurrent signings for one lane would use the same nonce, and one would be wasted. */
 function inTurn<T>(lane: string, work: () => Promise<T>): Promise<T> {
   const before = turns.get(lane) ?? Promise.resolve();
   const mine = before.then(work);

@@ -1,9 +1,9 @@
-/** Remembers which remote keys failed to sign recently: they are not asked again for a while, and other keys are used first. */
+/** Remembers which remote keys failed to sign recently: they are not used for a while, and other keys are preferred. */
 import type { RelayerKey, RemoteKey } from "../relayer-keys-env.ts";
 
-/** What waits for a signer must not wait for a timeout each. */
+/** Not every waiting payment must run into the signer's timeout. */
 const PAUSE_MS = 1_000;
-/** So long other keys are preferred: a key without transactions in flight would be chosen again and again. */
+/** How long other keys are preferred: otherwise a failing key, having no transactions in flight, would be chosen again and again. */
 const AVOIDED_MS = 30_000;
 
 const failedAtMs = new Map<string, number>();
@@ -29,7 +29,7 @@ function hasFailedWithin(key: RemoteKey, ms: number): boolean {
   return at !== undefined && performance.now() - at < ms;
 }
 
-/** One key that the signer lacks says nothing about its others. */
+/** If the signer lacks one key, that says nothing about its other keys. */
 function nameOf({ signerUrl, address }: RemoteKey): string {
   return `${signerUrl} ${address}`;
 }

@@ -1,6 +1,6 @@
 /**
- * Trailing single-flight: runs `work` once at a time. A call while it runs starts one more run, which sees what the call left behind;
- * further calls until then are covered by that run and return at once.
+ * Trailing single-flight: runs `work` once at a time. A call while it is running schedules one more run, which sees the call's effects;
+ * further calls until then are covered by that run and return immediately.
  */
 export function singleFlight(work: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | undefined;

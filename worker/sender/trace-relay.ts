@@ -1,6 +1,6 @@
 /**
- * Spans of a transaction of ours, one for each payment or send that it carries, in the trace of the request that brought it: `relay` from
- * choosing it until a node has answered, `mine` from signing until its receipt was read. Never throws: traces are advisory.
+ * Spans of our transactions, one per payment or send in them, in the trace of the original request: `relay` from selection
+ * until a node has responded, `mine` from signing until the receipt was read. Never throws: traces are best effort.
  */
 import { isTracing, startSpan } from "../../core/tracing/spans.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -84,6 +84,6 @@ async function ignoreFailure({ deps }: RelayNetwork, work: (sql: Sql) => Promise
   try {
     await work(deps.sql);
   } catch (error) {
-    deps.log.warn({ err: error }, "spans of a transaction were not recorded");
+    deps.log.warn({ err: error }, "spans of a transaction could not be recorded");
   }
 }

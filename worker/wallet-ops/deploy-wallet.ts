@@ -20,7 +20,7 @@ export async function deployWallet(
   const wallet = await findWalletById(first.deps.sql, payload.walletId);
   const network = wallet && networks.get(wallet.network);
   if (!wallet || wallet.deployedAt || !network) return;
-  // where gas costs money an account is deployed by its first send only
+  // where gas costs money, only its first send deploys an account
   if (!network.chain.network.isTestnet) return;
   const { deps, chain } = network;
   const code = await chain.request("eth_getCode", [wallet.address, "latest"]);

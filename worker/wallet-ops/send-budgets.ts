@@ -1,16 +1,16 @@
-/** What users' operations are charged in gas budgets, beside the network's fees. */
+/** Gas budget charges of users' operations, in addition to the network's fees. */
 import { type BundleItem, bundleItemGas } from "../../core/chain/user-operation.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Charge } from "../../db/relays/budgets.ts";
 import type { WorkerConfig } from "../config.ts";
 import type { BudgetSettings } from "../sender/budget-metrics.ts";
 
-/** Gas limit of a send to one recipient; it uses a quarter of it. */
+/** Gas limit of a send to one recipient; its usage is a quarter of that. */
 const SEND_GAS = 530_000n;
 
 export type SendLimits = Pick<WorkerConfig, "sendGasPerDay" | "sendGasTotalPerDay">;
 
-/** The budgets of sends, with what the next one may cost. */
+/** The budgets of sends, with the maximum cost of the next one. */
 export function sendBudgets(limits: SendLimits) {
   return {
     SENDS: { limit: limits.sendGasTotalPerDay, nextCost: SEND_GAS },
@@ -19,8 +19,8 @@ export function sendBudgets(limits: SendLimits) {
 }
 
 /**
- * The network's own share for sends, and each user's part of it by the gas limits of their operations. A user's limit was asked when
- * they prepared; here it is only counted.
+ * Charges the network's budget for sends, and each user's budget by the gas limits of their operations. The user's limit was checked
+ * at preparation; here usage is only recorded.
  */
 export function operationCharges(
   network: NetworkId,

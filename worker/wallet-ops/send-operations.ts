@@ -1,6 +1,6 @@
 /**
- * Drains a network's queued operations: lease, simulate, sign and store, send. Those that wait together travel as one transaction of
- * single `handleOps`, so that a bad one harms no other.
+ * Drains a network's queued operations: lease, simulate, sign and store, send. Operations that are waiting at the same time share one transaction
+ * with a separate `handleOps` for each, so that a bad one does not affect the others.
  */
 import { encodeCreateAccount } from "../../core/chain/passkey-account.ts";
 import {
@@ -41,18 +41,18 @@ import { operationCharges } from "./send-budgets.ts";
 const LEASE_MS = 10_000;
 const ROUNDS_MAX = 50;
 const OPERATIONS_A_BUNDLE = 40;
-/** Below EIP-7825's limit of a transaction. */
+/** Below the transaction gas limit of EIP-7825. */
 const BUNDLE_GAS_MAX = 16_000_000n;
-/** Sends stop while a key, or the day's fee budget, still has so much for payments. */
+/** Sends stop while a key, or the daily fee budget, still has this much reserved for payments. */
 const RESERVED_FOR_PAYMENTS_GAS = 5_000_000n;
 const BUSY_RETRY_MS = 100;
 const RETRY_MS = 500;
-/** A refusal that may heal is final after this many simulations. */
+/** A possibly transient refusal is final after this many simulations. */
 const REFUSALS_MAX = 3;
 
 type Ready = { leased: LeasedOperation; bundleItem: BundleItem };
 
-/** Works until nothing is due, or no key has room. */
+/** Runs until nothing is due, or no key has room. */
 export async function sendOperations(network: RelayNetwork): Promise<void> {
   if (!(await hasUnfinishedOperations(network.deps.sql, network.chain.network.id))) return;
   await settleRelayed(network);
@@ -80,7 +80,7 @@ export async function sendOperations(network: RelayNetwork): Promise<void> {
   await Promise.all(sending);
 }
 
-/** What became of relays that carried operations, and of operations that waited too long. */
+/** Handles the outcomes of relays that carried operations, and operations that waited too long. */
 async function settleRelayed({ deps, chain, confirmations }: RelayNetwork): Promise<void> {
   const id = chain.network.id;
   await deps.sql.begin(async (tx) => {
@@ -94,7 +94,7 @@ async function settleRelayed({ deps, chain, confirmations }: RelayNetwork): Prom
   });
 }
 
-/** Refusals are written down; what passes is returned. */
+/** Records refusals and returns the operations that pass. */
 async function simulateLeasedOperations(
   network: RelayNetwork,
   leased: readonly LeasedOperation[],
@@ -122,20 +122,23 @@ async function handleRefusal(
   const { action, text } = verdict;
   const label = { network: chain.network.id, operationId: id, requestId, text };
   if (action === "wait" || (action === "retry" && refusals + 1 < REFUSALS_MAX)) {
-    deps.log.info(label, "operation refused by simulation; trying again");
+    deps.log.info(label, "operation refused by simulation; retrying");
     return returnOperations(deps.sql, [id], { delayMs: RETRY_MS, areRefused: action === "retry" });
   }
   const reason: OperationFailure = verdict.reason;
   if (action === "unsigned") {
     const blocks = Math.max(RETURN_BLOCKS, confirmations);
     if (!(await noteRefusedSignature(deps.sql, id, blocks)))
-      return deps.log.info(label, "signature refused by simulation; trying again");
+      return deps.log.info(label, "signature refused by simulation; retrying");
   }
   await deps.sql.begin(async (tx) => notify(tx, await failQueuedOperations(tx, [{ id, reason }])));
   deps.log.info({ ...label, reason }, "operation failed");
 }
 
-/** Any number of additions may wait for the account. Those that do not fit its first transaction run once it is there, like all others. */
+/**
+ * Any number of additions may be waiting for the account. Those that do not fit into its first transaction are executed after deployment, like
+ * all others.
+ */
 function withAdditionsThatFit(leased: LeasedOperation): LeasedOperation {
   const simulated = toSimulated(leased);
   let before = simulated.before;
@@ -219,14 +222,14 @@ async function noteBroadcast({ deps }: RelayNetwork, relayId: bigint): Promise<v
     await deps.sql.begin(async (tx) => notify(tx, await markOperationsBroadcast(tx, relayId)));
   } catch (error) {
     // SIGNED and BROADCAST operations are treated alike: their bytes may be out
-    deps.log.warn({ relayId: relayId.toString(), err: error }, "operations were not marked as broadcast");
+    deps.log.warn({ relayId: relayId.toString(), err: error }, "operations could not be marked as broadcast");
   }
 }
 
-/** Thrown to roll back: no nonce is taken for nothing. */
+/** Thrown to roll back, so that no nonce is wasted. */
 class TakenError extends Error {}
 
-/** Nonce, signed bytes and the operations' state in one transaction; or why nothing was stored. */
+/** Commits nonce, signed bytes and the operations' state in one transaction; or returns why nothing was stored. */
 async function sign(
   network: RelayNetwork,
   key: RelayerKey,

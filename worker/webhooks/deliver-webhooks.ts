@@ -1,6 +1,6 @@
 /**
- * Delivers webhook messages that are due, at least once, with a stable message id. The job only starts deliveries: each runs by itself,
- * within bounds, and starts the next when it ends, so that slow receivers occupy no job slot. A crashed worker's leases run out, and its
+ * Delivers webhook messages that are due, at least once, with a stable message id. The job only starts deliveries: each runs independently, within
+ * bounds, and starts the next when it ends, so that slow receivers do not occupy job slots. A crashed worker's leases expire, and its
  * messages are sent again.
  */
 
@@ -29,14 +29,14 @@ export type WebhookDeps = {
   config: { baseUrl: string; webhookSealKeys: KeyList; webhookPrivateTargets: boolean };
 };
 
-/** Deliveries in flight: of this process, and of all processes to one endpoint and to all endpoints of one user. */
+/** Maximum deliveries in flight: per process, and over all processes per endpoint and per user. */
 const IN_FLIGHT_MAX = 64;
 const PER_ENDPOINT = 2;
 const PER_USER = 6;
-/** Longer than any request: after that its worker has crashed. */
+/** Longer than any request: when it expires, the worker has crashed. */
 const LEASE_S = 60;
 const RESPONSE_KEPT_CHARS = 1_000;
-/** For the owner of the endpoint. */
+/** Shown to the owner of the endpoint. */
 const UNREADABLE_SECRET = "the endpoint's secret can no longer be decrypted: rotate the secret";
 const NOT_SENT = "service error: the message was not sent";
 
@@ -44,7 +44,10 @@ let inFlight = 0;
 let taking: Promise<void> | undefined;
 let takingNext: Promise<void> | undefined;
 
-/** Returns as soon as everything that was due at the call is in flight. One take at a time: calls during one share the next. */
+/**
+ * Returns as soon as everything that was due at the call is in flight. Deliveries are leased by one call at a time: concurrent calls share the
+ * next run.
+ */
 export function deliverWebhooks(deps: WebhookDeps): Promise<void> {
   if (taking === undefined) {
     taking = takeDue(deps).finally(() => {
@@ -72,7 +75,7 @@ async function takeDue(deps: WebhookDeps): Promise<void> {
   if (taken.length < free) await scheduleNext(deps);
 }
 
-/** Runs again when the next attempt is due. Jobs of the same moment are one job. */
+/** Schedules a run for when the next attempt is due. Jobs for the same moment are deduplicated. */
 async function scheduleNext({ sql }: WebhookDeps): Promise<void> {
   const due = await findNextDue(sql);
   if (due) await enqueue(sql, "deliver_webhooks", { at: due.toISOString() }, { runAt: due });
@@ -92,12 +95,14 @@ async function deliverOne(deps: WebhookDeps, delivery: TakenDelivery): Promise<v
       "webhook sent",
     );
   } catch (error) {
-    // the lease runs out, and it is sent again
-    log.warn({ ...label, err: error }, "webhook result not recorded");
+    // the lease expires, and it is sent again
+    log.warn({ ...label, err: error }, "webhook result could not be recorded");
   } finally {
     inFlight -= 1;
   }
-  await deliverWebhooks(deps).catch((error: unknown) => log.warn({ err: error }, "webhooks not leased"));
+  await deliverWebhooks(deps).catch((error: unknown) =>
+    log.warn({ err: error }, "webhooks could not be leased"),
+  );
 }
 
 function failed(error: string, durationMs = 0): AttemptResult {

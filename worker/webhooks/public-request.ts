@@ -1,7 +1,7 @@
 /**
- * One HTTP request to a host that is not ours: a POST to a receiver that a merchant chose, or a GET of a file. The name is resolved once, every address must be public, and the connection goes to
- * the very address that was checked, so DNS rebinding gains nothing. TLS still checks the
- * certificate against the name. Redirects are answers like any other: nothing follows them. Written on sockets, because fetch resolves by itself.
+ * One HTTP request to a third-party host: a POST to a receiver chosen by a merchant, or a GET of a file. The name is resolved once, every address
+ * must be public, and the connection goes to the very address that was checked, so DNS rebinding gains nothing. TLS still checks the certificate
+ * against the name. Redirects are not followed. Implemented on sockets, because fetch resolves names itself.
  */
 import { lookup } from "node:dns/promises";
 import { connect, type Socket } from "node:net";
@@ -11,13 +11,13 @@ import { isPublicAddress } from "../../core/runtime/public-ip-ranges.ts";
 
 export type WebhookAnswer = { status: number; body: string };
 
-/** The failure in words for the owner of the endpoint; reveals nothing of our network. */
+/** Describes the failure to the owner of the endpoint; reveals nothing about our network. */
 export class WebhookError extends Error {
   override readonly name = "WebhookError";
 }
 
 const TIMEOUT_MS = 10_000;
-/** How long a body may take after its head. */
+/** Time limit for the body after the headers. */
 const BODY_TIMEOUT_MS = 2_000;
 const ANSWER_MAX_BYTES = 16 * 1024;
 const HEAD_MAX_BYTES = 64 * 1024;
@@ -25,7 +25,7 @@ const FILE_TIMEOUT_MS = 60_000;
 const FILE_MAX_BYTES = 16 * 1024 * 1024;
 const USER_AGENT = "usdc-payment-service/1 (+webhooks)";
 
-/** Throws WebhookError when there was no HTTP answer. `allowPrivate` admits http and private addresses. */
+/** Throws WebhookError when there was no HTTP response. `allowPrivate` admits http and private addresses. */
 export async function postWebhook(
   url: URL,
   { headers, body, allowPrivate }: { headers: Record<string, string>; body: string; allowPrivate: boolean },
@@ -79,7 +79,7 @@ async function send(
   }
 }
 
-/** A resolver that keeps silent is not waited for. */
+/** An unresponsive resolver is not waited for. */
 async function inTime<T>(work: Promise<T>, deadline: number, otherwise: string): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -115,7 +115,7 @@ function requestText(url: URL, headers: Record<string, string>, body: string): s
   return `POST ${url.pathname}${url.search} HTTP/1.1\r\n${lines.join("\r\n")}\r\n\r\n${body}`;
 }
 
-/** Sends, and reads until the answer is whole, the other side ends, enough was read, or the time is over. */
+/** Sends, then reads until the response is complete, the peer ends, enough was read, or the time limit is reached. */
 function exchange(
   socket: Socket,
   { request, isTls, deadline, limits }: { request: string; isTls: boolean; deadline: number; limits: Limits },
@@ -153,7 +153,7 @@ function exchange(
 
 const LAST_CHUNK = "\r\n0\r\n\r\n";
 
-/** An answer as it arrives. Only the head is looked for in joined pieces: joining all of a long body with each piece would be quadratic. */
+/** A response as it arrives. Only the headers are searched for in joined chunks: joining a long body on every chunk would be quadratic. */
 function receive() {
   const pieces: Buffer[] = [];
   let bytes = 0;
@@ -172,7 +172,7 @@ function receive() {
       hasLastChunk ||= end.includes(LAST_CHUNK);
       tail = end.subarray(-(LAST_CHUNK.length - 1));
     },
-    /** Head complete, and as much body as it announced. */
+    /** The headers are complete, and the body has at least the announced length. */
     isWhole: () => {
       if (!head) return false;
       const length = /^content-length:\s*(\d+)\s*$/im.exec(head.text)?.[1];
@@ -182,7 +182,7 @@ function receive() {
   };
 }
 
-/** Exactly as much body as its head announced. */
+/** The body has exactly the announced length. */
 function isComplete(answer: Buffer): boolean {
   const head = headOf(answer);
   const length = /^content-length:\s*(\d+)\s*$/im.exec(head?.text ?? "")?.[1];
@@ -198,7 +198,7 @@ function parseAnswer(answer: Buffer): WebhookAnswer {
 
 type Head = { text: string; bytes: number };
 
-/** The head of the answer, after what only announced it: 100 and 103 (RFC 9110, 15.2). */
+/** The headers of the final response, after interim ones: 100 and 103 (RFC 9110, 15.2). */
 function headOf(answer: Buffer): Head | undefined {
   for (let start = 0; ; ) {
     const end = answer.indexOf("\r\n\r\n", start);

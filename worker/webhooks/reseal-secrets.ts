@@ -1,4 +1,7 @@
-/** After a change of WEBHOOK_SEAL_KEYS or OTP_PEPPER: seals every webhook and return secret with the newest key, so that the others may go. */
+/**
+ * After a change of WEBHOOK_SEAL_KEYS or OTP_PEPPER: re-encrypts every webhook and return secret with the newest key, so that the other keys may
+ * be removed.
+ */
 import { type KeyList, seal, tryUnseal } from "../../core/domain/seal-secrets.ts";
 import { listReturnSecrets, resealReturnSecret } from "../../db/links/page-settings.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -6,10 +9,10 @@ import { listSealedSecrets, replaceSealedSecret, type SealedSecret } from "../..
 
 const PAGE = 200;
 
-/** `unreadable`: ids of endpoints and merchants whose secret opens with no key of the list; they were left as they are. */
+/** `unreadable`: ids of endpoints and merchants whose secret no key in the list decrypts; they are unchanged. */
 export type ResealReport = { resealed: number; kept: number; unreadable: string[] };
 
-/** May run concurrently with everything else and twice: a secret that changes concurrently is sealed with the newest key anyway. */
+/** May run concurrently with everything else and repeatedly: a secret that changes concurrently is encrypted with the newest key anyway. */
 export async function resealWebhookSecrets(sql: Sql, keys: KeyList): Promise<ResealReport> {
   const report: ResealReport = { resealed: 0, kept: 0, unreadable: [] };
   for (let afterId = ""; ; ) {
@@ -21,7 +24,7 @@ export async function resealWebhookSecrets(sql: Sql, keys: KeyList): Promise<Res
   }
 }
 
-/** The same for the secrets that sign merchants' return addresses. */
+/** The same for the secrets that sign merchants' return URLs. */
 export async function resealReturnSecrets(sql: Sql, keys: KeyList): Promise<ResealReport> {
   const report: ResealReport = { resealed: 0, kept: 0, unreadable: [] };
   for (let afterUserId = ""; ; ) {

@@ -1,6 +1,6 @@
 /**
- * Links a Google account to the account of the session that began it, in its owner's presence: the address does not
- * matter. An account of the same address, at a sign-in: sign-in.ts.
+ * Links a Google account to the account of the session that began the link; the e-mail address does
+ * not matter. For accounts with the same address at sign-in: sign-in.ts.
  */
 import {
   findUserByIdentity,
@@ -20,8 +20,8 @@ export type LinkRefusal = "email_not_verified" | "session_ended" | "linked_elsew
 type Outcome = { ok: true } | { ok: false; reason: LinkRefusal };
 
 /**
- * `token`: of the session, whose own cookie does not come with the provider's redirect. A second time renews
- * the address alone.
+ * `token`: of the session, whose own cookie is not sent with the provider's redirect. Linking again only
+ * updates the address.
  */
 export async function linkGoogleAccount(
   { sql, config }: Pick<ApiDeps, "sql" | "config">,

@@ -1,7 +1,7 @@
 /**
  * Whether a first sign-in with Google may open the existing account of its e-mail address: only where Google is authoritative for the
- * address. An account that knows another subject of this issuer is not opened by the address: a Workspace address can be reassigned to
- * another person. Neither is one that has unlinked an identity of it: whoever has the mailbox now may be why.
+ * address. The address does not open an account that is linked to another subject of this issuer, because a Workspace address can be reassigned to
+ * another person; nor one that has unlinked an identity with this address, possibly because somebody else now has the mailbox.
  */
 import { hasOtherSubject, hasUnlinked } from "../../../db/accounts/identities.ts";
 import type { Tx } from "../../../db/postgres/client.ts";
@@ -22,7 +22,7 @@ export async function whyNotLinkedByEmail(
   return isAuthoritative(identity) ? undefined : "link_requires_passkey";
 }
 
-/** Google is authoritative for an address only where it runs the mailbox. */
+/** Google is authoritative only for addresses whose mailboxes it hosts. */
 function isAuthoritative({ email, hostedDomain }: GoogleIdentity): boolean {
   const domain = email.slice(email.lastIndexOf("@") + 1);
   return domain === GOOGLE_MAIL_DOMAIN || domain === hostedDomain;

@@ -1,4 +1,4 @@
-/** The Google accounts that open the signed-in user's account: list them, begin to link one, unlink one. */
+/** The Google accounts linked to the signed-in user: list, begin linking, unlink. */
 import { createHash } from "node:crypto";
 import { Elysia } from "elysia";
 import { z } from "zod";
@@ -27,7 +27,7 @@ const accountSchema = z
       .string()
       .nullable()
       .describe(
-        "What Google named at the latest sign-in or link; null: linked before it was kept, and unused since",
+        "The address Google reported at the latest sign-in or link; null: linked before this was recorded and not used since",
       ),
     linkedAt: isoTime,
   })
@@ -64,7 +64,7 @@ export const googleLinkRoutes = (deps: ApiDeps, provider: () => Provider) =>
       async ({ set, caller, person, requestId }) => {
         const url = await beginFlow(deps, set, provider(), LINK_STATE);
         if (caller.kind !== "apiKey") {
-          // for as long as the visit: whether the session lives is asked again when it ends
+          // lasts as long as the visit to Google; at the callback the session is checked again
           const expiresAt = new Date(Date.now() + FLOW_LIFE_S * 1_000);
           const token = { ...caller.session, userId: person.id, expiresAt };
           writeLinkCookie(deps, set, await tokenOf(deps.config, token));
@@ -79,7 +79,7 @@ export const googleLinkRoutes = (deps: ApiDeps, provider: () => Provider) =>
         },
         detail: {
           operationId: "beginGoogleLink",
-          summary: "Begin linking a Google account: where the browser goes on",
+          summary: "Begin linking a Google account: returns the URL to send the browser to",
           tags,
         },
       },
@@ -117,7 +117,7 @@ export const googleLinkRoutes = (deps: ApiDeps, provider: () => Provider) =>
       },
     );
 
-/** The subject itself is the provider's name for the person. */
+/** Hides the subject, which is the provider's identifier of the person. */
 function idOf({ issuer, subject }: Identity): string {
   const digest = createHash("sha256").update(`${issuer} ${subject}`).digest();
   return `idn_${digest.subarray(0, 16).toString("base64url")}`;

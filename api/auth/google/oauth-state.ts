@@ -11,7 +11,7 @@ const LINK_COOKIE = "googleLink";
 export const FLOW_LIFE_S = 600;
 export const CALLBACK_PATH = "/v1/auth/google/callback";
 
-/** The state of a link begins with it: the callback knows by it alone that it must sign no one in. */
+/** Prefix of the state of a link: it alone tells the callback not to sign anyone in. */
 export const LINK_STATE = "link.";
 
 type FlowDeps = Pick<ApiDeps, "sql" | "config">;
@@ -46,7 +46,7 @@ export async function takeFlow(
   );
 }
 
-/** The session's token for the callback alone: the session's own cookie is Strict. */
+/** Carries the session's token to the callback only: the session's own cookie is SameSite=Strict. */
 export function writeLinkCookie(deps: Pick<ApiDeps, "config">, set: ResponseSet, token: string): void {
   writeCookie(deps, set, { name: LINK_COOKIE, value: token, maxAge: FLOW_LIFE_S });
 }

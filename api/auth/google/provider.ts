@@ -40,7 +40,7 @@ export function openProvider(config: GoogleConfig, log: Log): Provider {
       const url = client.buildAuthorizationUrl(configuration, {
         redirect_uri: redirectUri,
         scope: "openid email",
-        // without it the provider would continue with the account that the browser is signed in to, also for a person who wants another
+        // without it the provider would continue with the account that the browser is signed in to, even if the person wants another
         prompt: "select_account",
         code_challenge: await client.calculatePKCECodeChallenge(codeVerifier),
         code_challenge_method: "S256",
@@ -60,7 +60,7 @@ export function openProvider(config: GoogleConfig, log: Log): Provider {
         });
         return readIdentity(tokens.claims());
       } catch (error) {
-        // The provider's refusals and tokens that do not verify have the same outcome for the user.
+        // Refusals of the provider and tokens that fail verification have the same outcome for the user.
         log.warn({ err: error }, "sign-in provider's answer rejected");
         return undefined;
       }

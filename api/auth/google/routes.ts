@@ -70,7 +70,7 @@ export const googleRoutes = (deps: ApiDeps) => {
       },
       {
         limit: "authentication",
-        // before the query is validated: a disabled route is 404 whatever its query
+        // before the query is validated, so that a disabled route is 404 whatever its query
         transform: () => void configured(provider),
         query: z.object({
           state: z.string().min(1).max(512),
@@ -81,7 +81,7 @@ export const googleRoutes = (deps: ApiDeps) => {
         detail: {
           operationId: "finishGoogleSignIn",
           summary:
-            "Callback of the sign-in with Google; signs in, or links what a signed-in user began to link",
+            "Callback for sign-in with Google; signs the user in, or completes a link that a signed-in user began",
           tags,
         },
       },
@@ -90,7 +90,7 @@ export const googleRoutes = (deps: ApiDeps) => {
 
 function configured(provider: Provider | undefined): Provider {
   if (provider) return provider;
-  throw new ServiceError("NOT_FOUND", "Sign-in with Google is not configured here");
+  throw new ServiceError("NOT_FOUND", "Sign-in with Google is not configured on this service");
 }
 
 function redirectTo(set: ResponseSet, location: string): string {
@@ -105,7 +105,7 @@ function signInUrl(dashboardUrl: string, error: CallbackError): string {
   return url.href;
 }
 
-/** The dashboard's screen with the sign-in methods, and what became of the link. */
+/** The dashboard's sign-in methods screen, with the outcome of the link. */
 function linkedUrl(dashboardUrl: string, outcome: CallbackError | "linked"): string {
   const url = new URL("/security", dashboardUrl);
   url.searchParams.set("google", outcome);

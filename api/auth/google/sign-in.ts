@@ -38,7 +38,7 @@ export async function signInWithGoogle(
 }
 
 /**
- * First sign-in: a new account, or the one with this address where link-by-email.ts allows it.
+ * First sign-in: a new account, or the existing account of this address if link-by-email.ts allows it.
  */
 async function meet(tx: Tx, identity: GoogleIdentity, trace: Trace): Promise<Meeting> {
   const created = await insertUser(tx, {

@@ -77,7 +77,7 @@ export function watchContainers({ docker, env }: Engine, site: Site) {
       async () => {
         const [file] = readdirSync(join(site.folder, "backups")).filter((name) => name.endsWith(".backup"));
         const log = await site.compose("logs", "--no-color", "backup");
-        return file !== undefined && log.split("\n").find((line) => line.includes("read back and whole"));
+        return file !== undefined && log.split("\n").find((line) => line.includes("read back and complete"));
       },
       WAIT_MS,
     );

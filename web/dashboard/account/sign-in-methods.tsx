@@ -6,8 +6,9 @@ import { page } from "../frame/page-data.ts";
 import { setQuery } from "../frame/router.tsx";
 import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
+import { Confirm } from "../parts/confirm-dialog.tsx";
 import { Button, Notice } from "../parts/controls.tsx";
-import { Confirm, Fault, Loading, Panel } from "../parts/forms.tsx";
+import { Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Time } from "../parts/page-parts.tsx";
 
 type Account = Answer<"GET /v1/auth/google/accounts">["data"][number];

@@ -8,8 +8,9 @@ import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
 import { formatMonth, say } from "../frame/texts.ts";
 import { Button, Choice } from "../parts/controls.tsx";
-import { Fault, Loading, Pager } from "../parts/forms.tsx";
+import { Fault, Loading } from "../parts/forms.tsx";
 import { Amount, Empty, Screen, Table, Time, USDC } from "../parts/page-parts.tsx";
+import { Pager } from "../parts/pager.tsx";
 import { Files } from "./files.tsx";
 import { lastMonths } from "./months.ts";
 

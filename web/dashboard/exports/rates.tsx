@@ -6,9 +6,11 @@ import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
 import { formatDate, say, sayCount } from "../frame/texts.ts";
+import { Confirm } from "../parts/confirm-dialog.tsx";
 import { Button, Choice, Notice } from "../parts/controls.tsx";
-import { Confirm, Loading, Pager, Panel } from "../parts/forms.tsx";
+import { Loading, Panel } from "../parts/forms.tsx";
 import { Empty, Screen } from "../parts/page-parts.tsx";
+import { Pager } from "../parts/pager.tsx";
 import { EnterRates } from "./enter-rates.tsx";
 
 type Period = Answer<"GET /v1/exchange-rates/own">["data"]["periods"][number];

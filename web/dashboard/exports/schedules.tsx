@@ -5,8 +5,9 @@ import { useLoad } from "../frame/load.ts";
 import { forMerchant } from "../frame/merchant.ts";
 import { type Answer, call } from "../frame/service.ts";
 import { formatDate, say } from "../frame/texts.ts";
+import { Confirm } from "../parts/confirm-dialog.tsx";
 import { Button, Choice, Dialog } from "../parts/controls.tsx";
-import { Confirm, Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
+import { Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
 import { Empty, Name, Status } from "../parts/page-parts.tsx";
 import type { Profile } from "./profile.ts";
 

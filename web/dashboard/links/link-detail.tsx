@@ -9,8 +9,9 @@ import type { ScreenProps } from "../frame/screen-props.ts";
 import { call } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { ADVICE } from "../overview/link-exceptions.tsx";
+import { Confirm } from "../parts/confirm-dialog.tsx";
 import { Button, Check, Copy, Notice } from "../parts/controls.tsx";
-import { Confirm, Fault, Panel } from "../parts/forms.tsx";
+import { Fault, Panel } from "../parts/forms.tsx";
 import { LazySignDialog } from "../parts/lazy-sign-dialog.tsx";
 import {
   Address,

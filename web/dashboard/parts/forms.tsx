@@ -1,11 +1,10 @@
-/** What forms and the screens around them repeat: sending, the buttons with the reason of a failure, reading, panels and pages. */
+/** What forms and the screens around them share: submitting, why an action failed, loading, and panels. */
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
-import { type Action, useAction } from "../frame/action.ts";
+import type { Action } from "../frame/action.ts";
 import type { Loaded } from "../frame/load.ts";
-import { setQuery } from "../frame/router.tsx";
 import { say } from "../frame/texts.ts";
-import { Button, Check, Dialog, Notice } from "./controls.tsx";
+import { Button, Check, Notice } from "./controls.tsx";
 import { Broken, Skeleton } from "./page-parts.tsx";
 
 type FormProps = { onSubmit: () => unknown; class?: string; children: ComponentChildren };
@@ -109,23 +108,6 @@ export function Panel({ title, class: more, isPadded, actions, children }: Panel
   );
 }
 
-type PagerProps = { cursor: string | undefined; next: string | null | undefined };
-
-/** Older rows and back; nothing while there is one page. */
-export function Pager({ cursor, next }: PagerProps) {
-  if (!cursor && !next) return null;
-  return (
-    <nav class="pager" aria-label={say("Pages")}>
-      <Button isOff={!cursor} onClick={() => history.back()}>
-        {say("Newer")}
-      </Button>
-      <Button isOff={!next} onClick={() => setQuery({ page: next ?? undefined })}>
-        {say("Older")}
-      </Button>
-    </nav>
-  );
-}
-
 type ChecksProps<Name extends string> = {
   legend: string;
   options: readonly (readonly [Name, ComponentChildren])[];
@@ -147,40 +129,5 @@ export function Checks<Name extends string>({ legend, options, value, onInput }:
         />
       ))}
     </fieldset>
-  );
-}
-
-type ConfirmProps = {
-  title: string;
-  /** On the button. */
-  word: string;
-  work: () => Promise<unknown>;
-  /** Paths of what is old after it. */
-  changes?: readonly string[];
-  onClose: () => void;
-  closeText?: string;
-  children: ComponentChildren;
-};
-
-/** A question before something ends. */
-export function Confirm({ title, word, work, changes = [], onClose, closeText, children }: ConfirmProps) {
-  const action = useAction();
-  const end = () =>
-    action.change(changes, async () => {
-      await work();
-      onClose();
-    });
-  return (
-    <Dialog title={title} onClose={onClose} narrow>
-      <p class="muted">{children}</p>
-      <Submit
-        action={action}
-        text={word}
-        kind="danger"
-        onClick={end}
-        onClose={onClose}
-        {...(closeText ? { closeText } : {})}
-      />
-    </Dialog>
   );
 }

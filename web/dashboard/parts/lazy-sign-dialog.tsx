@@ -5,13 +5,13 @@ import { useAction } from "../frame/action.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Notice } from "./controls.tsx";
 
-type Dialogs = typeof import("../wallet/screens.ts").dialogs;
+type Dialogs = typeof import("../wallet/lazy-screens.ts").dialogs;
 
 export function LazySignDialog({ children }: { children: (dialogs: Dialogs) => ComponentChildren }) {
   const [dialogs, setDialogs] = useState<Dialogs>();
   const { fault, run } = useAction();
   useEffect(() => {
-    void run(async () => setDialogs((await import("../wallet/screens.ts")).dialogs));
+    void run(async () => setDialogs((await import("../wallet/lazy-screens.ts")).dialogs));
   }, []);
   if (dialogs) return <>{children(dialogs)}</>;
   return fault ? <ScreenLoadFailed /> : null;

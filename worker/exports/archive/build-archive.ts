@@ -1,4 +1,4 @@
-/** A month's documents as a zip: each as PDF, void ones too, with a table of all of them. */
+/** A month's documents as a ZIP file: each as a PDF, including void ones, with a table of all. */
 import { setImmediate } from "node:timers/promises";
 import { DEFAULT_LANGUAGE } from "../../../core/domain/language.ts";
 import { localTime } from "../../../core/domain/local-time.ts";
@@ -21,7 +21,7 @@ import { encodeCsv } from "../encode-csv.ts";
 import { neutralizeCell } from "../neutralize-formulas.ts";
 import { type ZipFile, zip } from "./zip.ts";
 
-/** Documents read at a time, and links whose documents are numbered in one transaction. */
+/** Documents read per batch, and links whose documents are numbered per transaction. */
 const BATCH = 100;
 const COLUMNS = [
   ...["Number", "Kind", "Status", "Date", "Amount (USDC)", "Receipt", "Description", "Reference"],
@@ -53,7 +53,7 @@ export async function* buildArchive(
         const bytes = await renderDocumentPdf(toPrinted(document), { ...looks, language });
         yield { name, bytes, modifiedAt: document.issuedAt };
         await onFile();
-        // typesetting holds the event loop; the other jobs of this process get their turn
+        // rendering blocks the event loop; let the other jobs of this process run
         await setImmediate();
       }
       after = batch.at(-1);
@@ -66,8 +66,8 @@ export async function* buildArchive(
 }
 
 /**
- * Numbers what the month has without a document: payments from before documents were numbered. Returns how many there are then, of
- * more than an archive holds one more than that; the rest is left as it is then.
+ * Issues the month's missing documents, for payments from before documents were numbered. Returns the number of documents; if that exceeds the
+ * maximum of an archive, it returns one more than the maximum and leaves the rest.
  */
 export async function numberMonth(sql: Sql, { userId, archive }: ArchiveRequest): Promise<number> {
   for (;;) {

@@ -1,7 +1,7 @@
 /**
- * A zip archive as a stream (APPNOTE 6.3.10). A file is stored as it is when its bytes are at hand, since a PDF is compressed inside, or
- * deflated while its pieces come; its size and checksum then stand behind it. Only names and places are kept for the directory at the
- * end. No file or archive of 4 GiB, no more than 65,534 files: the formats beyond are not written.
+ * A ZIP archive as a stream (APPNOTE 6.3.10). A file whose bytes are available is stored uncompressed, since PDFs are compressed internally; one that
+ * is streamed is deflated, and its size and checksum follow it. Only names and offsets are kept for the directory at the end.
+ * ZIP64 is not supported: files and archives must be below 4 GiB, with at most 65,534 files.
  */
 import { once } from "node:events";
 import { crc32, createDeflateRaw } from "node:zlib";
@@ -21,9 +21,9 @@ const FLAGS = 0x0800;
 const HAS_DESCRIPTOR = 0x0008;
 const STORED = 0;
 const DEFLATED = 8;
-/** Half the CPU of the default for tables, which are a few percent larger. */
+/** Compression level: half the CPU time of the default, for tables that are a few percent larger. */
 const DEFLATE_LEVEL = 3;
-/** The greatest value of each field says that the figure stands elsewhere. */
+/** The maximum value of a field means that the actual value is stored elsewhere (ZIP64). */
 const FILES_MAX = 0xfffe;
 const BYTES_MAX = 0xfffffffe;
 
@@ -38,7 +38,7 @@ type Entry = {
   stamp: number;
 };
 
-/** Throws when the archive outgrows the format. */
+/** Throws when the archive exceeds the limits of the format. */
 export async function* zip(files: AsyncIterable<ZipFile>): AsyncGenerator<Uint8Array> {
   const entries: Entry[] = [];
   let offset = 0;
@@ -76,7 +76,7 @@ async function* storedFile(entry: Entry, bytes: Uint8Array): AsyncGenerator<Uint
   yield Buffer.concat([localHeader(entry), bytes]);
 }
 
-/** Deflated in a thread of the runtime; `entry` gets its sizes and checksum. */
+/** Deflates in a runtime thread; sets the sizes and checksum in `entry`. */
 async function* deflatedFile(entry: Entry, pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   yield localHeader(entry);
   const packer = createDeflateRaw({ level: DEFLATE_LEVEL });
@@ -85,7 +85,7 @@ async function* deflatedFile(entry: Entry, pieces: AsyncIterable<Uint8Array>): A
     entry.packedSize += piece.byteLength;
     packed.push(piece);
   });
-  // thrown by the write below, or by the wait for the end
+  // thrown by the write below, or when waiting for the end
   packer.on("error", () => {});
   try {
     for await (const piece of pieces) {
@@ -117,7 +117,7 @@ function localHeader(entry: Entry): Buffer {
   return Buffer.concat([head, entry.name]);
 }
 
-/** What a file's own header and its entry in the directory have in common. */
+/** The fields that a file's local header and its directory entry share. */
 function writeCommon(head: Buffer, entry: Entry, at: number): void {
   head.writeUInt16LE(entry.flags, at);
   head.writeUInt16LE(entry.method, at + 2);

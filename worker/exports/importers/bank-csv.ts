@@ -1,4 +1,4 @@
-/** Bank statements as Xero and QuickBooks Online import them. */
+/** Bank statements for import into Xero and QuickBooks Online. */
 
 import {
   formatMinor,
@@ -58,7 +58,7 @@ async function* renderBank(
   }
 }
 
-/** What the amount was exactly, and where it is on the chain: an importer keeps no other field of it. */
+/** The exact amount and its place on the chain, in the description because importers keep no other field. */
 function describe({ description, usdc, rate, place }: ImportRow): string {
   return usdc === "" ? description : `${description} · ${usdc} USDC at ${rate} · ${place}`;
 }

@@ -43,8 +43,8 @@ export async function* renderCamt053(
 }
 
 /**
- * Importers drop a statement whose id they know: the same for the same wallet, period and currency, and another one for any other, such as
- * a quarter that begins with its month, or the whole of a month that was stated before its end. 30 characters, of 35 that the format has.
+ * Importers skip a statement whose id they know, so the id is the same for the same wallet, period and currency, and different for any other, such
+ * as a quarter that begins with the same month, or a full month after a partial one. 30 of the 35 characters that the format allows.
  */
 function idOf({ walletId, from, before, isFinal }: StatementHead, currency: string): string {
   const place = [walletId, from.toISOString(), before.toISOString(), isFinal, currency].join(" ");

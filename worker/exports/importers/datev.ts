@@ -1,4 +1,4 @@
-/** Postings for DATEV. */
+/** Journal entries for DATEV. */
 
 import { importRow, newRounding, placesOf, roundingRow } from "../../../core/domain/bank-import-rows.ts";
 import { DATEV_PLACES, datevHead, datevRecord, toWindows1252 } from "../../../core/domain/datev.ts";

@@ -1,4 +1,4 @@
-/** What an importer takes, or a schedule makes, must be whole: a file that leaves money out is not made. */
+/** Files for importers and scheduled files must be complete: a file that would leave money out is refused. */
 
 import { EXPORT_ROWS_MAX, type ExportSummary } from "../../../core/domain/export.ts";
 import { ExportRefusal } from "../../../core/domain/export-refusal-error.ts";
@@ -7,6 +7,6 @@ import { ExportRefusal } from "../../../core/domain/export-refusal-error.ts";
 export function refuseTruncated({ rows, matched }: Pick<ExportSummary, "rows" | "matched">): void {
   if (matched > rows)
     throw new ExportRefusal(
-      `such a file holds at most ${EXPORT_ROWS_MAX} movements, and ${matched} were chosen: choose a shorter period`,
+      `this format holds at most ${EXPORT_ROWS_MAX} movements, but ${matched} match: choose a shorter period`,
     );
 }

@@ -1,4 +1,4 @@
-/** A paper to write tables on: breaks pages, repeats table heads, wraps long text, and numbers the pages. A page's bytes go out when it is full. */
+/** Page layout for tables: breaks pages, repeats table headers, wraps long text, and numbers the pages. A page's bytes are emitted when it is full. */
 import PDFDocument from "pdfkit";
 import { type Cell, openTags, type TagTable, taggedOptions, withoutTags } from "../../../core/pdf/tags.ts";
 import { openPdfText, type PdfText, type TextStyle } from "../../../core/pdf/text.ts";
@@ -10,16 +10,16 @@ const MARGIN = 36;
 const A4 = { short: 595.28, long: 841.89 };
 const GAP = 6;
 const ROW_PADDING = 2.5;
-/** More than 500 of the widest letters take in the narrowest column, less than a page holds. */
+/** More lines than 500 of the widest letters take in the narrowest column, and fewer than fit on a page. */
 const CELL_LINES_MAX = 40;
 const NAME_WIDTH = 80;
-/** Of the page's width. */
+/** As a fraction of the page's width. */
 const ASIDE_SHARE = 0.42;
 const ASIDE_LINES_MAX = 3;
-/** Room for the number of all pages, which is written last. */
+/** Space for the total number of pages, which is written last. */
 const PAGE_COUNT_WIDTH = 16;
 const PAGE_COUNT_FORM = "PageCount";
-/** Every cell of a tagged table is an object of the file: one of 10,000 rows would be ten times as large, and take twice the CPU. */
+/** Every cell of a tagged table is an object in the file: with 10,000 rows it would be ten times as large and take twice the CPU time. */
 const TAGGED_ROWS_MAX = 1_000;
 
 const STYLES = {
@@ -35,7 +35,7 @@ const STYLES = {
   foot: { font: "regular", size: 7, leading: 9, gray: 0.4 },
 } as const satisfies Record<string, TextStyle>;
 
-/** As high as one with a cell that takes two lines. */
+/** Row height with a two-line cell. */
 const SUM_ROW_HEIGHT = 2 * STYLES.sum.leading + 3 * ROW_PADDING;
 
 export type PageAbout = {
@@ -43,7 +43,7 @@ export type PageAbout = {
   author: string;
   createdAt: Date;
   layout: "landscape" | "portrait";
-  /** Of its tables: few enough, and it is tagged. */
+  /** Rows of its tables; tagged only if there are few. */
   rows: number;
 };
 
@@ -80,7 +80,7 @@ export async function openPage(about: PageAbout) {
     doc.addPage();
     pages += 1;
     y = MARGIN;
-    // read aloud once, where the table begins
+    // read aloud once, at the start of the table
     if (columns.length > 0)
       tags.artifact(() => {
         writeHead((titles) => {
@@ -146,7 +146,7 @@ export async function openPage(about: PageAbout) {
   }
 
   return {
-    /** Call with every text that may not be Latin before it is written. */
+    /** Call with every text that may contain non-Latin characters before it is written. */
     prepare: text.prepare,
     title(words: string): void {
       tags.block("H1", () => text.line(words, STYLES.title, { x: MARGIN, y, width: pageWidth }));
@@ -158,7 +158,7 @@ export async function openPage(about: PageAbout) {
       tags.block("H2", () => text.line(words, STYLES.heading, { x: MARGIN, y, width: pageWidth }));
       y += STYLES.heading.leading;
     },
-    /** Lines at the right of the head, such as who issued the document; returns to where it began. */
+    /** Lines at the right of the header, such as the issuer; returns to the starting position. */
     aside(lines: readonly string[]): void {
       const width = pageWidth * ASIDE_SHARE;
       const place = { x: MARGIN + pageWidth - width, width, align: "right" } as const;
@@ -172,7 +172,7 @@ export async function openPage(about: PageAbout) {
       }
       asideBottom = asideY;
     },
-    /** Goes on below what stands at the right. */
+    /** Continues below the lines at the right. */
     belowAside(): void {
       y = Math.max(y, asideBottom);
     },
@@ -214,13 +214,13 @@ export async function openPage(about: PageAbout) {
     take(): Uint8Array[] {
       return pieces.splice(0);
     },
-    /** Writes the remark on characters that could not be shown and the number of pages, and gives the rest of the file. */
+    /** Writes the note about characters that could not be shown and the number of pages, and returns the rest of the file. */
     async *end(): AsyncGenerator<Uint8Array> {
       const missing = text.missingCount();
       if (missing > 0) {
         need(30);
         y += 8;
-        const remark = `[U+…] is the number of a character that no font of this report has (${missing} in all). The CSV and JSON exports hold every character.`;
+        const remark = `[U+…] is the code point of a character that this report has no font for (${missing} in total). CSV and JSON exports contain every character.`;
         tags.block("P", () => text.line(remark, STYLES.note, { x: MARGIN, y, width: pageWidth }));
       }
       tags.artifact(writeFoot);
@@ -242,7 +242,7 @@ function writeLines(
     text.line(line, cell.style, { ...place, y: place.y + index * cell.style.leading });
 }
 
-/** A column's width without the gap to the next; the last one reaches the table's edge. */
+/** A column's width without the gap to the next one; the last column reaches the table's edge. */
 function innerWidth(columns: readonly Column[], index: number): number {
   return (columns[index]?.width ?? 0) - (index === columns.length - 1 ? 0 : GAP);
 }

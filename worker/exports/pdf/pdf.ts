@@ -1,4 +1,4 @@
-/** The report an accountant files: A4 landscape, header and totals first, then every row, page numbers on every page. */
+/** The report for accountants: A4 landscape, header and totals first, then every row, page numbers on every page. */
 import { cellsOf, type ExportRow, type ExportSummary } from "../../../core/domain/export.ts";
 import { localTime } from "../../../core/domain/local-time.ts";
 import { formatGrouped, formatUnits } from "../../../core/domain/money.ts";
@@ -26,7 +26,7 @@ const TOTAL_COLUMNS: readonly Column[] = [
   { title: "Net (USDC)", width: 120, align: "right" },
 ];
 
-/** 66 hexadecimal digits of a hash stand in one line: what is searched for or copied is whole. */
+/** The 66 characters of a hash fit on one line, so that it can be searched and copied as a whole. */
 const rowColumns = (timeZone: string): readonly Column[] => [
   { title: timeZone === "UTC" ? "Date (UTC)" : "Local date", width: 81 },
   { title: "Type", width: 66 },
@@ -113,7 +113,7 @@ function toCells(row: ExportRow, summary: ExportSummary): string[] {
   return [date, type, status, network, description, hash, amount];
 }
 
-/** The accounting profile's facts, in small print below the row. */
+/** The fields of the accounting profile, in small print below the row. */
 function notesOf(row: ExportRow, summary: ExportSummary): string | undefined {
   if (summary.profile === "standard") return undefined;
   const [id = "", , payer = "", payee = "", block = "", log = "", finality = "", fee = "", link = ""] =
@@ -135,7 +135,7 @@ function notesOf(row: ExportRow, summary: ExportSummary): string | undefined {
     .join(" · ");
 }
 
-/** The other clock's time: the date column shows the zone's. */
+/** The time in UTC, since the date column shows the zone's time. */
 function timeOf(row: ExportRow, timeZone: string): string {
   return timeZone === "UTC" ? "" : `${row.detectedAt.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }

@@ -1,4 +1,4 @@
-/** Reads what proves movements from the network's nodes: each block's header and receipts, checked against each other before they are used. */
+/** Reads proofs of movements from the network's nodes: each block's header and receipts, checked against each other before use. */
 import { setTimeout } from "node:timers/promises";
 import { proveTransfer, type TransferProof } from "../../../core/chain/transfer-proof.ts";
 import type { ExportRow } from "../../../core/domain/export.ts";
@@ -8,24 +8,24 @@ import { RpcTransportError } from "../../../core/rpc/errors.ts";
 import type { RpcOutcome } from "../../../core/rpc/node.ts";
 import { toQuantity } from "../../../core/rpc/parse-answers.ts";
 
-/** How often a block is read: a node may lag or leave something out, and another one is asked next. */
+/** Attempts per block: a node may lag or omit something, and another one is tried next. */
 const READS_MAX = 3;
-/** Between two blocks. A file of 1,000 movements is no reason to use up what a provider allows in a second. */
+/** Pause between blocks, so that a file of 1,000 movements does not use up the provider's rate limit. */
 const BLOCK_PAUSE_MS = 100;
-/** Pauses while every node asks for no requests, longer where a node says so. Then the export is tried again later. */
+/** Pauses while every node is rate limiting, longer if a node says so. After these the export is retried later. */
 const RATE_LIMIT_WAITS = { max: 10, firstMs: 1_000, mostMs: 30_000 };
 
 export type Proven = { row: ExportRow; proof: TransferProof | null };
 type Held = { key: string; blocks: unknown[]; reads: number };
 type Provable = { chain: Chain; blockNumber: bigint; log: { txHash: Hex; logIndex: number } };
 
-/** Rows one after the other, those of a block together; null for what is not confirmed, or what no node proves. */
+/** Proves rows in order, those of the same block together; null for rows that are not confirmed or that no node proves. */
 export async function* proveRows(
   chains: ReadonlyMap<string, Chain>,
   rows: readonly ExportRow[],
   signal: AbortSignal,
 ): AsyncGenerator<Proven> {
-  // several movements of a block are neighbours
+  // movements of the same block are adjacent
   let held: Held | undefined;
   for (const row of rows) {
     const provable = toProvable(chains, row);
@@ -59,7 +59,7 @@ function proofIn({ blocks: [block, receipts] }: Held, log: Provable["log"]): Tra
   return Array.isArray(receipts) ? proveTransfer(block, receipts, log) : undefined;
 }
 
-/** Waits as long as nodes ask for. Throws RpcTransportError while no node is available: the export is tried again then. */
+/** Waits as long as nodes request. Throws RpcTransportError while no node is available, so that the export is retried. */
 async function readPatiently(chain: Chain, number: bigint, signal: AbortSignal): Promise<unknown[]> {
   for (let waits = 0; ; waits++) {
     try {
@@ -83,7 +83,7 @@ async function readBlock(chain: Chain, number: bigint): Promise<unknown[]> {
   return outcomes.map(resultOf);
 }
 
-/** Undefined for what the node refuses, such as receipts that it does not keep. */
+/** Undefined when the node refuses, for example receipts that it does not keep. */
 function resultOf(outcome: RpcOutcome): unknown {
   if (outcome.ok) return outcome.result;
   if (outcome.error instanceof RpcTransportError) throw outcome.error;

@@ -1,4 +1,4 @@
-/** JSON with a proof beside each confirmed movement, a movement a line, and what they add up to. */
+/** JSON with a proof for each confirmed movement, one movement per line, and their totals. */
 import type { ExportRow } from "../../../core/domain/export.ts";
 import { NETWORKS } from "../../../core/domain/networks.ts";
 import {

@@ -1,6 +1,6 @@
 /**
- * Reads the configured sources of exchange rates. Runs every minute, and reads a source when its turn has come: hourly, and sooner after a
- * failure. A file with a fault stores nothing, and its fault is shown with the source.
+ * Reads the configured sources of exchange rates. Runs every minute, and reads each source that is due: hourly, and sooner after a
+ * failure. Nothing of a faulty file is stored; the error is shown with the source.
  */
 import { parseRateFile, RateFileError } from "../../../core/domain/rate-file.ts";
 import type { Log } from "../../../core/runtime/log.ts";
@@ -18,7 +18,7 @@ export type RatesDeps = {
 const EVERY_S = 3_600;
 const RETRY_S = 300;
 
-/** Throws what is neither the source's nor the file's fault. */
+/** Throws errors caused by neither the source nor the file. */
 export async function fetchRates(deps: RatesDeps, now = new Date()): Promise<void> {
   for (const source of deps.config.rateSources)
     if (await takeSourceTurn(deps.sql, source.name, { everyS: EVERY_S, retryS: RETRY_S }))
@@ -40,6 +40,6 @@ async function fetchSource(
       error instanceof WebhookError || error instanceof RateFileError || error instanceof RangeError;
     if (!isForeign) throw error;
     await noteSourceError(sql, name, error.message);
-    log.warn({ source: name, reason: error.message }, "exchange rates not read");
+    log.warn({ source: name, reason: error.message }, "exchange rates could not be read");
   }
 }

@@ -31,7 +31,7 @@ import type { Closing } from "./close-period.ts";
 
 export type StatementBatches = AsyncIterable<readonly StatementLine[]>;
 
-/** Opens the cursor of the movements, too. Throws when they do not fit a statement. */
+/** Also opens the cursor of the movements. Throws when there are too many for a statement. */
 export async function openStatement(
   tx: Tx,
   wallet: Wallet,
@@ -44,7 +44,7 @@ export async function openStatement(
   const movements = totals.reduce((sum, { count }) => sum + count, 0);
   if (movements > STATEMENT_ROWS_MAX)
     throw new ExportRefusal(
-      `a statement holds at most ${STATEMENT_ROWS_MAX} movements, this period has ${movements}`,
+      `a statement holds at most ${STATEMENT_ROWS_MAX} movements, but this period has ${movements}`,
     );
   const closingUnits = totals.reduce(
     (sum, { kind, units }) => sum + (isMoneyIn(kind) ? units : -units),
@@ -71,7 +71,7 @@ export async function openStatement(
     },
     ...{ before: closing.isFinal ? request.before : closing.before, isFinal: closing.isFinal },
     ...{ generatedAt: new Date(), openingUnits, closingUnits, movements, totals },
-    // the opening balance is valued by the day before
+    // the opening balance is valued at the rate of the day before
     valuation:
       fiat && (await readValuation(tx, fiat, { userId: wallet.userId, firstDay: dayBefore(from, timeZone) })),
     check: checkOf(closingUnits, closing.chain),
@@ -107,5 +107,5 @@ export async function* withBalances(
       return { row, changeUnits, balanceUnits };
     });
   if (balanceUnits !== closingUnits)
-    throw new Error(`the movements lead to ${balanceUnits}, the closing balance is ${closingUnits}`);
+    throw new Error(`the movements add up to ${balanceUnits}, but the closing balance is ${closingUnits}`);
 }

@@ -1,7 +1,7 @@
 /**
- * Closes months: when a merchant's month is over and confirmed, records the wallet's balance on the chain, orders its statement as PDF and
- * CSV, and announces it by mail when both are made, or that one failed. A file that failed is retried later, unless it was refused.
- * Runs every minute; it may run twice or stop anywhere, because each step finds what is left to do.
+ * Closes months: when a merchant's month is over and confirmed, records the wallet's balance on the chain, requests its statement as PDF and CSV,
+ * and sends an e-mail when both are ready or one has failed. A failed file is retried later, unless it was refused. Runs every minute;
+ * it may run twice or stop at any point, because each step finds what is left to do.
  */
 import { setImmediate } from "node:timers/promises";
 import { monthAfter, monthBefore, monthOf, periodOfMonth } from "../../../core/domain/calendar.ts";
@@ -34,14 +34,14 @@ export type MonthsDeps = ClosingDeps & { log: Log };
 
 const WALLETS_AT_ONCE = 500;
 const ANNOUNCED_AT_ONCE = 1_000;
-/** Of a wallet; the others follow a minute later. */
+/** Months per wallet and run; the others follow a minute later. */
 const MONTHS_AT_ONCE = 12;
-/** Hours from a failed attempt to the next: twice as many each time, up to a day. */
+/** Hours from a failed attempt to the next: doubled each time, up to a day. */
 const RETRY_FIRST_H = 1;
 const RETRY_MOST_H = 24;
 const RETRIED_AT_ONCE = 100;
 
-/** `now` decides which month is over. Throws after all wallets when one failed, so that the queue retries. */
+/** `now` decides which month is over. If a wallet failed, throws after processing all, so that the queue retries. */
 export async function closeMonths(deps: MonthsDeps, now = new Date()): Promise<void> {
   const failures: unknown[] = [];
   let after = "";
@@ -60,7 +60,7 @@ export async function closeMonths(deps: MonthsDeps, now = new Date()): Promise<v
   if (failures.length > 0) throw new AggregateError(failures, `${failures.length} month(s) were not closed`);
 }
 
-/** The oldest first: what could not be closed during the whole month after it is closed later. */
+/** The oldest first: a month that could not be closed during the following month is closed later. */
 async function closeMonthsOf(deps: MonthsDeps, wallet: MonthlyWallet, now: Date): Promise<void> {
   const last = monthBefore(now, wallet.timeZone);
   let month = await findFirstOpenMonth(deps.sql, wallet);
@@ -70,7 +70,7 @@ async function closeMonthsOf(deps: MonthsDeps, wallet: MonthlyWallet, now: Date)
   }
 }
 
-/** The month after the last one with a statement, but none that ended before statements were wanted or the wallet was made. */
+/** The month after the last one with a statement, but not one that ended before monthly statements were enabled or the wallet was created. */
 async function findFirstOpenMonth(sql: Sql, wallet: MonthlyWallet): Promise<string> {
   const { id, monthlySince, createdAt, timeZone } = wallet;
   const since = monthlySince > createdAt ? monthlySince : createdAt;
@@ -80,7 +80,7 @@ async function findFirstOpenMonth(sql: Sql, wallet: MonthlyWallet): Promise<stri
   return monthAfter(made);
 }
 
-/** False while the ledger is not complete to its end. */
+/** False while the ledger is not complete up to the month's end. */
 async function closeMonth(
   deps: MonthsDeps,
   wallet: MonthlyWallet,
@@ -92,7 +92,7 @@ async function closeMonth(
   // also records the balance, while nodes still have the state of that block
   const closing = await closePeriod(deps, wallet, before, now);
   if (!closing.isFinal) return false;
-  // where the month before ended, which was elsewhere if the time zone has changed since: its closing balance is this one's opening balance
+  // where the previous month ended, which is elsewhere if the time zone has changed since: its closing balance is this month's opening balance
   const endedAt = await findStatementEnd(sql, walletId, monthBefore(from, timeZone));
   const isNew = await sql.begin(async (tx) => {
     if (!(await insertMonthlyStatement(tx, { walletId, userId, month }))) return false;
@@ -111,7 +111,7 @@ async function closeMonth(
     await setStatementFiles(tx, { walletId, month }, { pdfExportId, csvExportId });
     return true;
   });
-  if (isNew) log.info({ userId, network, month }, "month closed, statement ordered");
+  if (isNew) log.info({ userId, network, month }, "month closed, statement requested");
   return true;
 }
 

@@ -1,6 +1,6 @@
 /**
- * How far a statement reaches, and what the chain says there. A period that is over and confirmed is final, and its balance on the chain is
- * recorded once: nodes drop old states. Any other statement ends with the last confirmed block.
+ * How far a statement reaches, and the wallet's balance on the chain there. A period that is over and confirmed is final, and its balance on the
+ * chain is recorded once, because nodes drop old states. Any other statement ends with the last confirmed block.
  */
 import { findLastBlockBefore } from "../../../core/chain/block-at-time.ts";
 import { readBalance } from "../../../core/chain/usdc.ts";
@@ -75,7 +75,7 @@ async function readClosing(
   } catch (error) {
     if (error instanceof RpcTransportError) return kept ?? { reason: "no node answered" };
     if (error instanceof RpcResponseError)
-      return kept ?? { reason: "no node has the state of that block any more" };
+      return kept ?? { reason: "no node still has the state of that block" };
     throw error;
   }
 }

@@ -39,7 +39,7 @@ async function* renderPdf(head: StatementHead, batches: StatementBatches): Async
   yield* pdf.renderStatementPdf(head, batches);
 }
 
-/** One object: the head, then a movement a line. */
+/** One object: the header, then one movement per line. */
 async function* renderJson(head: StatementHead, batches: StatementBatches): AsyncGenerator<Uint8Array> {
   const { check, issuer, network, walletAddress, timeZone, isFinal } = head;
   const block = check.outcome === "not_checked" ? null : check.block;

@@ -1,4 +1,4 @@
-/** A statement as an accountant files it: A4 upright, issuer and balances first, every movement with its balance, the chain's word at the end. */
+/** A statement for accountants: A4 portrait, issuer and balances first, every movement with its balance, the comparison with the chain at the end. */
 import { localTime } from "../../../core/domain/local-time.ts";
 import { formatGrouped } from "../../../core/domain/money.ts";
 import { NETWORKS } from "../../../core/domain/networks.ts";
@@ -114,7 +114,7 @@ function toCells({ row, changeUnits, balanceUnits }: StatementLine, timeZone: st
   ];
 }
 
-/** Small print below a movement: when, with whom, and where the chain holds it. */
+/** Small print below a movement: time, counterparty, and its place on the chain. */
 function noteOf({ row, changeUnits }: StatementLine, timeZone: string): string {
   const party = `${changeUnits < 0n ? "to" : "from"} ${row.counterparty}`;
   const place = row.txHash === null ? "" : `${row.txHash}, log ${row.logIndex}`;
