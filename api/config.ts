@@ -161,6 +161,7 @@ export function readApiConfig(source?: Record<string, string | undefined>) {
     trustedProxies: readProxies(env.TRUSTED_PROXIES ?? []),
     /** Undefined: eager on testnets, lazy on base. */
     walletDeployment: env.WALLET_DEPLOYMENT,
+    ignored: ignoredSettings(env),
     /** Minimum of a send or payout, in micro-USDC. */
     sendMinUnits: env.SEND_MIN,
     /** Gas that one user's sends may use in a UTC day. */
@@ -230,6 +231,15 @@ function testWalletFaults(env: Partial<ApiEnv>): string[] {
   return remote.length === 0
     ? []
     : [`TEST_WALLET: only for chains on this machine, not with a node at ${remote.join(", ")}`];
+}
+
+/** Settings that were given and have no effect here. Logged at every start. */
+function ignoredSettings(env: ApiEnv): string[] {
+  return env.WALLET_DEPLOYMENT === "eager" && enabledChains(env).some(({ id }) => id === "base")
+    ? [
+        "WALLET_DEPLOYMENT=eager: not on base, where a wallet's first send deploys it, so that a sign-up costs nothing",
+      ]
+    : [];
 }
 
 function productionFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[] {

@@ -40,6 +40,7 @@ const config = readEnvOrExit(() => readApiConfig());
 const assets = readAssetsOrExit();
 const log = openLog("api", config.logLevel);
 for (const risk of config.risks) log.warn({ risk }, "insecure setting");
+for (const setting of config.ignored) log.warn({ setting }, "setting without effect");
 for (const risk of inspectMachine()) log.warn({ risk }, "machine at its limit");
 const stop = handleStop(log);
 

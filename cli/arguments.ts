@@ -85,7 +85,7 @@ function toText(value: unknown): string | undefined {
 
 const USDC = /^\d{1,12}(\.\d{1,6})?$/;
 
-/** USDC as the service takes it. */
+/** USDC in the service's format. */
 export function parseUsdc(given: string, option: string): number {
   if (!USDC.test(given) || Number(given) === 0)
     throw new UsageError(`--${option} must be an amount in USDC, for example 12.50, not ${given}`);

@@ -1,4 +1,4 @@
-/** `bun run build:cli`: the command line as one file for Node, cli/dist/usdc.mjs (or the path given), which needs nothing beside it. */
+/** `bun run build:cli`: the command line as one file for Node, cli/dist/usdc.mjs (or the path given), which is self-contained. */
 import { join } from "node:path";
 
 const FOLDER = import.meta.dir;

@@ -1,5 +1,5 @@
 /**
- * `doctor`: what is misconfigured, with the fix. From a shell on any machine it looks at the service as a caller does: address, reachability,
+ * `doctor`: what is misconfigured, with the fix. From a shell on any machine it checks the service from a caller's view: address, reachability,
  * health, clock, API key. Inside the project, with a configuration in the environment (DATABASE_URL) and no other service named, it then runs
  * the operator's doctor, which examines every process's configuration.
  */

@@ -1,4 +1,4 @@
-/** Checks the service as a caller sees it; each finding has its fix. */
+/** Checks the service from a caller's view; each finding has its fix. */
 import type { Settings } from "./settings.ts";
 
 export type Finding = {
@@ -10,12 +10,12 @@ export type Finding = {
 };
 
 const TIMEOUT_MS = 10_000;
-/** The service refuses webhooks' and authorizations' times that are minutes off. */
+/** Timestamps of webhooks and authorizations that are minutes off are refused. */
 const CLOCK_MAX_S = 30;
 const API_KEY = /^sk_[A-Za-z0-9_-]{20,100}$/;
 const NO_LINK = "link_AAAAAAAAAAAAAAAAAAAAAA";
 
-/** A call of each scope that changes nothing: access is checked before what is called. */
+/** A harmless call per scope: access is checked before anything else. */
 const PROBES = [
   ["links:read", "GET", "/v1/payment-links?limit=1"],
   ["links:write", "POST", "/v1/payment-links"],

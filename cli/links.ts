@@ -83,7 +83,7 @@ function amountOf({ amount, minAmount, maxAmount }: PaymentLink): string {
   return `${from}–${to}`;
 }
 
-/** What needs attention comes first, since the end may be cut. */
+/** What needs attention comes first, since the end may be truncated. */
 const nameOf = ({ description, reference, exception }: PaymentLink) =>
   [exception === "NONE" ? "" : `${exception}!`, reference ?? "", description].filter(Boolean).join(" ");
 

@@ -75,7 +75,7 @@ async function deliver(
     const answer = await fetch(target, {
       method: "POST",
       ...signMessage(event, { secret }),
-      // a receiver that sends us elsewhere is not followed, as with webhooks
+      // redirects are not followed, as with webhooks
       redirect: "manual",
       signal: AbortSignal.any([signal, AbortSignal.timeout(FORWARD_TIMEOUT_MS)]),
     });
@@ -87,7 +87,7 @@ async function deliver(
 }
 
 function print(output: Output, event: Event, delivery: Delivery, cursor: string | undefined): void {
-  // one event a line, for programs that read as they come
+  // one event per line, for programs that read them as they arrive
   if (output.isJson) {
     output.line(JSON.stringify({ ...delivery, cursor, event }));
     return;

@@ -1,6 +1,6 @@
 /**
- * The command line of the service: `node cli/bin.mjs help`. Reads SERVICE_URL and API_KEY; prints tables, or JSON with --json. Exit 1 for a
- * refusal or a fault, 2 for a wrong call.
+ * The command line of the service: `node cli/bin.mjs help`. Reads SERVICE_URL and API_KEY; prints tables, or JSON with --json. Exit code 1
+ * for a refusal or error, 2 for wrong usage.
  */
 import packageJson from "../package.json" with { type: "json" };
 import { ConnectionError } from "../sdk/errors.ts";

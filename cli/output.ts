@@ -1,4 +1,4 @@
-/** Tables for people, JSON for programs. Texts of others lose their control characters: a description must not steer a terminal. */
+/** Tables for people, JSON for programs. Third-party texts are stripped of control characters: a description must not control the terminal. */
 import { plain } from "./plain-text.ts";
 import { type Column, tableOf } from "./table.ts";
 
@@ -14,7 +14,7 @@ export type Output = {
   /** As JSON with --json, else what `text` gives. */
   value: (value: unknown, text: () => string) => void;
   line: (text: string) => void;
-  /** Beside the result: progress, questions. Never part of what a program reads. */
+  /** Separate from the result: progress, questions. Never part of what programs read. */
   note: (text: string) => void;
   fail: (failure: Failure) => void;
 };
@@ -44,7 +44,7 @@ export function printTable<Row>(rows: readonly Row[], columns: readonly Column<R
   return tableOf(rows, columns, Math.max(COLUMNS_MIN, process.stdout.columns ?? COLUMNS_DEFAULT));
 }
 
-/** `name  value` below each other; what is null is left out. */
+/** `name  value` below each other; null values are omitted. */
 export function printFacts(facts: readonly (readonly [string, string | null | undefined])[]): string {
   const shown = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
   const width = Math.max(0, ...shown.map(([name]) => name.length));

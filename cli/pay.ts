@@ -7,7 +7,7 @@ import { type Command, parseLink, type Settings } from "./settings.ts";
 
 const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
 const BASE_SEPOLIA = 84_532;
-/** What is paid without --max: test money alone. */
+/** The limit without --max, for test money only. */
 const TEST_MAX = 1_000_000;
 
 export const pay: Command = async (given, settings, output) => {
@@ -21,7 +21,7 @@ export const pay: Command = async (given, settings, output) => {
   };
   const { payerKey } = settings;
   const account = payerKey === undefined ? await testWallet(id, settings, isTest) : toAccount(payerKey);
-  // the test wallet exists beside a local chain only, whatever its network is called
+  // the test wallet only exists with a local chain, whatever its network is called
   const chainIds = isTest && payerKey !== undefined ? [BASE_SEPOLIA] : undefined;
   const aiUrl = `${settings.url}/v1/x402/${id}`;
   const paid = await payLink(aiUrl, account, { ...options, chainIds });

@@ -1,4 +1,7 @@
-/** `send --prepare`: an address of the dashboard's send page with its fields filled in. It moves nothing: the owner reads it and signs with a passkey. */
+/**
+ * `send --prepare`: the URL of the dashboard's send page with its fields filled in. It moves nothing: the owner reviews it and signs with a
+ * passkey.
+ */
 import { parseUsdc, UsageError } from "./arguments.ts";
 import { printFacts } from "./output.ts";
 import type { Command } from "./settings.ts";

@@ -6,11 +6,11 @@ import type { Output } from "./output.ts";
 type Environment = Readonly<Record<string, string | undefined>>;
 
 export type Settings = {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   url: string;
   apiKey: string | undefined;
   payerKey: string | undefined;
-  /** Where the caller stands, whose files relative paths name. */
+  /** The caller's working directory, to which paths are relative. */
   folder: string;
   service: Client;
 };
@@ -36,7 +36,7 @@ export function openSettings(given: Given, env: Environment): Settings {
 
 const LINK_ID = /(?:^|\/)(link_[A-Za-z0-9_-]{22})\/?$/;
 
-/** From a link's id, its page's address or its aiUrl, of this service alone. */
+/** From a link's id, its page's URL or its aiUrl; only of this service. */
 export function parseLink(text: string, { url }: Settings): string {
   const id = LINK_ID.exec(text)?.[1];
   const isHere =

@@ -1,4 +1,4 @@
-/** A message as the service's webhooks send it: the same body and headers (Standard Webhooks 1.0.0), signed with a secret of its own. */
+/** A message in the format of the service's webhooks: the same body and headers (Standard Webhooks 1.0.0), signed with a separate secret. */
 import { createHmac, randomBytes } from "node:crypto";
 import type { Event } from "../sdk/wire.ts";
 import { UsageError } from "./arguments.ts";

@@ -1,12 +1,12 @@
-/** A table within the terminal's width: ids and amounts are never cut, the one flexible column gives way. */
+/** A table within the terminal's width: ids and amounts are never truncated, only the one flexible column. */
 import { cut, pad, plain, widthOf } from "./plain-text.ts";
 
 export type Column<Row> = {
   title: string;
   read: (row: Row) => string;
-  /** Numbers stand on the right. */
+  /** Numbers are right-aligned. */
   isRight?: true;
-  /** Takes what the others leave, and is cut there. */
+  /** Takes the remaining width, and is truncated to it. */
   isFlexible?: true;
 };
 

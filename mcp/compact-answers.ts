@@ -1,4 +1,4 @@
-/** Links, payments and transactions as tools answer them: what a model decides by, without empty fields. */
+/** Links, payments and transactions in tool results: the fields a model needs, without empty ones. */
 import { z } from "zod";
 import type { LinkPaymentList, PaymentLink, Transaction } from "../sdk/wire.ts";
 

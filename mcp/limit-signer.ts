@@ -1,7 +1,7 @@
 /**
- * The payer's key behind the last check before a signature: whatever the service asked for, it signs one transfer of USDC on one network
- * within what the caller is allowed, and nothing else. What is signed counts as spent from that moment: whoever holds the signature can
- * execute it, so no answer of the service gives it back.
+ * The payer's key with a final check before signing: whatever the service requests, it only signs a transfer of USDC on
+ * one network within the caller's limit. Signed amounts count as spent from that moment: anyone with the signature can execute it,
+ * so no response of the service can undo it.
  */
 import { type Signer, USDC } from "../sdk/pay-link.ts";
 import { ToolRefusal } from "./tool-result.ts";

@@ -11,7 +11,7 @@ const WAIT_MIN_S = 5;
 const WAIT_MAX_S = 300;
 const LISTED_MAX = 20;
 
-/** A header's value: what none can hold would fail only where it is sent. */
+/** A header value: invalid characters would otherwise fail only when it is sent. */
 const idempotencyKey = z
   .string()
   .min(8)
@@ -105,7 +105,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
           progress += 1;
           if (progressToken === undefined) return;
           const params = { progressToken, progress, message };
-          // a caller who is gone is noticed by the signal
+          // the signal shows that the caller has disconnected
           void extra.sendNotification({ method: "notifications/progress", params }).catch(() => undefined);
         };
         return answerWith(await waitForPayment(options.service, { id, timeoutSeconds, signal, onProgress }));

@@ -7,7 +7,7 @@ import { answering, answerWith } from "./tool-result.ts";
 
 const LISTED_DEFAULT = 20;
 const LISTED_MAX = 100;
-/** A file of at most this many characters is answered as text; what is longer is downloaded. */
+/** A file of at most this many characters is returned as text; longer ones are downloaded. */
 const INLINE_MAX_CHARS = 60_000;
 const INLINE_MAX_BYTES = 4 * INLINE_MAX_CHARS;
 const EXPORT_WAIT_MS = 45_000;

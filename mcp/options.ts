@@ -5,6 +5,6 @@ export type McpOptions = {
   service: Client;
   /** Origin of the service. */
   baseUrl: string;
-  /** Aborted when the caller is gone or the process stops: ends what waits. */
+  /** Aborted when the caller disconnects or the process stops; ends waiting calls. */
   signal?: AbortSignal | undefined;
 };

@@ -1,10 +1,10 @@
 /**
- * pay_link: pays a link of this service with a key of the caller's own, within limits that the one who starts the server sets. It exists
+ * pay_link: pays a link of this service with the caller's own key, within limits set by whoever starts the server. It exists
  * over stdio only: a key that was sent to the service would make the service its custodian.
  *
  * A payment whose outcome is unknown is kept, and the next call for its link sends the same signed bytes again: the service answers with
- * the outcome of that payment, and a second one is never signed before it is known. Limits are those of the signer (limit-signer.ts), which
- * needs no answer of the service to be true.
+ * the outcome of that payment, and a second one is never signed before it is known. The signer enforces the limits (limit-signer.ts),
+ * without trusting the service's responses.
  */
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { z } from "zod";
@@ -24,7 +24,7 @@ import { answering, answerWith, ToolRefusal } from "./tool-result.ts";
 
 export type Payer = {
   account: Signer;
-  /** The only network that is paid on. */
+  /** The only network on which it pays. */
   chainId: number;
   spending: Spending;
   fetch?: typeof fetch | undefined;
@@ -85,7 +85,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
   );
 
   async function pay(id: string, wanted: { maxAmount: number; amount?: number }) {
-    // one after the other: two calls that read the limit together would both be within it
+    // serialised: two calls that read the limit concurrently would both be within it
     const signed = signing.then(() => signWithinLimits(id, wanted));
     signing = signed.catch(() => undefined);
     return send(id, await signed);
@@ -153,7 +153,7 @@ function present({ txHash, paymentId, amountUnits }: Payment) {
   return { paid: true, amount: formatUnits(amountUnits), txHash, ...(paymentId ? { paymentId } : {}) };
 }
 
-/** Only links of this service: an address elsewhere could ask for money for anybody. */
+/** Only links of this service: another URL could request money for anyone. */
 function readLinkId(link: string, baseUrl: string): string {
   const id = LINK_ID.exec(link)?.[1];
   const isHere = !link.includes("://") || originOf(link) === originOf(baseUrl);

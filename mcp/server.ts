@@ -1,7 +1,7 @@
 /**
  * The MCP server: the service's routes as tools, called with the caller's API key and bound by its scopes. The API serves it at /mcp, and
- * mcp/main.ts over stdio. No tool moves a merchant's money; `pay_link` spends the caller's own key, which exists over stdio alone. A tool refuses
- * arguments that it does not have: without a misspelt filter it would sum up everything.
+ * mcp/main.ts over stdio. No tool moves a merchant's money; `pay_link` spends the caller's own key, which exists over stdio alone. Tools refuse
+ * unknown arguments: ignoring a misspelt filter would sum up everything.
  */
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { registerLinkTools } from "./link-tools.ts";

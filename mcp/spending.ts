@@ -1,4 +1,4 @@
-/** How much the caller's key may still spend, in micro-USDC. Whatever was signed counts as spent: the service cannot give a signature back. */
+/** How much the caller's key may still spend, in micro-USDC. Whatever was signed counts as spent, because a signature cannot be taken back. */
 export type Limits = { perCallUnits: bigint; perSessionUnits: bigint };
 
 export type Spending = {

@@ -9,7 +9,7 @@ type Wait = {
   onProgress: (message: string) => void;
 };
 
-/** Answered that much before the caller's timeout, which is often the same number of seconds. */
+/** How long before the timeout the call returns, because the caller's own timeout is often the same. */
 const ANSWER_MARGIN_MS = 3_000;
 const PROGRESS_EVERY_MS = 10_000;
 
@@ -52,7 +52,7 @@ function presentEnd(link: Awaited<ReturnType<Client["links"]["get"]>>): Record<s
   return { outcome: isOpen ? "STILL_WAITING" : link.status, ...compactLink(link) };
 }
 
-/** A reusable link stays ACTIVE: its payments are links of their own, which the account's events name. */
+/** A reusable link stays ACTIVE: its payments are separate links, named in the account's events. */
 async function waitForNextUse(
   service: Client,
   id: string,

@@ -1,6 +1,6 @@
 /**
- * `bun run backup [--folder backups] [--keep 28] [--every 6h]`: writes an encrypted backup of the running service's database, reads it
- * back, keeps the newest ones, and with `--every` goes on. Needs DATABASE_URL and BACKUP_KEY.
+ * `bun run backup [--folder backups] [--keep 28] [--every 6h]`: writes an encrypted backup of the running service's database, reads
+ * it back, keeps the newest ones, and with `--every` repeats. Needs DATABASE_URL and BACKUP_KEY.
  */
 import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -31,7 +31,7 @@ for (;;) {
   await sleep(isWritten ? everyMs : RETRY_MS);
 }
 
-/** With `--every` a stop is meant to come; a single backup that is interrupted must not look like one that was written. */
+/** With `--every` being stopped is normal; an interrupted single backup must not look like a written one. */
 function stop(signal: "SIGINT" | "SIGTERM"): never {
   if (everyMs !== undefined) process.exit(0);
   console.error(`the backup was interrupted (${signal})`);

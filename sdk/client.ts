@@ -13,7 +13,7 @@ type Answer<Name extends keyof Operations> = Operations[Name]["answer"];
 type Once = { idempotencyKey?: string };
 type Abortable = { signal?: AbortSignal | undefined };
 
-/** `seen`: the block being built holds a transfer that would pay the link. A hint, nothing depends on it. */
+/** `seen`: the block being built contains a transfer that would pay the link. Only a hint. */
 export type WatchedLink = PublicPaymentLink & { seen?: true };
 type WaitOptions = { timeoutMs?: number; signal?: AbortSignal; onChange?: (link: WatchedLink) => void };
 
@@ -60,7 +60,7 @@ export function createClient(options: ClientOptions) {
         if (!["ACTIVE", "PENDING"].includes(link.status)) return;
       }
     },
-    /** Resolves with the link once it is PAID, EXPIRED or CANCELLED, or as it is when the time is over. */
+    /** Resolves with the link once it is PAID, EXPIRED or CANCELLED, or in its current state at the timeout. */
     async waitForEnd(
       id: string,
       { timeoutMs = WAIT_MS, signal, onChange }: WaitOptions = {},
@@ -78,7 +78,7 @@ export function createClient(options: ClientOptions) {
     list: (query: Query<"listTransactions"> = {}) => pages("transactions", query, transactions.page),
     summary: async (query?: Query<"summarizeTransactions">) =>
       (await get<"summarizeTransactions">(`${TRANSACTIONS}/summary`, query)).data,
-    /** The file. One that takes long is made in the background, and downloaded when it is ready. */
+    /** The file. If it takes long, it is created in the background and downloaded when ready. */
     async export(body: Body<"exportTransactions">, { signal }: Abortable = {}): Promise<Blob> {
       // without it a PDF that is ready at once is a text report
       const accept = body.format === "pdf" ? "application/pdf" : undefined;

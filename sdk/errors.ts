@@ -1,6 +1,6 @@
 /** Every failure of the SDK is one of these; branch on the class or on `code`. */
 
-/** What the service said about a request that it did not carry out. */
+/** The service's explanation of a request that it did not carry out. */
 type Refusal = {
   status: number;
   code: string;
@@ -18,7 +18,7 @@ export class ApiError extends Error {
   readonly details: Readonly<Record<string, unknown>>;
   /** Names the request in the service's logs. */
   declare readonly requestId: string | undefined;
-  /** When to ask again, in seconds, if the service says so. */
+  /** Seconds until a retry, if the service specifies it. */
   declare readonly retryAfterS: number | undefined;
 
   constructor({ message, details = {}, ...answer }: Refusal) {

@@ -60,7 +60,7 @@ type Item = {
 };
 type Outcome = {
   success?: boolean;
-  /** A block holds the transfer. */
+  /** Whether the transfer is in a block. */
   settled?: boolean;
   txHash?: string | null;
   accepts?: Item[];
@@ -86,10 +86,10 @@ export const USDC: Readonly<Record<number, readonly [string, Hex]>> = {
 };
 const PAUSE_MS = 500;
 const READ_TIMEOUT_MS = 30_000;
-/** The service answers a payment within two minutes, whatever became of it. */
+/** The service responds to a payment within two minutes, whatever its outcome. */
 const PAY_TIMEOUT_MS = 130_000;
 const PAY_TIMEOUT_MIN_MS = 10_000;
-/** Whoever holds a signed authorization can execute it until it expires: no link gets one for longer, in seconds. */
+/** Maximum validity in seconds, because anyone with a signed authorization can execute it until it expires. */
 const VALID_MAX_S = 900;
 
 /** `aiUrl` is the link's. Throws PaymentError, or UnknownOutcomeError. */
@@ -101,7 +101,7 @@ export async function payLink(
   return sendPayment(await signPayment(aiUrl, account, options), options);
 }
 
-/** Signs what the link asks for, and sends nothing. Throws PaymentError when it asks for more than is allowed. */
+/** Signs the link's terms without sending anything. Throws PaymentError when they exceed what is allowed. */
 export async function signPayment(
   aiUrl: string,
   account: Signer,
@@ -202,7 +202,7 @@ async function toOutcome(answer: Response): Promise<Outcome | undefined> {
   return outcome.success === true || isRefusal ? outcome : undefined;
 }
 
-/** Our authorization is on its way, or was already settled by an answer that got lost: asking again tells. */
+/** Our authorization is in progress, or was already settled and the response was lost: repeating the request shows which. */
 function isUndecided({ success, error, retryable }: Outcome): boolean {
   return success === true || error === "SETTLEMENT_PENDING" || retryable === true;
 }

@@ -45,7 +45,7 @@ export async function request(options: ClientOptions, call: Call): Promise<Respo
       const { status = 0, retryAfterS = backoffMs(failures, PAUSE_MS) / 1_000 } = error as Partial<ApiError>;
       const isFailure = error instanceof ConnectionError || status >= 500;
       const mayPass = status === 429 || (isRepeatable && isFailure);
-      // a limit that lasts longer than that is the caller's to know
+      // a longer rate limit is reported to the caller
       if (!mayPass || failures >= (options.retries ?? RETRIES) || retryAfterS > RETRY_AFTER_MAX_S)
         throw error;
       await pause(retryAfterS * 1_000, call.signal);
@@ -104,7 +104,7 @@ function given(values: object): [string, unknown][] {
   return Object.entries(values).filter(([, value]) => value !== undefined);
 }
 
-/** Twice as long after each failure, with a random part so that clients do not return together. */
+/** Doubles after each failure, with jitter so that clients do not retry together. */
 export function backoffMs(failures: number, firstMs: number): number {
   return Math.min(PAUSE_MAX_MS, firstMs * 2 ** failures) * (0.5 + Math.random() / 2);
 }

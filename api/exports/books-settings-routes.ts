@@ -26,6 +26,9 @@ export const timeZoneSchema = z
     "must be an IANA time zone, for example Europe/Berlin",
   );
 
+/** Reverse the direction of the text after them (UAX 9). */
+const DIRECTION_CONTROLS = /[\u202a-\u202e\u2066-\u2069]/;
+
 /** Text of a document: no control characters except, with `lines`, line breaks. */
 const printed = (max: number, { lines }: { lines: boolean }) =>
   z
@@ -34,6 +37,10 @@ const printed = (max: number, { lines }: { lines: boolean }) =>
     .min(1)
     .max(max)
     .refine((text) => text.isWellFormed(), "must be text")
+    .refine(
+      (text) => !DIRECTION_CONTROLS.test(text),
+      "must not contain characters that change the direction of text",
+    )
     .refine(
       (text) => !(lines ? /[^\P{Cc}\n]/u : /\p{Cc}/u).test(text),
       lines

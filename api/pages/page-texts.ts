@@ -14,6 +14,7 @@ import es from "../../web/messages/es.json" with { type: "json" };
 import fr from "../../web/messages/fr.json" with { type: "json" };
 import hi from "../../web/messages/hi.json" with { type: "json" };
 import id from "../../web/messages/id.json" with { type: "json" };
+import { fillMessage } from "../../web/messages/isolate.ts";
 import ptBR from "../../web/messages/pt-BR.json" with { type: "json" };
 import tr from "../../web/messages/tr.json" with { type: "json" };
 import vi from "../../web/messages/vi.json" with { type: "json" };
@@ -60,16 +61,16 @@ export function chooseLanguage(asked: string | null, accepted: string | null): L
 
 export function textsOf(language: Language): PageTexts {
   const { messages } = LANGUAGES[language];
+  const direction = language === "ar" ? "rtl" : "ltr";
   // Latin digits everywhere, because readers compare amounts with what their wallet shows.
   const locale = `${language}-u-nu-latn`;
   const amounts = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
   const times = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
   return {
     language,
-    direction: language === "ar" ? "rtl" : "ltr",
+    direction,
     messages,
-    say: (key, values = {}) =>
-      messages[key].replace(/\{(\w+)\}/g, (placeholder, name: string) => values[name] ?? placeholder),
+    say: (key, values = {}) => fillMessage(messages[key], values, direction),
     formatAmount: (amount) => amounts.format(amount),
     formatTime: (time) => `${times.format(new Date(time))} UTC`,
   };

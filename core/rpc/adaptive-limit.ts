@@ -1,10 +1,10 @@
 /**
- * The batch size or block range that a node accepts, adapted to its refusals, since providers have limits of their own and report them in
- * words of their own. A refused size halves the limit; accepted ones raise it again, below the size that was refused last.
+ * The batch size or block range that a node accepts, adapted to its refusals, since each provider has its own limits
+ * and error messages. A refused size halves the limit; accepted ones raise it again, below the size that was refused last.
  */
 
 export type AdaptiveLimit = {
-  /** What may be asked for now. */
+  /** The size to request now. */
   size: number;
   readonly max: number;
   /** The largest size accepted since a size as small was refused. */
@@ -40,7 +40,7 @@ export function noteAccepted(limit: AdaptiveLimit, size: number, nowMs: number):
     limit.refused = undefined;
     limit.rememberMs = Math.min(REMEMBER_MAX_MS, limit.rememberMs * 2);
   }
-  // only a request of the full size shows that more may be accepted
+  // only accepting the full size suggests that more may be accepted
   if (size < limit.size) return;
   limit.size = limit.refused
     ? Math.ceil((size + limit.refused.size - 1) / 2)
@@ -48,7 +48,7 @@ export function noteAccepted(limit: AdaptiveLimit, size: number, nowMs: number):
 }
 
 export function noteRefused(limit: AdaptiveLimit, size: number, nowMs: number): void {
-  // requests sent side by side are refused together: that is one refusal
+  // concurrent requests are refused together, which counts as one refusal
   if (limit.refused && size >= limit.refused.size) return;
   // accepted before: more likely an outage than a new cap, which is refused again on the way up
   if (limit.accepted >= size) {

@@ -15,28 +15,28 @@ import type { SubscriptionSocket } from "./subscription-socket.ts";
 
 export type Chain = {
   readonly network: Network;
-  /** Whose deployments a payer's signature may bring along (ERC-6492). Lower case. */
+  /** Factories whose deployments a payer's signature may include (ERC-6492). Lower case. */
   readonly walletFactories: readonly Hex[];
   /** In the order of the URLs given. */
   readonly nodes: readonly ChainNode[];
-  /** The result of one call, from the healthiest node that answers. */
+  /** The result of one call, from the healthiest node that responds. */
   readonly request: (method: string, params: readonly unknown[]) => Promise<unknown>;
   /**
-   * All of one node, in as many HTTP batches as it wants; outcomes in the order of the calls. Throws when no node gave any answer.
+   * All from one node, in as many HTTP batches as it requires; outcomes in the order of the calls. Throws when no node responded.
    */
   readonly batch: (calls: readonly RpcCall[]) => Promise<RpcOutcome[]>;
   /**
    * The same one after the other. `together`: how many of the first calls one HTTP request carried, so that one state of the node answered
-   * them. `askedAtMs`: when the node that answered was asked, by `performance.now()`. What `check` throws for outcomes that are of no use
-   * makes the next node be asked.
+   * them. `askedAtMs`: when the node that answered was asked, by `performance.now()`. If `check` throws for unusable outcomes, the
+   * next node is tried.
    */
   readonly batchInOrder: (
     calls: readonly RpcCall[],
     check?: (outcomes: readonly RpcOutcome[]) => void,
   ) => Promise<{ outcomes: RpcOutcome[]; together: number; askedAtMs: number }>;
-  /** Several requests to one node: from the healthiest that gives all the answers. */
+  /** Several requests to one node: the healthiest that answers all of them. */
   readonly withNode: <T>(attempt: (node: ChainNode) => Promise<T>) => Promise<T>;
-  /** The same from this node or not at all, without a second attempt: for second opinions. */
+  /** The same from this node only, without a second attempt: for second opinions. */
   readonly requestOn: (node: ChainNode, method: string, params: readonly unknown[]) => Promise<unknown>;
   /** `inOrder`: one HTTP batch after the other, for large answers. */
   readonly batchOn: (
@@ -48,9 +48,9 @@ export type Chain = {
   readonly nodesByHealth: () => ChainNode[];
   /** Asks every node for its head, for the order above and for /health. Never throws. */
   readonly refreshHeads: () => Promise<void>;
-  /** Announcements of new blocks over WebSocket: may be missing or come twice. Returns a function that stops them. */
+  /** Announcements of new blocks over WebSocket: may be missing or duplicated. Returns a function that stops them. */
   readonly onNewHead: (announce: (announcement: Announcement) => void) => () => void;
-  /** Announcements that a log of these filters was written: as unreliable, and no log is taken from them. */
+  /** Announcements that a log of these filters was written: equally unreliable; their contents are not used. */
   readonly onNewLogs: (
     filters: readonly SubscribedLogs[],
     announce: (blockNumber: number) => void,
@@ -61,7 +61,7 @@ export type Chain = {
 export type ChainOptions = {
   readonly network: NetworkId;
   readonly urls: readonly string[];
-  /** For one HTTP exchange. A call begins no further attempt after twice this. */
+  /** Timeout of one HTTP exchange. After twice this, a call starts no more attempts. */
   readonly timeoutMs: number;
   /** Default: WALLET_FACTORIES. */
   readonly walletFactories?: readonly Hex[];
@@ -71,7 +71,7 @@ const ATTEMPTS_MAX = 3;
 const BATCH_CALLS_MAX = 1000;
 const RETRY_PAUSE_MS = 50;
 
-/** Opens a pool. Nothing is asked before the first call; every node proves its chain id before it is trusted. */
+/** Opens a pool. No request is made before the first call; every node's chain id is verified before it is trusted. */
 export function openChain({
   network: networkId,
   urls,
@@ -194,7 +194,7 @@ async function withFailover<T>(
   throw lastError;
 }
 
-/** Who is asked next and how long to wait before: rested nodes first, untried before tried. */
+/** The next node to try and how long to wait before: nodes that are not resting first, untried before tried. */
 function nextNode(
   nodes: readonly ChainNode[],
   tried: ReadonlySet<ChainNode>,
@@ -209,7 +209,7 @@ function nextNode(
   return { node: soonest, waitMs: soonest ? Math.ceil(soonest.health.restUntilMs - nowMs) : 0 };
 }
 
-/** Failing nodes prove themselves beside the traffic, so that no caller waits for their recovery. */
+/** Failing nodes are probed in the background, so that no caller waits for their recovery. */
 function probeFailing(nodes: readonly ChainNode[], probe: (node: ChainNode) => Promise<unknown>): void {
   if (nodes.length < 2) return;
   const nowMs = performance.now();

@@ -1,17 +1,17 @@
 /**
- * Detects a node that answers but has stopped following the chain. Calls go to the healthiest node alone, so they do not show that others
- * are ahead of it: while the head does not move, or nodes disagree, each node is asked for its head.
+ * Detects a node that answers but has stopped following the chain. Calls only go to the healthiest node, so they do not show that
+ * others are ahead of it: while the head does not move, or nodes disagree, each node's head is read.
  */
 import type { Chain } from "./chain-client.ts";
 import { hasLagging } from "./node-health.ts";
 
-/** Five of Base's blocks. */
+/** Five blocks on Base. */
 const STALLED_MS = 10_000;
 /** Heads count for longer than this, so that a node that lags stays behind until it has caught up. */
 const COMPARE_EVERY_MS = 5_000;
 
 export type StalledNodeDetector = {
-  /** Call with every head that is read. Asks nodes beside the caller, who does not wait. */
+  /** Call with every head that is read. Queries nodes in the background, without delaying the caller. */
   note: (blockNumber: number) => void;
 };
 

@@ -1,6 +1,6 @@
 /**
- * What a node's failure means. After a transport error nothing is known about the call: it is repeated, or another node is asked. A
- * response error is the chain's own answer: the call was executed, or its form was refused, and another node would answer the same.
+ * What a node's failure means. After a transport error nothing is known about the call: it is repeated, or another node is tried.
+ * A response error is the chain's own answer: the call was executed, or its format was refused, and another node would respond the same.
  */
 import type { Hex } from "../domain/networks.ts";
 
@@ -18,8 +18,8 @@ export type TransportKind =
 type TransportDetails = { readonly retryAfterMs?: number | undefined; readonly isRefusal?: boolean };
 
 /**
- * No verdict. `retryAfterMs` is set when the node said how long to stay away, `isRefusal` when it read the request and refused it: asked
- * for less at a time, it may answer.
+ * No verdict. `retryAfterMs` is set when the node said how long to stay away, `isRefusal` when it read the request and refused it:
+ * a smaller request may succeed.
  */
 export class RpcTransportError extends Error {
   readonly kind: TransportKind;
@@ -68,7 +68,7 @@ const RATE_LIMIT_CODES = new Set([-32005, -32007, -32029, 429]);
 const NODE_ERROR_CODES = new Set([-32002, -32603]);
 /** Codes under which nodes also say "I do not know that block (yet)"; anvil uses -32602 while it reorganises. */
 const NOT_READY_CODES = new Set([-32000, -32001, -32002, -32602, -32603]);
-/** What every node that follows a chain knows: an error about it, in whatever words, is the node's, such as a key that was withdrawn. */
+/** Methods that every node must be able to serve: an error about these, however worded, is the node's own problem, such as a revoked key. */
 const OF_ANY_NODE: ReadonlySet<string> = new Set([
   ...["eth_chainId", "eth_blockNumber", "eth_getTransactionByHash", "eth_getTransactionReceipt"],
 ]);
@@ -106,7 +106,7 @@ function isKnownToAll({ method, params }: FailedCall): boolean {
 }
 
 /**
- * True when a node that read a request refused it, in whatever words. Of a request for many things at a time (a batch, the logs of a
+ * True when a node that read a request refused it, however worded. Of a request for many things at a time (a batch, the logs of a
  * range: nothing in them can revert) that means: for fewer. A request limit in so many words, and HTTP 429, are no refusal.
  */
 export function isRefusal(error: unknown): boolean {

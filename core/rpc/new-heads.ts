@@ -1,4 +1,4 @@
-/** Block announcements over WebSocket. They may be missing or come twice, so callers keep polling. */
+/** Block announcements over WebSocket. They may be missing or duplicated, so callers keep polling. */
 
 import type { ChainNode } from "./node.ts";
 import { fieldOf } from "./parse-answers.ts";

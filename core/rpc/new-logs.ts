@@ -1,4 +1,4 @@
-/** Announcements of logs over WebSocket. Nothing but their block's number is taken from them: it is worth reading now. */
+/** Announcements of logs over WebSocket. Only their block number is used: that block is worth reading now. */
 
 import type { ChainNode } from "./node.ts";
 import { fieldOf } from "./parse-answers.ts";
@@ -6,7 +6,7 @@ import { openSubscriptions, type SubscriptionSocket } from "./subscription-socke
 
 export type SubscribedLogs = { readonly address: string; readonly topics: readonly unknown[] };
 
-/** One subscription a filter, on one node at a time. */
+/** One subscription per filter, on one node at a time. */
 export function listenForLogs(
   nodes: readonly ChainNode[],
   filters: readonly SubscribedLogs[],

@@ -1,9 +1,9 @@
-/** The health of a node as its own answers show it, the sizes of requests it accepts, and the order of nodes that follows. */
+/** The health of a node as shown by its responses, the request sizes it accepts, and the resulting order of nodes. */
 
 import { type AdaptiveLimit, newAdaptiveLimit } from "./adaptive-limit.ts";
 import type { RpcTransportError } from "./errors.ts";
 
-/** Times by `performance.now()`: a wall clock that is set back would let a node rest for as long. */
+/** Times by `performance.now()`: if a wall clock were set back, a node would rest for that long. */
 export type NodeHealth = {
   /** Moving average of answered exchanges; 0 before the first. */
   latencyMs: number;
@@ -12,7 +12,7 @@ export type NodeHealth = {
   errorsInARow: number;
   rateLimitsInARow: number;
   lastError: string | undefined;
-  /** The node asked to be left alone until then (HTTP 429, -32005). */
+  /** The node asked for no requests until then (HTTP 429, -32005). */
   restUntilMs: number;
   /** A failing node is probed in the background from then on. */
   probeAtMs: number;
@@ -32,7 +32,7 @@ const REST_FIRST_MS = 250;
 const REST_MAX_MS = 10_000;
 const PROBE_FIRST_MS = 500;
 const PROBE_MAX_MS = 30_000;
-/** Calls in one HTTP batch: every provider known takes the first size or says no; the largest is what we ever ask at a time. */
+/** Calls per HTTP batch: known providers accept the initial size or refuse explicitly; the maximum is the most we ever send at a time. */
 const BATCH_CALLS = { first: 50, max: 1_000 };
 /** Blocks in one log query. */
 const LOG_BLOCKS = { first: 500, max: 2_000 };
@@ -56,13 +56,13 @@ export function newHealth(): NodeHealth {
 export function noteSuccess(health: NodeHealth, latencyMs: number): void {
   health.latencyMs =
     health.latencyMs === 0 ? latencyMs : health.latencyMs + LATENCY_WEIGHT * (latencyMs - health.latencyMs);
-  // a rest runs to its end: this answer may be older than the request to rest
+  // a rest is never cut short, because this response may be older than the request to rest
   health.errorsInARow = 0;
   health.rateLimitsInARow = 0;
 }
 
 /**
- * A block the node does not know is no fault of its own, nor is a request for fewer requests; everything else without a verdict counts.
+ * An unknown block does not count as a failure of the node, nor does rate limiting; everything else without a verdict does.
  */
 export function noteFailure(health: NodeHealth, error: RpcTransportError, nowMs: number): void {
   health.lastError = error.message;
@@ -88,7 +88,7 @@ export function noteHead(health: NodeHealth, blockNumber: number, nowMs: number)
   health.head = { blockNumber, seenAtMs: nowMs };
 }
 
-/** Whether a node is behind another one by more than blocks that are just being spread. */
+/** Whether a node lags behind another one by more than normal block propagation. */
 export function hasLagging(nodes: readonly { readonly health: NodeHealth }[], nowMs: number): boolean {
   const heads = nodes.flatMap(({ health }) => freshHead(health, nowMs) ?? []);
   return Math.min(...heads) + LAG_TOLERATED_BLOCKS < Math.max(...heads);

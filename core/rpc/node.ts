@@ -1,4 +1,4 @@
-/** One JSON-RPC endpoint: how it is called, what its answers say, and how well it does. Its URL's credentials never leave this file. */
+/** One JSON-RPC endpoint: how it is called, how its responses are interpreted, and its health. Its URL's credentials never leave this file. */
 import type { Network } from "../domain/networks.ts";
 import {
   classifyRpcError,
@@ -33,13 +33,13 @@ export type ChainNode = {
  * some 300 MB; those of one transaction have no more than 27 MB (EIP-7825: 16.8 million gas, a log costs 375).
  */
 const RESPONSE_MAX_BYTES = 48 * 1024 * 1024;
-/** Any node's answer is as large; of another method it is the node's fault. */
+/** Every node's response would be as large; for other methods it is the node's fault. */
 const OF_BLOCK_SIZE: ReadonlySet<string> = new Set([
   ...["eth_getBlockReceipts", "eth_getTransactionReceipt", "eth_getLogs"],
 ]);
 /** What still comes at this pace is no node that hangs: the receipt of one transaction may be larger than a slow line carries within a timeout. */
 const BYTES_A_MS = 1_000;
-/** What is larger is read to its end one at a time in a process: side by side, ten would take all of its memory. */
+/** Larger responses are read one at a time per process: ten concurrently would use up its memory. */
 const LARGE_BYTES = 4 * 1024 * 1024;
 const RETRY_AFTER_MAX_MS = 60_000;
 /** Bad Request, Content Too Large, URI Too Long, Unprocessable Content: said about the request, not about the node's state. */
@@ -142,7 +142,7 @@ function openDeadline(timeoutMs: number) {
 /** Ends when the large answer that was let in last has been read, and all before it. */
 let lastTurn: Promise<void> = Promise.resolve();
 
-/** Of the large answers of this process. It is as short as the deadlines of those before it. */
+/** The queue of this process's large responses, bounded by their deadlines. */
 function openTurn() {
   const { promise, resolve } = Promise.withResolvers<void>();
   let before: Promise<void> | undefined;

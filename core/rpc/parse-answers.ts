@@ -1,4 +1,4 @@
-/** Parses the values of nodes' answers. A value that does not parse is not an answer of the chain: RpcTransportError("malformed"). */
+/** Parses values in nodes' responses. A value that does not parse is not an answer of the chain: RpcTransportError("malformed"). */
 import type { Hex } from "../domain/networks.ts";
 import { RpcTransportError } from "./errors.ts";
 import type { RpcOutcome } from "./node.ts";

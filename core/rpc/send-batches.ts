@@ -1,5 +1,5 @@
 /**
- * Calls to one node in batches of the size it takes. A batch that is refused as a whole, in whatever words, is halved and sent again
+ * Calls to one node in batches of the size it accepts. A batch that is refused as a whole, with any error, is halved and sent again
  * until it is accepted or holds a single call; the size is kept in the node's health.
  */
 
@@ -16,9 +16,9 @@ import type { ChainNode, RpcCall, RpcOutcome } from "./node.ts";
 import { noteFailure, noteHead, noteSuccess } from "./node-health.ts";
 import { fieldOf, parseQuantity } from "./parse-answers.ts";
 
-/** Batches sent side by side, of a size that was accepted before. */
+/** Batches sent concurrently, of a size that was accepted before. */
 const BATCHES_AT_ONCE = 4;
-/** Of many requests one fails now and then: it is sent again alone, since starting over would meet the next failure. */
+/** Among many requests one occasionally fails: only that one is retried, since starting over would run into the next failure. */
 const PIECE_ATTEMPTS_MAX = 3;
 const METHOD_NOT_FOUND = -32601;
 const PASSING: ReadonlySet<TransportKind> = new Set(["unreachable", "node-error", "malformed"]);
@@ -102,7 +102,7 @@ async function exchangeBatch(
   }
 }
 
-/** A call that is refused fails alone, as it would have in a batch with the others. */
+/** A refused call fails alone, as it would have in a batch. */
 async function exchangeOne(
   node: ChainNode,
   calls: readonly RpcCall[],

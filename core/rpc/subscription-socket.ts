@@ -1,11 +1,11 @@
-/** Subscriptions of one node over WebSocket, opened again after each loss, on the next node. Events may stay out, so callers keep polling. */
+/** Subscriptions to one node over WebSocket, reopened on the next node after each loss. Events may be missing, so callers keep polling. */
 
 import type { ChainNode } from "./node.ts";
 import { fieldOf } from "./parse-answers.ts";
 
 const RECONNECT_FIRST_MS = 500;
 const RECONNECT_MAX_MS = 30_000;
-/** A socket that says nothing for this long counts as lost and is opened anew. */
+/** A socket that is silent for this long counts as lost and is reopened. */
 const SILENCE_MAX_MS = 60_000;
 const PROBE_EVERY_MS = 25_000;
 /** Ids of JSON-RPC requests: subscriptions count from 1. */
@@ -14,14 +14,14 @@ const PROBE_ID = 0;
 export type SubscriptionOptions = {
   /** Parameters of one `eth_subscribe` each. */
   readonly subscriptions: readonly (readonly unknown[])[];
-  /** False when it is no event of these subscriptions. */
+  /** False when it is not an event of these subscriptions. */
   readonly onEvent: (event: unknown) => boolean;
   /** Events may not come for hours: the node's chain id is asked for as a sign of life. */
   readonly isProbed: boolean;
 };
 
 export type SubscriptionSocket = {
-  /** Every subscription was accepted, and the connection stands. */
+  /** Every subscription was accepted, and the connection is open. */
   readonly isLive: () => boolean;
   readonly stop: () => void;
 };

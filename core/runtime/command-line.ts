@@ -1,4 +1,4 @@
-/** The arguments of a command for operators. An unknown one ends it: what it does without the option that was meant can change a database. */
+/** The arguments of operator commands. An unknown one ends the command: running it without the intended option could change a database. */
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 
 /** Settings of npm itself, which may be set for other reasons. */

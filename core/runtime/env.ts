@@ -1,10 +1,10 @@
-/** Reads the environment once, at process start. Reports every fault at once and never prints a secret. */
+/** Reads the environment once, at startup. Reports all errors together and never prints a secret. */
 import { isIP } from "node:net";
 import { z } from "zod";
 import { readFileVariables } from "./file-variables.ts";
 
 export class EnvError extends Error {
-  /** One sentence each, beginning with the variable's name. */
+  /** One sentence each, starting with the variable's name. */
   readonly faults: readonly string[];
 
   constructor(faults: readonly string[]) {
@@ -79,7 +79,7 @@ export const wholeNumber = (min: number, max: number) =>
 const SECRET_MIN_CHARS = 32;
 const KEYS_MAX = 10;
 
-/** Secrets of at least 32 bytes, newest first, for rotation. `use` says what they are for: "it signs session tokens". */
+/** Secrets of at least 32 bytes, newest first, for rotation. `use` describes their purpose: "it signs session tokens". */
 export const secretList = (use: string) =>
   z
     .string({ error: `${use}. Make one with \`openssl rand -hex 32\`` })
@@ -161,7 +161,7 @@ export function readEnvOrExit<Config>(read: () => Config): Config {
   }
 }
 
-/** Ends the process for a fault that only the operator can correct. */
+/** Ends the process for an error that only the operator can correct. */
 export function exitMisconfigured(message: string): never {
   console.error(message);
   process.exit(78); // EX_CONFIG of sysexits.h

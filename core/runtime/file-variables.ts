@@ -6,11 +6,11 @@ import { isAbsolute } from "node:path";
 type Environment = Readonly<Record<string, string | undefined>>;
 
 const SUFFIX = "_FILE";
-/** Far more than any list of keys. A device such as /dev/zero has no end. */
+/** Far more than any list of keys. A limit is needed because a device such as /dev/zero never ends. */
 const VALUE_MAX_BYTES = 65_536;
 
 export type FileVariables = {
-  /** Each name's value: its own, or the content of its file without the line ends after it. */
+  /** Each name's value: its own, or the content of its file without trailing line breaks. */
   readonly values: Record<string, string | undefined>;
   /** Sentences without any content of a file. */
   readonly faults: string[];
@@ -43,7 +43,7 @@ export function readFileVariables(names: readonly string[], source: Environment)
 }
 
 function faultOf(bytes: Buffer | Error, path: string): string | undefined {
-  // perhaps the value itself, which no message may repeat
+  // possibly the value itself, which no message may repeat
   if (bytes instanceof Error && !isAbsolute(path) && !existsSync(path))
     return "is not the path of a file; give a path, or set the variable without _FILE to the value itself";
   if (bytes instanceof Error) return `${path} cannot be read (${reasonOf(bytes)})`;

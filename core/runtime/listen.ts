@@ -1,4 +1,4 @@
-/** Opening a port. A failure names the variables that say which one. */
+/** Opens a port. Errors name the variables that configure it. */
 
 export class ListenError extends Error {}
 

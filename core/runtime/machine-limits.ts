@@ -1,5 +1,5 @@
 /**
- * Checks what the machine grants a process: open files and free disk space. Faults are sentences with the fix, for the log at start and
+ * Checks the machine's limits for a process: open files and free disk space. Problems are sentences with the fix, for the startup log and
  * for `doctor`.
  */
 import { readFileSync, statfsSync } from "node:fs";
@@ -38,7 +38,7 @@ export function describeSpace({ freeBytes, totalBytes }: DiskSpace): string {
   return `${(freeBytes / 1e9).toFixed(1)} GB free of ${(totalBytes / 1e9).toFixed(1)} GB (${share} %)`;
 }
 
-/** Risks of this process's machine, empty when there are none. */
+/** Risks on this process's machine, empty when there are none. */
 export function inspectMachine(folder = process.cwd()): string[] {
   const space = readDiskSpace(folder);
   const disk =

@@ -1,11 +1,11 @@
-/** Prometheus metrics of one process, served as text on a port of their own. */
+/** Prometheus metrics of one process, served as text on a separate port. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import { listenAt } from "./listen.ts";
 import { readDiskSpace } from "./machine-limits.ts";
 
 export type Metrics = {
   registry: Registry;
-  /** Serves a further page on the same port. */
+  /** Serves an additional page on the same port. */
   addPage(path: string, answer: () => Promise<Response>): void;
   close(): void;
 };
@@ -13,7 +13,7 @@ export type Metrics = {
 /** Where metrics are served; not at all without a port; port 0 picks a free one. */
 export type MetricsPlace = { readonly port: number | undefined; readonly host: string };
 
-/** The event loop's delay is sampled so often. Each sample wakes the process: at the default of 10 ms an idle one took 0.5 % of a core. */
+/** Sampling interval of the event loop's delay. Each sample wakes the process: at the default of 10 ms an idle one took 0.5 % of a core. */
 const DELAY_SAMPLE_MS = 100;
 
 /** Opens the registry; with a port it also serves `GET /metrics`. */
@@ -43,7 +43,7 @@ export function openMetrics(processName: string, { port, host }: MetricsPlace): 
   };
 }
 
-/** Counts reads of lists and exports by who answered: `replica`, or why the primary did. */
+/** Counts reads of lists and exports by who served them: `replica`, or why the primary did. */
 export function openReadMetrics(registry: Registry): (source: string) => void {
   const reads = new Counter({
     name: "database_reads_total",

@@ -45,12 +45,12 @@ export function secretFaults(secrets: Readonly<Record<string, readonly string[] 
   return [...guessable, ...shared];
 }
 
-/** The secrets that seal webhook secrets: WEBHOOK_SEAL_KEYS first, then OTP_PEPPER, which older rows were sealed with. */
+/** The secrets that encrypt webhook secrets: WEBHOOK_SEAL_KEYS first, then OTP_PEPPER, with which older rows were encrypted. */
 export function sealKeysOf(own: Keys | undefined, peppers: Keys): Keys {
   return own ? [...own, ...peppers] : peppers;
 }
 
-/** Settings that work in production but weaken its protection. Logged at every start. */
+/** Settings that work in production but weaken its protection. Logged at every startup. */
 export function riskySettings(env: {
   NODE_ENV: string;
   WEBHOOK_PRIVATE_TARGETS?: boolean;

@@ -1,7 +1,7 @@
 /** What counts as a registrable domain, by the public suffix list. */
 
 /**
- * May a page of `host` use `rpId` as its relying party: the host itself, or a registrable parent domain of it
+ * Whether a page on `host` may use `rpId` as its relying party: the host itself, or a registrable parent domain of it
  * (WebAuthn level 3, section 5.1.3). Browsers refuse public suffixes (`com`, `co.uk`, `github.io`).
  */
 export function isRegistrableParent(rpId: string, host: string): boolean {
@@ -25,6 +25,6 @@ export function registrableLabel(origin: string): string {
   return (getDomain(hostname, { allowPrivateDomains: true }) ?? hostname).split(".")[0] ?? hostname;
 }
 
-/** The list takes megabytes and 70,000 steps to load: so it is loaded with the first question. */
+/** The list takes megabytes and 70,000 steps to load, so it is loaded on first use. */
 const getDomain: typeof import("tldts").getDomain = (url, options) =>
   require("tldts").getDomain(url, options);

@@ -1,5 +1,5 @@
 /**
- * Limits on relaying and on what it costs, as variables, with their defaults. `core/domain/relay-budget.ts` judges by them,
+ * Limits on relaying and its costs, as variables with their defaults. `core/domain/relay-budget.ts` applies them,
  * `api/wallet-ops/send-gas-budget.ts` refuses sends.
  */
 import { z } from "zod";
@@ -43,7 +43,7 @@ export const workerLimitsShape = {
   RELAY_REVERTED_GAS_PER_DAY: wholeNumber(0, Number.MAX_SAFE_INTEGER).default(10_000_000),
 } as const;
 
-/** What a network's relayers may pay for gas in a UTC day; undefined: as much as they hold. */
+/** Maximum gas fees of a network's relayers per UTC day; undefined: no limit. */
 export function dailyFeeMaxWei(env: {
   NODE_ENV: string;
   RELAY_DAILY_FEE_MAX_WEI?: string | undefined;
@@ -52,7 +52,7 @@ export function dailyFeeMaxWei(env: {
   return env.NODE_ENV === "production" ? PRODUCTION_DAILY_FEE_MAX_WEI : undefined;
 }
 
-/** Gas that all sends of a network may use in a day; undefined: no limit. */
+/** Gas that all sends may use per network and UTC day; undefined: no limit. */
 export function sendGasTotalPerDay(env: {
   NODE_ENV: string;
   SEND_GAS_TOTAL_PER_DAY?: number | undefined;

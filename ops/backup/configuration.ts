@@ -28,7 +28,7 @@ function toConfig({ DATABASE_URL: databaseUrl, BACKUP_KEY: keys }: ReturnType<ty
 
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Of a timer; a longer one fires at once. */
+/** Maximum delay of a timer; a longer one fires immediately. */
 const INTERVAL_MAX_MS = 2 ** 31 - 1;
 
 /** "6h" in milliseconds; undefined for anything else than whole minutes, hours or days, and beyond 24 days. */

@@ -7,7 +7,7 @@ import { countTables, type Keys, openBackup } from "./write-backup.ts";
 
 export type Restored = { createdAt: string; tables: number; migrated: string[] };
 
-/** The rows are there, and the database lacks migrations: it must not be taken for one without anything. */
+/** The rows were restored but migrations are missing: the database must not be mistaken for an empty one. */
 export class NotMigratedError extends Error {}
 
 /**

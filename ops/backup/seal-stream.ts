@@ -1,5 +1,5 @@
 /**
- * Encrypts a stream in chunks: AES-256-GCM with a key of its own for each file (HKDF-SHA256 of the secret and 32 random bytes), a counter
+ * Encrypts a stream in chunks: AES-256-GCM with a separate key for each file (HKDF-SHA256 of the secret and 32 random bytes), a counter
  * as nonce, and a mark in the last chunk's, so that a changed, reordered or shortened file is refused.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
@@ -23,7 +23,7 @@ export async function* sealStream(plain: Chunks, secret: string): AsyncGenerator
   }
 }
 
-/** Tries each of `secrets`. Throws a sentence when none opens the stream, or when it was changed or cut. */
+/** Tries each of `secrets`. Throws when none decrypts the stream, or when it was altered or truncated. */
 export async function* openStream(sealed: Chunks, secrets: readonly string[]): AsyncGenerator<Buffer> {
   let key: Buffer | undefined;
   let number = 0;

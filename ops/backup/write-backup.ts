@@ -25,7 +25,7 @@ const DRAFT_KEPT_MS = 24 * 3_600_000;
 const DRAFT_NAME = /^payments-[\dTZ-]+\.backup\.new$/;
 const FILE_NAME = /^payments-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z\.backup$/;
 
-/** The file appears under its name when it is whole and can be read with `keys`. */
+/** The file gets its final name when it is complete and can be read with `keys`. */
 export async function writeBackup(
   sql: Sql,
   { folder, keys, keep, now }: { folder: string; keys: Keys; keep: number; now: Date },
@@ -92,7 +92,7 @@ function removeOldest(folder: string, keep: number): void {
   for (const file of listBackups(folder).slice(0, -keep)) rmSync(file, { force: true });
 }
 
-/** What a process that was killed has left. */
+/** Files left behind by a killed process. */
 function removeAbandoned(folder: string): void {
   for (const name of readdirSync(folder).filter((one) => DRAFT_NAME.test(one))) {
     const draft = join(folder, name);

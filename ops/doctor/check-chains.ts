@@ -1,4 +1,4 @@
-/** Each node by itself: its chain, its age, what the indexer asks of it, and the code of the contracts. */
+/** Checks each node separately: its chain, its age, the methods the indexer uses, and the code of the contracts. */
 import { checkContracts } from "../../api/health/checks.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";

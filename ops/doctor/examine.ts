@@ -1,4 +1,4 @@
-/** Everything `doctor` looks at, concurrently. */
+/** Runs all checks of `doctor` concurrently. */
 import { readAssets } from "../../api/http/assets.ts";
 import { requireWalletFiles } from "../../api/pages/further-wallets.ts";
 import { describeSpace, inspectMachine, readDiskSpace } from "../../core/runtime/machine-limits.ts";
@@ -10,7 +10,7 @@ import { checkRelayers } from "./check-relayers.ts";
 import { advice, type Finding, fault, good } from "./finding.ts";
 import { type Configuration, readConfiguration } from "./read-configuration.ts";
 
-/** Reaches what the environment names, changes nothing. `isOffline`: the environment alone. */
+/** Connects to everything the environment names, without changing anything. `isOffline`: only checks the environment. */
 export async function examine(
   env: Record<string, string | undefined>,
   { isOffline = false } = {},

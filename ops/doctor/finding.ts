@@ -25,7 +25,7 @@ export const good = (subject: Subject, text: string): Finding => ({ level: "good
 
 const MARKS = { fault: "✗", advice: "!", good: "✓" } as const;
 
-/** A line a finding, by subject, and a last line that says how many faults there are. */
+/** One line per finding, by subject, and a last line with the number of faults. */
 export function presentFindings(findings: readonly Finding[]): string {
   const lines = SUBJECTS.flatMap((subject) =>
     findings

@@ -45,7 +45,7 @@ export function writeFiles(answers: Answers, { folder, kind }: Layout): Written 
     writeWhole(join(secretsFolder, name), text, MODES[kind]);
     return text;
   };
-  /** Never made again: what they protect would be lost. */
+  /** Never regenerated: what they protect would be lost. */
   const generate = (name: string, make: () => string) => {
     const file = join(secretsFolder, name);
     if (!existsSync(file)) return place(name, make());
@@ -121,7 +121,7 @@ function makeBackupsFolder(backups: string): void {
     chownSync(backups, CONTAINER_USER, CONTAINER_USER);
     chmodSync(backups, 0o700);
   } else if (uid === process.getuid?.()) {
-    // only root may give it away; what is in it is encrypted, and other accounts cannot remove it
+    // only root may change its owner; its contents are encrypted, and other accounts cannot remove it
     chmodSync(backups, 0o1777);
   } else throw new Error(`${backups} belongs to another user: sudo chown ${CONTAINER_USER} ${backups}`);
 }

@@ -1,4 +1,4 @@
-/** What is taken from the user's own nodes: which chain they serve, and each block's hash and list of transaction hashes. */
+/** The only data taken from the user's own nodes: which chain they serve, and each block's hash and transaction hashes. */
 import { type Hex, NETWORK_IDS, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { fieldOf, parseData, parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
 
@@ -6,7 +6,7 @@ export type TrustedBlock = { hash: Hex; transactions: readonly string[] };
 type Wanted = { network: NetworkId; proof: { blockNumber: number } | null };
 
 const TIMEOUT_MS = 30_000;
-/** Requests at a time: public nodes count them. */
+/** Concurrent requests, which public nodes limit. */
 const AT_ONCE = 4;
 
 /** The node of each network, by its chain id. Throws for a node that is unavailable or of another chain. */

@@ -206,4 +206,26 @@ describe.if(isBrowserThere)("the payment page", () => {
     expect(await panel(page).getByText("not accepted").count()).toBe(0);
     await close();
   });
+
+  test("that is not answered is asked about again with the same bytes, and offers no second payment meanwhile", async () => {
+    const { id } = await world.makeLink();
+    const bodies: (string | null)[] = [];
+    const { page, close } = await world.open(id, [await world.wallet()], {
+      prepare: async (page) => {
+        await page.clock.install();
+        // the first request is never answered
+        await page.route("**/v1/x402/*/pay", async (route) => {
+          if (bodies.push(route.request().postData()) > 1) await route.continue();
+        });
+      },
+    });
+    await payWith(page).click();
+    while (bodies.length === 0) await Bun.sleep(20);
+    expect(await payWith(page).count()).toBe(0);
+    await page.clock.fastForward(31_000);
+    expect(await payWith(page).count()).toBe(0);
+    await thanks(page).waitFor({ timeout: PAID_MS });
+    expect(bodies).toEqual([bodies[0] ?? "", bodies[0] ?? ""]);
+    await close();
+  });
 });

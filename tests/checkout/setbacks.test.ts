@@ -259,10 +259,10 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("a transfer that fits several links is claimed by hand, and proven by its sender's signature", async () => {
+  test("a transfer that fits several links is claimed by hand, and proven by its sender's signature, in the link's network", async () => {
     const first = await world.makeLink();
     const second = await world.makeLink(first.amountUnits);
-    const wallet = await world.wallet();
+    const wallet = await world.wallet({ chainId: 1 });
     await callRpc(world.rpcUrl, "anvil_impersonateAccount", [wallet.address]);
     const hash = await sendUsdc(world.rpcUrl, wallet.address, world.merchantWallet, second.amountUnits);
     await waitFor("the transfer", async () => {

@@ -43,6 +43,14 @@ describe("defaults", () => {
     expect(config.chains.map(({ id }) => id)).toEqual(["base", "base-sepolia"]);
   });
 
+  test("an eager deployment of wallets is named as without effect where base is enabled", () => {
+    const ignoredOf = (given: Record<string, string>) => readApiConfig({ ...production(), ...given }).ignored;
+    expect(ignoredOf({ WALLET_DEPLOYMENT: "eager" })).toEqual([expect.stringContaining("not on base")]);
+    expect(ignoredOf({ WALLET_DEPLOYMENT: "eager", NETWORKS: "base-sepolia" })).toEqual([]);
+    expect(ignoredOf({ WALLET_DEPLOYMENT: "lazy" })).toEqual([]);
+    expect(ignoredOf({})).toEqual([]);
+  });
+
   test("wallets outside the browser are off until they are configured", () => {
     const walletsOf = (given: Record<string, string>) =>
       readApiConfig({ ...base(), ...given }).furtherWallets;

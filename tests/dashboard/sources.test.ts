@@ -25,7 +25,7 @@ import {
   tagOf,
   writeUnits,
 } from "../../web/dashboard/send/check-signed-operation.ts";
-import { readPayout } from "../../web/dashboard/send/parse-payout.ts";
+import { readPayout, sumPayout } from "../../web/dashboard/send/parse-payout.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { readDocument } from "../support/openapi-document.ts";
 import { seededRandom } from "../support/seeded-random.ts";
@@ -75,6 +75,7 @@ describe("translations", () => {
       JSON.parse(readFileSync(join(ROOT, "web/messages/dashboard", file), "utf8")),
     ],
   );
+  const [own, to] = [randomAddress(), randomAddress()];
   const valuesOf = (text = "") => [...text.matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
   const keyOf = (code: string) => `warning ${code}`;
 
@@ -88,14 +89,18 @@ describe("translations", () => {
       }
   });
 
-  test("leave out no text: neither of a screen, nor of the security trail", () => {
+  test("leave out no text: neither of a screen, nor of the security trail, the scopes of a key or the lines of a payout", () => {
     const trail = readFileSync(join(ROOT, "web/dashboard/account/security-event-texts.ts"), "utf8");
+    const keys = readFileSync(join(ROOT, "web/dashboard/developers/api-keys.tsx"), "utf8");
     const said = [
       ...[...sources.matchAll(/\bsay\(\s*("(?:[^"\\]|\\.)*")/g)].map(([, text = ""]) => JSON.parse(text)),
       ...[...sources.matchAll(/\bsayCount\([^"]*("[^"]*"),\s*("[^"]*")/g)].flatMap(
         ([, one = "", many = ""]) => [JSON.parse(one), JSON.parse(many)],
       ),
-      ...[...trail.matchAll(/^ {2}\w+: (".*"),$/gm)].map(([, text = ""]) => JSON.parse(text)),
+      ...[...`${trail}${keys}`.matchAll(/^ {2}[\w":]+: (".*"),$/gm)].map(([, text = ""]) => JSON.parse(text)),
+      ...["", "0x12,1", `${own},1`, `${to},x`, `${to},0`, `${to},1,50`, `${to},1\n${to},1`].flatMap((lines) =>
+        readPayout(lines, own).flatMap(({ fault }) => fault ?? []),
+      ),
     ];
     expect(said.length).toBeGreaterThan(400);
     for (const [file, messages] of translations)
@@ -257,6 +262,21 @@ describe("a payout's table", () => {
   const own = randomAddress();
   const to = randomAddress();
   const faultOf = (line: string) => readPayout(line, own)[0]?.fault;
+
+  test("is summed without the lines that have a fault", () => {
+    const others = [
+      `${randomAddress()},12.5`,
+      `0x12,5000`,
+      `${randomAddress()},3000,50`,
+      `${randomAddress()},1`,
+    ];
+    expect(sumPayout(readPayout(others.join("\n"), own))).toEqual({
+      payable: 2,
+      faulty: 2,
+      total: 13_500_000n,
+    });
+    expect(sumPayout([])).toEqual({ payable: 0, faulty: 0, total: 0n });
+  });
 
   test("is read with commas, semicolons or tabs, quotes, a heading and empty lines", () => {
     const text = `address;amount;note\r\n${to};12,5;"Rent; May"\r\n\r\n${randomAddress()};1;\n`;

@@ -131,7 +131,7 @@ test("a second installation keeps what would be lost, and takes new answers", as
   const { code, output } = await install([...answers().slice(0, 4), "Shop <shop@example.com>"]);
   expect(code).toBe(0);
   expect(names.map(secret)).toEqual(before);
-  expect(output).toContain("Kept from before: postgres_password, database_url, jwt_secret");
+  expect(output).toContain("Kept unchanged: postgres_password, database_url, jwt_secret");
   expect(readEnvFile().MAIL_FROM).toBe("Shop <shop@example.com>");
 }, 120_000);
 

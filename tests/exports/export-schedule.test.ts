@@ -135,7 +135,7 @@ describe("a schedule", () => {
       from export_schedule_runs run
       join exports on exports.id = run.export_id
       where run.schedule_id = ${id} and run.first_day = '2026-04-01'`;
-    expect(made).toEqual({ status: "FAILED", refusal: expect.stringContaining("10001 were chosen") });
+    expect(made).toEqual({ status: "FAILED", refusal: expect.stringContaining("10001 match") });
     await ann.client.delete(`/v1/export-schedules/${id}`);
   });
 

@@ -227,7 +227,7 @@ describe("a file for another program", () => {
     expect(parseCsv((await exportAs(kim.client, asked)).text).length).toBeGreaterThanOrEqual(10_001);
     await insertHistory(world.sql, kim.userId, many(1));
     const refused = await exportAs(kim.client, asked);
-    expect([refused.status, refused.text]).toEqual([409, expect.stringContaining("10001 were chosen")]);
+    expect([refused.status, refused.text]).toEqual([409, expect.stringContaining("10001 match")]);
   });
 });
 

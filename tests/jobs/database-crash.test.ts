@@ -146,7 +146,7 @@ test("behavior: processes started while Postgres is unavailable retry until it a
   const starting = Promise.all([service.start("worker"), service.start("api")]);
   for (const name of ["worker", "api"] as const) {
     await waitFor(`${name} to notice`, async () =>
-      service.logOf(name).includes("the database is unavailable"),
+      service.logOf(name).includes("is unavailable, waiting for"),
     );
   }
   postgres = await startPostgres({ dataDir, database: "crash" });

@@ -22,8 +22,8 @@ describe("an address that a payer returns to", () => {
     ["ftp://localhost/", "must be https, or http on localhost"],
     ["https://bob@shop.example/", "must not contain a user or password"],
     ["https://:secret@shop.example/", "must not contain a user or password"],
-    ["https://shop.example/?status=PAID", "must not have the query parameter status, which is added"],
-    ["https://shop.example/?a=1&sig=2", "must not have the query parameter sig, which is added"],
+    ["https://shop.example/?status=PAID", "must not have the query parameter status, which the service adds"],
+    ["https://shop.example/?a=1&sig=2", "must not have the query parameter sig, which the service adds"],
   ])("may not be %s: %s", (url, why) => {
     expect(whyNotAReturnUrl(url)).toBe(why);
   });

@@ -95,7 +95,7 @@ export const LEDGER_SCENARIOS: readonly Scenario[] = [
   },
   {
     alert: "SendsStuck",
-    cureText: "the node takes no transactions: change the RPC URL",
+    cureText: "the node accepts no transactions: change the RPC URL",
     async provoke({ lab }) {
       const owner = await signUp(lab.service.baseUrl);
       await fundUsdc(lab.chain.rpcUrl, owner.walletAddress as Hex, 5_000_000n);

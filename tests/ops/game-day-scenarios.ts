@@ -154,7 +154,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     alert: "NoNodeAnswers",
-    cureText: "check the provider; name a second URL of another one",
+    cureText: "check the provider; add a URL of a second one",
     async provoke({ lab }) {
       const node = lab.proxy.fault;
       lab.proxy.fault = () => ({ kind: "status", status: 503 });
@@ -165,7 +165,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     alert: "PaymentsStuck",
-    cureText: "the node takes no transactions: change the RPC URL",
+    cureText: "the node accepts no transactions: change the RPC URL",
     async provoke({ lab }) {
       const node = lab.proxy.fault;
       lab.proxy.fault = (calls) =>

@@ -91,7 +91,7 @@ describe("a request", () => {
     ],
     ["a block it does not know", { kind: "error", code: -32000, message: "header not found" }],
   ] as [string, Fault][])("goes to the second node after %s", async (_, fault) => {
-    const chain = open(fault.kind === "hang" ? { timeoutMs: SHORT_TIMEOUT_MS } : {});
+    const chain = open(fault.kind === "hang" ? { timeoutMs: 3_000 } : {});
     await refreshHeads(chain);
     first.fault = onMethod("eth_blockNumber", fault);
     expect(await head(chain)).toBe(await callRpc(node.rpcUrl, "eth_blockNumber"));

@@ -2,9 +2,9 @@
 import { afterEach, expect, test } from "bun:test";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 
-const TIMEOUT_MS = 600;
+const TIMEOUT_MS = 2_000;
 /** For 240 MB by one process that also sends them, on a busy machine. */
-const BUSY_TIMEOUT_MS = 3_000;
+const BUSY_TIMEOUT_MS = 20_000;
 const PIECE = "f".repeat(250_000);
 
 let chain: Chain | undefined;
@@ -55,9 +55,9 @@ async function ask({ pieces, sent = pieces, everyMs }: { pieces: number; sent?: 
 }
 
 test("an answer that keeps coming is read, although it takes longer than the timeout", async () => {
-  // two megabytes a second
-  const { outcome, tookMs } = await ask({ pieces: 12, everyMs: 125 });
-  expect(outcome).toEqual({ ok: true, result: 12 * PIECE.length });
+  // three megabytes a second where the machine is not busy; one is enough
+  const { outcome, tookMs } = await ask({ pieces: 60, everyMs: 75 });
+  expect(outcome).toEqual({ ok: true, result: 60 * PIECE.length });
   expect(tookMs).toBeGreaterThan(TIMEOUT_MS * 2);
 });
 

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { type Hex, type Messages, page, say } from "./page-data.ts";
 import { Button } from "./panel.tsx";
 import { claim } from "./service.ts";
-import { describeStop, Stop, signTypedData } from "./wallet-calls.ts";
+import { connectToSign, describeStop, Stop, signTypedData } from "./wallet-calls.ts";
 import type { Wallet } from "./wallets.ts";
 
 type Said = { key: keyof Messages; tone: "" | "bad" | "warn" } | { text: string; tone: "bad" };
@@ -23,10 +23,10 @@ export function ClaimForm({ wallets }: { wallets: readonly Wallet[] }) {
     if (answer.kind === "refused") setSaid({ key: answer.key, tone: "bad" });
   }
 
-  async function prove({ provider, ...wallet }: Wallet): Promise<void> {
+  async function prove(wallet: Wallet): Promise<void> {
     try {
-      await provider.request({ method: "eth_requestAccounts" });
-      await send(await signTypedData({ provider, ...wallet }, sender.trim() as Hex, typedData));
+      await connectToSign(wallet, page);
+      await send(await signTypedData(wallet, sender.trim() as Hex, typedData));
     } catch (error) {
       setSaid(
         error instanceof Stop

@@ -1,6 +1,7 @@
 /** What the server wrote into the page for this script. */
 import type { PublicPaymentLink } from "../dashboard/wire.ts";
 import type en from "../messages/en.json";
+import { fillMessage } from "../messages/isolate.ts";
 
 export type Hex = `0x${string}`;
 
@@ -39,7 +40,7 @@ type Page = {
 export const page: Page = JSON.parse(document.getElementById("page")?.textContent ?? "{}");
 
 export function say(key: keyof Messages, values: Record<string, string> = {}): string {
-  return page.messages[key].replace(/\{(\w+)\}/g, (placeholder, name: string) => values[name] ?? placeholder);
+  return fillMessage(page.messages[key], values, document.dir);
 }
 
 // Latin digits everywhere: an amount is compared with what a wallet shows.

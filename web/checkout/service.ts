@@ -19,12 +19,17 @@ const RETRY_MS = 3_000;
 /** How many times a payment that the service cannot accept now is submitted. */
 const REFUSED_ATTEMPTS_MAX = 4;
 /** Longer than an authorization is valid. */
-const ATTEMPTS_MAX = 300;
+const ASKED_FOR_MS = 900_000;
+/** Longer than the service takes to answer a payment; a browser by itself waits for minutes. */
+const ANSWER_MAX_MS = 30_000;
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
+/** What is not answered in time fails as if the connection was lost: the request may have arrived. */
 async function call(path: string, init?: RequestInit): Promise<{ status: number; body: Answer }> {
-  const response = await fetch(path, init);
+  // the browsers of some wallets are older than AbortSignal.timeout; they wait
+  const signal = AbortSignal.timeout?.(ANSWER_MAX_MS);
+  const response = await fetch(path, { ...init, signal });
   return { status: response.status, body: (await response.json().catch(() => ({}))) as Answer };
 }
 
@@ -33,9 +38,9 @@ function post(path: string, body: string, headers: Record<string, string> = {}) 
 }
 
 export async function readLink(linkId: string): Promise<Link> {
-  const response = await fetch(`/api/v1/public/payment-links/${linkId}/data`);
-  if (!response.ok) throw new Error(String(response.status));
-  return (await response.json()) as Link;
+  const { body } = await call(`/api/v1/public/payment-links/${linkId}/data`);
+  if (!("linkId" in body)) throw new Error("no link");
+  return body as Link;
 }
 
 /**
@@ -45,7 +50,8 @@ export async function readLink(linkId: string): Promise<Link> {
 export async function submitPayment(linkId: string, body: string, key: string): Promise<Hex | null> {
   let refusals = 0;
   let isUncertain = false;
-  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+  const endMs = Date.now() + ASKED_FOR_MS;
+  while (Date.now() < endMs) {
     // the receipt is issued in the page's language, which may be another one than the browser's
     const headers = { "idempotency-key": key, "accept-language": page.language };
     const answer = await post(`/v1/x402/${linkId}/pay`, body, headers).catch(() => undefined);
@@ -67,7 +73,8 @@ export async function submitPayment(linkId: string, body: string, key: string): 
 }
 
 async function followPayment(linkId: string, paymentId: string): Promise<Hex | null> {
-  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+  const endMs = Date.now() + ASKED_FOR_MS;
+  while (Date.now() < endMs) {
     const answer = await call(`/v1/x402/${linkId}/payments/${paymentId}`).catch(() => undefined);
     if (answer?.status === 200 && answer.body.settled) return answer.body.txHash ?? null;
     if (answer?.status === 200 && answer.body.error && answer.body.error !== "SETTLEMENT_PENDING")

@@ -48,32 +48,45 @@ export async function connect(
   { link, network }: { link: Link; network: Network },
   onStep: (key: "switching" | "checkingBalance") => void,
 ): Promise<Hex> {
-  const { provider, name } = wallet;
   const accounts = await ask(wallet, "eth_requestAccounts");
   const payer = (accounts as Hex[])[0];
-  if (!payer) throw new Stop("declined", { wallet: name });
-  const chainId = chainIdOf(link);
-  const readChain = async () => Number(await ask(wallet, "eth_chainId"));
-  if ((await readChain()) !== link.chainId) {
-    onStep("switching");
-    await provider.request({ method: "wallet_switchEthereumChain", params: [{ chainId }] }).catch((error) => {
-      if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: name });
-      if (codeOf(error) !== UNKNOWN_CHAIN) throw new Stop("wrongNetwork");
-      return ask(wallet, "wallet_addEthereumChain", [
-        {
-          chainId,
-          chainName: network.name,
-          rpcUrls: [network.rpcUrl],
-          nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
-          blockExplorerUrls: [network.explorer],
-        },
-      ]);
-    });
-    if ((await readChain()) !== link.chainId) throw new Stop("wrongNetwork");
-  }
+  if (!payer) throw new Stop("declined", { wallet: wallet.name });
+  await chooseNetwork(wallet, { link, network }, onStep);
   onStep("checkingBalance");
   const balance = await readBalance(wallet, link, payer);
   return balance !== undefined && balance < unitsOf(link.amount) ? tooLittle(balance, link) : payer;
+}
+
+/** Connects to sign for an account that is known already: wallets refuse typed data of another network than theirs. */
+export async function connectToSign(wallet: Wallet, place: { link: Link; network: Network }): Promise<void> {
+  await ask(wallet, "eth_requestAccounts");
+  await chooseNetwork(wallet, place);
+}
+
+async function chooseNetwork(
+  wallet: Wallet,
+  { link, network }: { link: Link; network: Network },
+  onStep?: (key: "switching") => void,
+): Promise<void> {
+  const { provider, name } = wallet;
+  const chainId = chainIdOf(link);
+  const readChain = async () => Number(await ask(wallet, "eth_chainId"));
+  if ((await readChain()) === link.chainId) return;
+  onStep?.("switching");
+  await provider.request({ method: "wallet_switchEthereumChain", params: [{ chainId }] }).catch((error) => {
+    if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: name });
+    if (codeOf(error) !== UNKNOWN_CHAIN) throw new Stop("wrongNetwork");
+    return ask(wallet, "wallet_addEthereumChain", [
+      {
+        chainId,
+        chainName: network.name,
+        rpcUrls: [network.rpcUrl],
+        nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
+        blockExplorerUrls: [network.explorer],
+      },
+    ]);
+  });
+  if ((await readChain()) !== link.chainId) throw new Stop("wrongNetwork");
 }
 
 function tooLittle(balance: bigint, link: Link): never {

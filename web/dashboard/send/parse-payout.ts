@@ -43,6 +43,13 @@ export function readPayout(text: string, ownAddress: string): PayoutLine[] {
   });
 }
 
+/** How many lines could be paid, what they come to, and how many have a fault: those say nothing about the total. */
+export function sumPayout(lines: readonly PayoutLine[]): { payable: number; faulty: number; total: bigint } {
+  const payable = lines.filter(({ fault }) => fault === undefined);
+  const total = payable.reduce((sum, { units }) => sum + units, 0n);
+  return { payable: payable.length, faulty: lines.length - payable.length, total };
+}
+
 type Given = {
   to: string;
   units: bigint | undefined;

@@ -12,7 +12,7 @@ import { NetworkChoice } from "../parts/network-choice.tsx";
 import { Amount, Screen, Table, USDC } from "../parts/page-parts.tsx";
 import { readUnits, writeUnits } from "./check-signed-operation.ts";
 import { actionsOf, toSign } from "./follow-send.ts";
-import { LINES_MAX, type PayoutLine, readPayout } from "./parse-payout.ts";
+import { LINES_MAX, type PayoutLine, readPayout, sumPayout } from "./parse-payout.ts";
 import { RecentSends } from "./recent-sends.tsx";
 import { SignSheet } from "./sign-sheet.tsx";
 
@@ -24,11 +24,10 @@ export function Payout({ me }: ScreenProps) {
   const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
   const own = me.wallets.find((wallet) => wallet.network === network)?.address ?? "";
   const lines = useMemo(() => readPayout(text, own), [text, own]);
-  const total = lines.reduce((sum, { units }) => sum + units, 0n);
+  const { payable, faulty, total } = sumPayout(lines);
   const held = balance.value?.balance.amount;
   const isTooMuch = held !== undefined && total > (readUnits(held) ?? 0n);
-  const faults = lines.filter((line) => line.fault !== undefined);
-  const isReady = lines.length > 0 && lines.length <= LINES_MAX && faults.length === 0 && !isTooMuch;
+  const isReady = lines.length > 0 && lines.length <= LINES_MAX && faulty === 0 && !isTooMuch;
   const review = () =>
     run(async () => {
       const payments = lines.map(({ to, amount, note }) => ({ to, amount, ...(note ? { note } : {}) }));
@@ -85,7 +84,12 @@ export function Payout({ me }: ScreenProps) {
               {say("Review")}
             </Button>
             <p class="sum">
-              {sayCount(lines.length, "{count} recipient", "{count} recipients")} ·{" "}
+              {faulty > 0 && (
+                <span class="error">
+                  {sayCount(faulty, "{count} line has a fault", "{count} lines have a fault")} ·{" "}
+                </span>
+              )}
+              {sayCount(payable, "{count} recipient", "{count} recipients")} ·{" "}
               <strong>
                 <Amount of={writeUnits(total)} /> USDC
               </strong>
