@@ -28,6 +28,8 @@ export type Stage = {
   signed: Signed[];
   sent: Sent[];
   reusable: string[];
+  /** Nonces that payers have cancelled, on whatever branch. */
+  spent: Set<Hex>;
   claims: string[];
   /** Link, transaction and proof of each claim: a second one is the same claim. */
   claimed: Set<string>;
