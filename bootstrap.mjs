@@ -253,12 +253,13 @@ function takeLock() {
 /** Passes signals between the terminal and the script, and exits with it. */
 function run(bun, script, args) {
   const path = [dirname(bun), join(PACKAGES, ".bin"), process.env.PATH ?? ""].join(delimiter);
+  // before the script can run: a signal without a handler would end us and leave the script behind
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   const child = spawn(bun, [join(ROOT, script), ...args], {
     stdio: "inherit",
     cwd: ROOT,
     env: { ...process.env, PATH: path },
   });
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   // npm, or the shell between npm and us, may end without forwarding a signal; the script must not outlive them.
   const ancestors = readAncestors();
   if (process.env.npm_lifecycle_event) {

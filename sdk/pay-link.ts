@@ -120,7 +120,7 @@ export async function signPayment(
     throw refused(`The link requires a token that is not USDC on Base: ${asset}`, "UNKNOWN_TOKEN");
   if (chainIds && !chainIds.includes(chainId))
     throw refused(
-      `The link is to be paid on ${network} (${chainId}), which is not allowed`,
+      `The link is on ${network} (${chainId}), which is not allowed`,
       "NETWORK_NOT_ALLOWED",
     );
   if (typeof item.amount !== "string" || !/^\d{1,30}$/.test(item.amount))

@@ -29,7 +29,7 @@ const exportAs = (body: Record<string, unknown>, headers?: Record<string, string
 
 describe("an asynchronous export", () => {
   async function waitReady(id: string, client = ann.client): Promise<void> {
-    const deadline = Date.now() + 45_000;
+    const deadline = Date.now() + 90_000;
     for (;;) {
       const { body, text } = await client.get(`/v1/transactions/exports/${id}`);
       if (body.data?.export.status === "READY") return;
@@ -175,7 +175,7 @@ describe("an asynchronous export", () => {
     await world.sql`update exports set status = 'READY', expires_at = now() where id = ${id}`;
     expect((await ann.client.get(`/v1/transactions/exports/${id}/download`)).status).toBe(404);
     await world.sql`select graphile_worker.add_job('housekeeping')`;
-    const deadline = Date.now() + 45_000;
+    const deadline = Date.now() + 90_000;
     for (;;) {
       const left = await world.sql`select 1 from export_chunks where export_id = ${id}`;
       if (left.length === 0) break;
@@ -284,7 +284,7 @@ describe("more than 10,000 rows", () => {
       await world.start("worker");
       return isHalfMade;
     });
-    const deadline = Date.now() + 45_000;
+    const deadline = Date.now() + 90_000;
     while ((await statusOf())?.status !== "READY") {
       if (Date.now() > deadline) throw new Error(`still ${JSON.stringify(await statusOf())}`);
       await Bun.sleep(50);

@@ -307,6 +307,19 @@ describe.if(isBrowserThere)("leaving", () => {
     await visit.close();
   });
 
+  test("a wallet with more owners than fit into one read is moved by the last of them", async () => {
+    const owner = await makeTestWallet(world.rpcUrl, { name: "Last Owner", fundsUnits: 0n });
+    await deploy();
+    for (let added = 0; added < 105; added++) await callItself(encodeAddOwner(randomAddress()));
+    await callItself(encodeAddOwner(owner.address));
+    const prepare = (page: Page) => owner.install(page);
+    const { page, close } = await world.open(world.urls.elsewhere, { hasPasskey: false, prepare });
+    await readWallet(page);
+    await enterTransfer(page, randomAddress(), { amount: "3", signer: `the owner address ${owner.address}` });
+    await page.getByRole("button", { name: "Go on to the browser wallet" }).waitFor();
+    await close();
+  });
+
   test("a passkey that was removed as an owner is refused before anything is sent", async () => {
     const { owners } = JSON.parse(world.walletFile);
     await deploy();

@@ -168,7 +168,7 @@ test("a build begins after a running backup, and says what it waits for", async 
   const migrating = migrate(db.url, { folder: folder.path, onWait: (line) => told.push(line) });
   try {
     await until(async () => told.length > 0);
-    expect(told[0]).toContain(`${PENDING} waits for holder (pid `);
+    expect(told[0]).toContain(`${PENDING} is waiting for holder (pid `);
     expect((await indexesOf("payment_links")).map(({ name }) => name)).toEqual(["payment_links_replaced"]);
   } finally {
     released.resolve();

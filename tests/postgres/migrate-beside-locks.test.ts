@@ -86,7 +86,7 @@ test("a migration that waits for a backup holds no table, and is applied when th
     expect(locked.map(({ name }) => name)).toEqual([]);
     await until(() => told.length > 0);
     expect(told[0]).toMatch(
-      /^9001_further_columns\.sql waits for holder \(pid \d+, since \d\d:\d\d:\d\d UTC\)$/,
+      /^9001_further_columns\.sql is waiting for holder \(pid \d+, since \d\d:\d\d:\d\d UTC\)$/,
     );
   });
   await undo();
@@ -95,7 +95,7 @@ test("a migration that waits for a backup holds no table, and is applied when th
 test("a migration gives up a table that a long read holds, and takes it when the read ends", async () => {
   await whileHeld({ table: "payments", mode: "access share" }, async (told) => {
     await until(() => told.length > 0);
-    expect(told[0]).toContain("waits for holder (pid ");
+    expect(told[0]).toContain("is waiting for holder (pid ");
     // answered between two attempts, which would otherwise stand before it in the queue for the lock
     expect(await sql`select from payments`).toHaveLength(0);
   });

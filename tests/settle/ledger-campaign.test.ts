@@ -6,10 +6,10 @@ test("behavior: after random payments, claims, links and reorganisations no paid
   expect(differences).toEqual([]);
   expect(Object.keys(steps).length).toBeGreaterThan(8);
   expect(Object.keys(links).some((kind) => kind.startsWith("PAID"))).toBe(true);
-}, 240_000);
+}, 300_000);
 
 test("behavior: the same with six concurrent actors", async () => {
   const { differences, links } = await runBooksCampaign(120, 6);
   expect(differences).toEqual([]);
   expect(Object.keys(links).some((kind) => kind.startsWith("PAID"))).toBe(true);
-}, 240_000);
+}, 300_000);
