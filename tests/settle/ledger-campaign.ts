@@ -62,7 +62,7 @@ const CONFIRMATIONS = 2;
 const CHECK_EVERY = 10;
 const QUIET_WITHIN_MS = 45_000;
 /** Of the comparisons with the chain, how many are followed by a rebuild. */
-const REBUILT = 0.2;
+const REBUILT = 0.1;
 
 export type BooksReport = {
   steps: Record<string, number>;
