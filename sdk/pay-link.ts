@@ -119,10 +119,7 @@ export async function signPayment(
   if (!name || token.toLowerCase() !== asset.toLowerCase())
     throw refused(`The link requires a token that is not USDC on Base: ${asset}`, "UNKNOWN_TOKEN");
   if (chainIds && !chainIds.includes(chainId))
-    throw refused(
-      `The link is on ${network} (${chainId}), which is not allowed`,
-      "NETWORK_NOT_ALLOWED",
-    );
+    throw refused(`The link is on ${network} (${chainId}), which is not allowed`, "NETWORK_NOT_ALLOWED");
   if (typeof item.amount !== "string" || !/^\d{1,30}$/.test(item.amount))
     throw refused(`The link's amount is invalid: ${item.amount}`, "NOT_PAYABLE");
   const units = BigInt(item.amount);

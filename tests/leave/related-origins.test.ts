@@ -63,6 +63,8 @@ describe("RP_RELATED_ORIGINS", () => {
     const withOrigins = (...origins: string[]) =>
       readApiConfig({ ...production(), RP_RELATED_ORIGINS: [...names, ...origins].join(",") });
     expect(withOrigins("https://shop.a.example", "https://a.co.uk").passkey.relatedOrigins).toHaveLength(7);
-    expect(() => withOrigins("https://f.example")).toThrow(/RP_RELATED_ORIGINS: 6 different registrable names/);
+    expect(() => withOrigins("https://f.example")).toThrow(
+      /RP_RELATED_ORIGINS: 6 different registrable names/,
+    );
   });
 });
