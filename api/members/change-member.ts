@@ -14,6 +14,7 @@ import type { Member } from "../../db/members/schema.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { deleteSessionsActingFor } from "../../db/sessions/sessions.ts";
+import { listEndpoints } from "../../db/webhooks/webhooks.ts";
 import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { recordEnd } from "./invite.ts";
@@ -33,7 +34,8 @@ export async function changeRole(
     if (member.role === "owner") await revokeWhatTheyMade(tx, key, trace);
     if (!mayRole(role, "exports"))
       await deleteSchedulesBy(tx, { userId: key.merchantId, createdBy: key.userId });
-    const details = { memberId: key.userId, from: member.role, to: role };
+    const left = mayRole(role, "webhooks:manage") ? {} : await countEndpointsLeft(tx, key, member);
+    const details = { memberId: key.userId, from: member.role, to: role, ...left };
     await record(tx, key, { type: "member_role_changed", trace, details });
     await recordEvents(tx, [
       {
@@ -59,7 +61,8 @@ export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...k
     await revokeWhatTheyMade(tx, key, trace);
     await deleteSchedulesBy(tx, { userId: key.merchantId, createdBy: key.userId });
     const isOwnWish = trace.actorId === key.userId;
-    const details = { memberId: key.userId, role: member.role, isOwnWish };
+    const left = await countEndpointsLeft(tx, key, member);
+    const details = { memberId: key.userId, role: member.role, isOwnWish, ...left };
     await record(tx, key, { type: "member_removed", trace, details });
     await recordEvents(tx, [
       { ...{ userId: key.merchantId, type: "member.removed", subjectId: key.userId }, data: { isOwnWish } },
@@ -75,6 +78,17 @@ async function revokeWhatTheyMade(tx: Tx, key: Omit<Named, "trace">, trace: Trac
     await record(tx, key, { type: "api_key_revoked", trace, details: { keyId: id, name } });
   for (const invitation of await revokeInvitationsBy(tx, made))
     await recordEnd(tx, invitation, { outcome: "REVOKED", trace });
+}
+
+/** Webhook endpoints belong to the merchant and stay. The trail says how many still send: the member may have made or seen any of them. */
+async function countEndpointsLeft(
+  tx: Tx,
+  { merchantId }: Pick<Named, "merchantId">,
+  { role }: Member,
+): Promise<{ webhookEndpoints?: number }> {
+  if (!mayRole(role, "webhooks:manage")) return {};
+  const endpoints = await listEndpoints(tx, merchantId);
+  return { webhookEndpoints: endpoints.filter(({ enabled }) => enabled).length };
 }
 
 async function getLocked(tx: Tx, key: Omit<Named, "trace">): Promise<Member> {

@@ -201,3 +201,33 @@ describe("a request that waits while the access ends", () => {
     expect((await askDuring(ask, () => merchant.client.delete(`/v1/api-keys/${made.id}`))).status).toBe(401);
   });
 });
+
+test("the security trail says how many webhook endpoints still send after a removed or demoted owner", async () => {
+  const endpoint = { url: "https://example.com/hook" };
+  for (const enabled of [true, false]) {
+    const { status, body } = await merchant.client.post("/v1/webhook-endpoints", endpoint);
+    expect(status).toBe(201);
+    const path = `/v1/webhook-endpoints/${body.data.id}`;
+    expect((await merchant.client.patch(path, { enabled })).status).toBe(200);
+  }
+  const [removed, demoted, viewer] = [
+    await newMember(merchant, "owner"),
+    await newMember(merchant, "owner"),
+    await newMember(merchant, "viewer"),
+  ];
+  await remove(removed.userId);
+  await merchant.client.patch(`/v1/members/${demoted.userId}`, { role: "viewer" });
+  await remove(viewer.userId);
+  const trail = await world.sql<{ details: Record<string, unknown> }[]>`
+    select details
+    from security_events
+    where user_id = ${merchant.userId} and type in ('member_removed', 'member_role_changed')
+    order by id desc
+    limit 3`;
+  const told = trail.map(({ details }) => [details.memberId, details.webhookEndpoints]).reverse();
+  expect(told).toEqual([
+    [removed.userId, 1],
+    [demoted.userId, 1],
+    [viewer.userId, undefined],
+  ]);
+});

@@ -88,6 +88,13 @@ const DETAILS: Readonly<Record<string, (value: Value) => string | false>> = {
   endedSessions: countOf,
   isOurs: (value) => value === false && say("not through this service"),
   isOwnWish: (value) => value === true && say("at their own request"),
+  webhookEndpoints: (value) =>
+    Number(value) > 0 &&
+    sayCount(
+      Number(value),
+      "{count} webhook endpoint stays active: check where it sends",
+      "{count} webhook endpoints stay active: check where they send",
+    ),
   claimPolicy: (value) => `${say("Trust signed claims only")}: ${onOff(value === "proven")}`,
   matchByAmount: (value) => `${say("Match by the plain amount")}: ${onOff(value === true)}`,
   accentColor: (value) => value !== null && String(value),
