@@ -1,7 +1,7 @@
 /**
  * A user's events as they are written (server-sent events). Each message's id is a cursor of `GET /v1/events`, so a reader that reconnects
- * with `Last-Event-ID` misses nothing; one without it gets only new events. An event's transaction notifies the user's id if somebody is reading that
- * user's events, which wakes the stream. While an older transaction is open the event is held back: the log is read again soon, then every second.
+ * with `Last-Event-ID` misses nothing; one without it gets only new events. If a stream of the user is open, an event's transaction notifies
+ * the user's id, which wakes the stream. While an older transaction is open the event is held back: the log is read again soon, then every second.
  */
 
 import type { EventPosition } from "../../db/events/cursor-history.ts";

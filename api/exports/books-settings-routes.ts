@@ -5,6 +5,7 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { isDay } from "../../core/domain/calendar.ts";
+import { hasDirectionControls } from "../../core/domain/direction-controls.ts";
 import { DEFAULT_RATE_SOURCE, RATE_SOURCE } from "../../core/domain/exchange-rate.ts";
 import { DEFAULT_LANGUAGE, LANGUAGE_TAGS } from "../../core/domain/language.ts";
 import { isTimeZone } from "../../core/domain/local-time.ts";
@@ -26,9 +27,6 @@ export const timeZoneSchema = z
     "must be an IANA time zone, for example Europe/Berlin",
   );
 
-/** Reverse the direction of the text after them (UAX 9). */
-const DIRECTION_CONTROLS = /[\u202a-\u202e\u2066-\u2069]/;
-
 /** Text of a document: no control characters except, with `lines`, line breaks. */
 const printed = (max: number, { lines }: { lines: boolean }) =>
   z
@@ -38,7 +36,7 @@ const printed = (max: number, { lines }: { lines: boolean }) =>
     .max(max)
     .refine((text) => text.isWellFormed(), "must be text")
     .refine(
-      (text) => !DIRECTION_CONTROLS.test(text),
+      (text) => !hasDirectionControls(text),
       "must not contain characters that change the direction of text",
     )
     .refine(

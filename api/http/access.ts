@@ -36,7 +36,7 @@ export type AuthRule = {
   scope?: ApiKeyScope | readonly ApiKeyScope[] | "any";
   /** The capability that the role of a member acting for a merchant must include; see core/domain/member.ts. API keys have scopes instead. */
   needs: Need;
-  /** Status for a key without the scope; default 403. With 401, a request without any key is also told the scope. */
+  /** Status for a key without the scope; default 403. With 401, the response to a request without a key also names the required scope. */
   missingScope?: 401;
   /** Default true: users who have not finished their wallet setup get 403. */
   requireActive?: boolean;

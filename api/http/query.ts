@@ -44,7 +44,7 @@ const NAME_SHOWN_CHARS = 40;
 
 /**
  * Refuses unknown parameters. Otherwise a misspelt filter (`status` for `statuses`, `dateFrom[]`, `Search`) would be ignored and the response would
- * contain rows nobody asked for: in lists and sums of money that is wrong, not tolerant.
+ * contain rows that were not requested, which makes lists and sums of money wrong.
  */
 export function knownQuery<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const names = Object.keys(shape);

@@ -6,7 +6,7 @@ const SILENCE_MS = 10_000;
 
 /**
  * Throws SilentDatabaseError after `SILENCE_MS`, unless `work` has called `onAccepting` by then. After that error `onAccepting` throws,
- * so that nothing is accepted for a caller who was told that nothing was stored.
+ * so that no payment is accepted after the response has reported that nothing was stored.
  */
 export async function limitDatabaseWait<T>(work: (onAccepting: () => void) => Promise<T>): Promise<T> {
   const silence = Promise.withResolvers<never>();
@@ -16,7 +16,8 @@ export async function limitDatabaseWait<T>(work: (onAccepting: () => void) => Pr
     silence.reject(new SilentDatabaseError(`no answer after ${SILENCE_MS} ms`));
   }, SILENCE_MS);
   const onAccepting = () => {
-    if (isAnswered) throw new SilentDatabaseError("the caller was told that nothing was stored");
+    if (isAnswered)
+      throw new SilentDatabaseError("the response has already reported that nothing was stored");
     clearTimeout(timer);
   };
   const working = work(onAccepting).finally(() => clearTimeout(timer));

@@ -4,7 +4,7 @@ import { addressOfOwner, type OwnerSlots } from "./owner.ts";
 
 /**
  * Whether a wallet could still be used after this owner is gone, by an address or by a passkey that this service knows; owners whose
- * keys nobody can hold do not count. The last of the account's own owners (its passkeys, and addresses, which only it can add) stays,
+ * keys cannot be in anyone's possession do not count. The last of the account's own owners (its passkeys, and addresses, which only it can add) stays,
  * whatever owners the members have: a member must not lock the account out.
  */
 export function canRemoveOwner(

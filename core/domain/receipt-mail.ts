@@ -2,6 +2,7 @@
  * The e-mail that delivers the receipt to a customer, in the receipt's language. The merchant's text appears as plain text, never as
  * a link.
  */
+import { removeDirectionControls } from "./direction-controls.ts";
 import { type DocumentTexts, documentTextsOf } from "./document-texts.ts";
 import type { Language } from "./language.ts";
 import { escapeHtml, type MailText } from "./mail-html.ts";
@@ -117,8 +118,7 @@ function row({ name, value }: { name: string; value: string }, isRightToLeft: bo
 
 /** Without line breaks, and without characters that change the direction of the following text (UAX 9). */
 function oneLine(text: string): string {
-  return text
-    .replace(/[\u202a-\u202e\u2066-\u2069]/g, "")
+  return removeDirectionControls(text)
     .replace(/[\p{Cc}\u2028\u2029]+/gu, " ")
     .trim();
 }

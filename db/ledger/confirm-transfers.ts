@@ -40,8 +40,8 @@ export async function confirmTransfers(tx: Tx, deep: Deep): Promise<ConfirmedTra
 type Deep = Depth & { confirmations: number };
 
 /**
- * SQL: the time of the block that makes a transfer deep enough: of the next stored one where that block was passed over, as blocks without
- * anything of ours are. The transfer may have been booked meanwhile, in a block before it.
+ * SQL: the time of the block with which a transfer has enough confirmations. Blocks without our records are skipped without being stored; if
+ * that block was, because the transfer was booked only afterwards, it is the time of the next stored one.
  */
 function timeOfDepth(tx: Tx, transfer: "transfers" | "detected", confirmations: number) {
   return tx`

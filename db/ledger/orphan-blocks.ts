@@ -121,8 +121,8 @@ async function reopenClaims(tx: Tx, transferIds: readonly string[], leaseS: numb
 }
 
 /**
- * Rows of what waits for its transfer again are PENDING: of a payment, an open claim, a send. Others are ORPHANED: those made from the log
- * alone, and those opened for a claim that the merchant's decision about the transfer has ended. All are detached from the transfer: if its
+ * Rows of a payment, an open claim or a send, which await their transfer again, become PENDING. Others become ORPHANED: rows derived from the
+ * log alone, and rows opened for a claim that the merchant's decision about the transfer has ended. All are detached from the transfer: if its
  * block comes back, another row may have been opened for it in between.
  */
 async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly string[]): Promise<void> {
@@ -151,7 +151,7 @@ async function orphanHistory(tx: Tx, network: NetworkId, transferIds: readonly s
     order by id`;
 }
 
-/** SQL: a row of the history was opened by the API, and what it was opened for waits for a transfer. Claims are reopened before. */
+/** SQL: the API opened the row for a payment, claim or send that awaits a transfer. The caller has already reopened claims. */
 function isAwaited(tx: Tx) {
   return tx`(
     id !~ '^txn_[0-9a-f]{32}$'

@@ -59,10 +59,10 @@ export async function takeSnapshot(tx: Tx, network: NetworkId): Promise<void> {
 }
 
 /**
- * SQL: a row that follows from its transfer alone. One that was opened for a claim is such a row, too, once the merchant has decided about the
+ * SQL: a row that can be rebuilt from its transfer alone. This includes a row opened for a claim once the merchant has decided about the
  * transfer, which ends the claim.
  */
-function followsFromTransfer(tx: Tx) {
+function isRebuiltFromTransfer(tx: Tx) {
   return tx`(
     status in ('DETECTED', 'CONFIRMED')
     and payment_id is null
@@ -70,16 +70,16 @@ function followsFromTransfer(tx: Tx) {
   )`;
 }
 
-/** Stores the ids of rows that are named by other ids than those made of their logs, until the transaction ends. */
+/** Remembers, until the transaction ends, the ids that are not derived from the row's log. */
 export async function keepRowIds(tx: Tx, network: NetworkId): Promise<void> {
   await tx`
     create temporary table past_ids on commit drop as
     select id, ${idOfLog(tx)} as log_id
     from transactions
-    where network = ${network} and ${followsFromTransfer(tx)} and id !~ '^txn_[0-9a-f]{32}$'`;
+    where network = ${network} and ${isRebuiltFromTransfer(tx)} and id !~ '^txn_[0-9a-f]{32}$'`;
 }
 
-/** Gives them back to the rows that were made again: users and their programs know them. */
+/** Restores these ids on the rebuilt rows, because users and their programs have stored them. */
 export async function restoreRowIds(tx: Tx): Promise<void> {
   await tx`
     update transactions
@@ -88,7 +88,7 @@ export async function restoreRowIds(tx: Tx): Promise<void> {
     where transactions.id = past_ids.log_id`;
 }
 
-/** SQL: the id that `storeTransfers` gives to a row that it makes of a log. */
+/** SQL: the id that `storeTransfers` derives from a row's log. */
 function idOfLog(tx: Tx) {
   return tx`
     'txn_' || md5(concat_ws(
@@ -100,7 +100,7 @@ function idOfLog(tx: Tx) {
 export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[]> {
   await tx`
     delete from transactions
-    where network = ${network} and ${followsFromTransfer(tx)}`;
+    where network = ${network} and ${isRebuiltFromTransfer(tx)}`;
   await tx`
     update transactions
     set ${withoutTransfer(tx)}

@@ -24,7 +24,7 @@ export type DrainTurn = "full" | "taken" | "pending" | "idle" | "busy" | "releas
 
 /**
  * Takes or extends the lease when payments are due, and releases it when none is. "released": call again once, for payments of workers that
- * were told "busy" before; those are committed by then, so the second result is final. "awaited": a transaction that relies on this drain (see
+ * received "busy" before; those are committed by then, so the second result is final. "awaited": a transaction that relies on this drain (see
  * `isDrained`) has not ended, so the lease is kept; call again in a moment. "kept": none is due, and a holder with `staysOn` keeps
  * its lease for the rest of its time; it also calls again.
  */

@@ -16,7 +16,7 @@ export type Charge = {
   isAdvisory?: boolean;
 };
 
-/** A budget has no room for a relay: roll back, so that nothing is stored. */
+/** A relay would exceed a budget: roll back, so that nothing is stored. */
 export class BudgetExceededError extends Error {
   readonly scope: RelayBudgetScope;
   readonly amount: bigint;

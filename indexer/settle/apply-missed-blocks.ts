@@ -28,7 +28,7 @@ import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./re
 import { settleTransfers } from "./settle-transfers.ts";
 
 /** Near the head, at most this many blocks in a row without our records are skipped without being stored. */
-const PASSED_OVER_MAX = 32;
+const SKIPPED_MAX = 32;
 
 /** A block below the cursor differs from the one that was read: wait until the reorganisation is undone. */
 export class OtherBranchError extends Error {}
@@ -39,7 +39,7 @@ export async function applyMissedBlocks(
   read: readonly BlockContent[],
   isWatched: Term["watched"]["has"],
 ): Promise<number> {
-  // what is above the cursor now is read on the way to the head
+  // blocks above the cursor are read and booked by the follower
   const below = read.filter(({ block }) => block.number <= term.cursor.number);
   if (below.length === 0) return 0;
   const times = await readConfirmationTimes(term, below);
@@ -83,7 +83,7 @@ async function writeMissed(
   );
   for (const { number, hash } of anchors)
     if (hashes.get(number) !== hash)
-      throw new OtherBranchError(`block ${number} ${hash} is not stored any more`);
+      throw new OtherBranchError(`block ${number} ${hash} is no longer stored`);
   const own = blocks.filter(({ block }) => block.number <= cursor.number);
   const transfers = own.flatMap((content) => content.transfers);
   const operations = own.flatMap((content) => content.operations);
@@ -146,7 +146,7 @@ async function findAnchors(
     const next = await findNextBlock(sql, network, block.number);
     const distance = (next?.number ?? Number.POSITIVE_INFINITY) - block.number;
     // larger gaps only occur between final blocks
-    if (distance > PASSED_OVER_MAX) continue;
+    if (distance > SKIPPED_MAX) continue;
     if (distance === 0) {
       anchors.push(block);
       continue;

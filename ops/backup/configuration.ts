@@ -9,7 +9,7 @@ const shape = {
 
 type Environment = Record<string, string | undefined>;
 
-/** Of what writes backups: the newest key, which encrypts them, must not be guessable. Those behind it only open older files. */
+/** For commands that write backups. The newest key encrypts them, so it must not be guessable; the others only decrypt older files. */
 export function readBackupConfig(source?: Environment) {
   const env = readEnv(shape, source, ({ BACKUP_KEY: keys }) =>
     secretFaults({ BACKUP_KEY: keys?.slice(0, 1) }),
@@ -17,7 +17,7 @@ export function readBackupConfig(source?: Environment) {
   return toConfig(env);
 }
 
-/** Of what reads them: any key that a backup may have been written with. */
+/** For commands that read backups: any key that a backup may have been written with, guessable ones included. */
 export function readRestoreConfig(source?: Environment) {
   return toConfig(readEnv(shape, source));
 }

@@ -1,7 +1,7 @@
 /**
  * Whether a first sign-in with Google may open the existing account of its e-mail address: only where Google is authoritative for the
  * address. The address does not open an account that is linked to another subject of this issuer, because a Workspace address can be reassigned to
- * another person; nor one that has unlinked an identity with this address, possibly because somebody else now has the mailbox.
+ * another person; nor one that has unlinked an identity with this address, possibly because the mailbox has changed hands.
  */
 import { hasOtherSubject, hasUnlinked } from "../../../db/accounts/identities.ts";
 import type { Tx } from "../../../db/postgres/client.ts";
