@@ -183,8 +183,8 @@ export async function listStates(world: CheckoutWorld): Promise<PictureState[]> 
       path: await link(),
       wallets: [
         await world.wallet({
-          fails: { method: "eth_signTypedData_v4", code: 4200 },
-          losesAnswer: true,
+          // nothing is sent, so that no block ends what is to be seen
+          fails: { eth_signTypedData_v4: 4200, eth_sendTransaction: -32603 },
         }),
       ],
       act: async (page) => {

@@ -84,7 +84,7 @@ describe.if(isBrowserThere)("the payment page", () => {
   });
 
   for (const [what, options, text] of [
-    ["cannot sign it", { fails: { method: "eth_signTypedData_v4", code: 4200 } }, "This wallet cannot sign"],
+    ["cannot sign it", { fails: { eth_signTypedData_v4: 4200 } }, "This wallet cannot sign"],
     ["signs with another key", { signsForeign: true }, "This wallet cannot sign"],
   ] as const)
     test(`a wallet that ${what} is offered the transfer`, async () => {
@@ -176,7 +176,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     const { id } = await world.makeLink();
     const wallet = await world.wallet({
       losesAnswer: true,
-      fails: { method: "eth_signTypedData_v4", code: 4200 },
+      fails: { eth_signTypedData_v4: 4200 },
     });
     await world.world.kill("indexer");
     const { page, close } = await world.open(id, [wallet]);

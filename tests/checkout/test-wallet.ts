@@ -22,8 +22,8 @@ export type WalletOptions = {
   fundsUnits?: bigint;
   /** The person says no to so many of these. */
   declines?: { method: string; times: number };
-  /** Answers these methods with an error of this code. */
-  fails?: { method: string; code: number };
+  /** Error codes by method; such a call does nothing. */
+  fails?: Readonly<Record<string, number>>;
   /** Signs with a key that is not the account's, as a wallet with its own signature scheme does. */
   signsForeign?: boolean;
   /** Sends, and then answers as if it had not. */
@@ -63,7 +63,8 @@ export async function makeTestWallet(rpcUrl: string, given: WalletOptions = {}):
     calls.push(method);
     if (method === options.declines?.method && declinesLeft-- > 0)
       throw new WalletError(4001, "User rejected");
-    if (method === options.fails?.method) throw new WalletError(options.fails.code, "Not possible");
+    const code = options.fails?.[method];
+    if (code !== undefined) throw new WalletError(code, "Not possible");
     switch (method) {
       case "eth_requestAccounts":
         await options.connectsAfter;
