@@ -154,7 +154,8 @@ export async function takeMembers(dashboard: DashboardWorld, page: Page, take: T
   await button(page, "Invite a person").click();
   await page.getByRole("dialog").waitFor();
   await take(page, "invite");
-  for (const role of ["operator", "viewer"]) {
+  await post("/v1/webhook-endpoints", { url: `${baseUrl}/health`, events: ["*"] });
+  for (const role of ["operator", "viewer", "owner"]) {
     const member = await signUp(baseUrl, `${role}-with-quite-a-long-address-of-many-words@example.com`);
     await post("/v1/members/invitations", { email: member.email, role });
     const { body } = await member.client.get("/v1/auth/invitations");
@@ -169,6 +170,20 @@ export async function takeMembers(dashboard: DashboardWorld, page: Page, take: T
   await page.getByRole("button", { name: /^Remove operator/ }).click();
   await page.getByRole("dialog").waitFor();
   await take(page, "member-remove");
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: /^Remove owner/ }).click();
+  await page
+    .getByRole("dialog")
+    .getByRole("button", { name: /^Remove/ })
+    .click();
+  await page.getByRole("heading", { name: /^Remove owner/ }).waitFor({ state: "detached" });
+  for (const lang of ["en", "de"]) {
+    await page.goto(`${baseUrl}/security?lang=${lang}`);
+    await page
+      .getByText(lang === "en" ? "webhook endpoint stays active" : "Webhook-Endpunkt bleibt aktiv")
+      .waitFor();
+    await take(page, `removed-owner-${lang}`);
+  }
   const invited = await dashboard.open("/invitations", { allowedErrors: HTTP_ERRORS });
   await invited.page.getByLabel("E-mail address").fill(email);
   await button(invited.page, "Continue").click();
