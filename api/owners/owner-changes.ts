@@ -1,6 +1,6 @@
 /** Reads and cancels owner changes and derives their status: a change has one operation per network, and one challenge for all of them. */
 
-import { anyChainHash } from "../../core/chain/owner-operation.ts";
+import { anyChainHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { OWNER_CHANGE_ID } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";

@@ -4,12 +4,11 @@
  */
 import {
   ANY_CHAIN_NONCE_KEY,
-  anyChainHash,
   buildAnyChainOperation,
   buildOwnerOperation,
 } from "../../core/chain/owner-operation.ts";
 import { encodeAddOwner, encodeRemoveOwner, OWNER_INDEX_MAX } from "../../core/chain/passkey-account.ts";
-import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
+import { anyChainHash, userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newChallengeId, newOwnerChangeIds } from "../../core/domain/ids.ts";
 import { canRemoveOwner } from "../../core/domain/last-owner.ts";

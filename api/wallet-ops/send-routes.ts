@@ -18,7 +18,7 @@ import { pageOf } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { getEnabledChain } from "../wallets/enabled-network.ts";
 import { confirmOperation } from "./confirm-operation.ts";
-import { awaitOperation, cancel, getOperation, presentHistory, transportsOf } from "./operations.ts";
+import { awaitOperation, cancel, presentHistory, transportsOf } from "./operations.ts";
 import { parseRecipients } from "./parse-recipients.ts";
 import { prepareOperation } from "./prepare-operation.ts";
 import { prepareVoid } from "./prepare-void.ts";
@@ -80,7 +80,6 @@ export const sendRoutes = (deps: ApiDeps) =>
     .post(
       "/v1/wallets/send/confirm",
       async ({ body, user, person, trace, status }) => {
-        await getOperation(deps, { user, id: body.sendId, kind: "SEND" });
         const operation = await confirmOperation(deps, {
           user,
           signer: person,

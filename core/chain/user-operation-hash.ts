@@ -2,11 +2,11 @@
  * What a passkey signs: the hash of a user operation, as `getUserOpHash` of EntryPoint v0.6 computes it. It covers sender, nonce, call data,
  * gas limits, fees, EntryPoint and chain, so the signature is valid for exactly the recipients and amounts in the call data, once, on one chain.
  * The API stores the hash as the challenge (api/wallet-ops/prepare-operation.ts) and computes it again from the row before it verifies the
- * signature (api/wallet-ops/confirm-operation.ts). Owner changes on every chain leave the chain out: owner-operation.ts.
+ * signature (api/wallet-ops/confirm-signed.ts). The hash of an owner change for every chain leaves the chain out.
  */
-import { encodeAbiParameters } from "viem-modules/utils/abi/encodeAbiParameters.js";
-import { keccak256 } from "viem-modules/utils/hash/keccak256.js";
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
+import { hexWord, uintWord } from "./abi-words.ts";
+import { keccakText } from "./keccak.ts";
 import type { UserOperation } from "./user-operation.ts";
 
 /** What the hash is made of; also of an operation that others prepared. */
@@ -15,35 +15,34 @@ type SignedFields = Omit<UserOperation, "signature" | "initCode" | "paymasterAnd
   readonly paymasterAndData: Hex;
 };
 
-/** Encoded here and not by viem, whose function loads everything that viem has. */
-const PACKED_FIELDS = [
-  { type: "address" },
-  { type: "uint256" },
-  { type: "bytes32" },
-  { type: "bytes32" },
-  { type: "uint256" },
-  { type: "uint256" },
-  { type: "uint256" },
-  { type: "uint256" },
-  { type: "uint256" },
-  { type: "bytes32" },
-] as const;
-const HASHED_FIELDS = [{ type: "bytes32" }, { type: "address" }, { type: "uint256" }] as const;
-
 /** The 32 bytes that are the WebAuthn challenge of a send. Independent of the signature. */
 export function userOperationHash(operation: SignedFields, chainId: number): Hex {
-  const packed = encodeAbiParameters(PACKED_FIELDS, [
-    operation.sender,
-    operation.nonce,
-    keccak256(operation.initCode),
-    keccak256(operation.callData),
-    operation.callGasLimit,
-    operation.verificationGasLimit,
-    operation.preVerificationGas,
-    operation.maxFeePerGas,
-    operation.maxPriorityFeePerGas,
-    keccak256(operation.paymasterAndData),
-  ]);
-  const fields = [keccak256(packed), CONTRACTS.entryPointV06, BigInt(chainId)] as const;
-  return keccak256(encodeAbiParameters(HASHED_FIELDS, fields));
+  return `0x${keccakText(packedHash(operation) + ENTRY_POINT + uintWord(chainId))}`;
+}
+
+/** What an owner signs for an operation of ANY_CHAIN_NONCE_KEY; equal to the account's `getUserOpHashWithoutChainId`. */
+export function anyChainHash(operation: SignedFields): Hex {
+  return `0x${keccakText(packedHash(operation) + ENTRY_POINT)}`;
+}
+
+const ENTRY_POINT = hexWord(CONTRACTS.entryPointV06);
+
+function packedHash(operation: SignedFields): string {
+  const words = [
+    hexWord(operation.sender),
+    uintWord(operation.nonce),
+    hashWord(operation.initCode),
+    hashWord(operation.callData),
+    uintWord(operation.callGasLimit),
+    uintWord(operation.verificationGasLimit),
+    uintWord(operation.preVerificationGas),
+    uintWord(operation.maxFeePerGas),
+    uintWord(operation.maxPriorityFeePerGas),
+    hashWord(operation.paymasterAndData),
+  ];
+  return keccakText(words.join(""));
+}
+
+function hashWord(bytes: Hex): string {
+  return keccakText(bytes.slice(2));
 }

@@ -64,7 +64,7 @@ const GAS_A_CALL_DATA_BYTE = 30n;
 /** Measured: 217,000 with the audited factory. */
 const CREATE_ACCOUNT_GAS = 300_000n;
 
-/** An unsigned operation of up to 101 calls. Its fees are 0: the relayer pays as the sender of the transaction. */
+/** An unsigned operation of up to 101 calls. */
 export function buildUserOperation(operation: {
   readonly sender: Hex;
   readonly nonce: bigint;
@@ -73,12 +73,21 @@ export function buildUserOperation(operation: {
   const { sender, nonce, calls } = operation;
   if (calls.length > CALLS_MAX)
     throw new RangeError(`${calls.length} calls, at most ${CALLS_MAX} fit an operation`);
-  return {
+  return unsignedOperation({
     sender,
     nonce,
-    initCode: "0x",
     callData: encodeAccountCalls(calls),
     callGasLimit: FIRST_CALL_GAS + FURTHER_CALL_GAS * BigInt(calls.length - 1),
+  });
+}
+
+/** Its fees are 0: the relayer pays as the sender of the transaction. */
+export function unsignedOperation(
+  given: Pick<UserOperation, "sender" | "nonce" | "callData" | "callGasLimit">,
+): UserOperation {
+  return {
+    ...given,
+    initCode: "0x",
     verificationGasLimit: VERIFICATION_GAS,
     preVerificationGas: 0n,
     maxFeePerGas: 0n,

@@ -3,11 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { encodeFunctionData, type Hex, parseAbi } from "viem";
 import { entryPoint06Abi } from "viem/account-abstraction";
-import {
-  anyChainHash,
-  buildAnyChainOperation,
-  buildOwnerOperation,
-} from "../../core/chain/owner-operation.ts";
+import { buildAnyChainOperation, buildOwnerOperation } from "../../core/chain/owner-operation.ts";
 import {
   encodeAddOwner,
   encodeAnyChainCalls,
@@ -15,7 +11,7 @@ import {
   toOwner,
 } from "../../core/chain/passkey-account.ts";
 import { decodeUserOperationLog, type UserOperation } from "../../core/chain/user-operation.ts";
-import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
+import { anyChainHash, userOperationHash } from "../../core/chain/user-operation-hash.ts";
 import { CONTRACTS } from "../../core/domain/networks.ts";
 import { createSoftwarePasskey, type SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import { buildUserOperationCall, findOwnerIndex } from "../support/account-on-chain.ts";

@@ -1,8 +1,9 @@
 /** Whom the owner routes refuse, and with what: proofs, signatures, repeats, foreign users. API and chains only: nothing is relayed. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { encodeFunctionData, parseAbi } from "viem";
-import { ANY_CHAIN_NONCE_KEY, anyChainHash } from "../../core/chain/owner-operation.ts";
+import { ANY_CHAIN_NONCE_KEY } from "../../core/chain/owner-operation.ts";
 import { encodeRemoveOwner, toOwner } from "../../core/chain/passkey-account.ts";
+import { anyChainHash } from "../../core/chain/user-operation-hash.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
