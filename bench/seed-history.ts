@@ -196,12 +196,9 @@ export function insertHistory(
   history: { userId: string; prefix: string; rows: number; range?: { from: number; to: number } },
 ) {
   const { userId, prefix, rows, range = { from: 1, to: rows } } = history;
-  return unlimited(
+  return insertTransactions(
     sql,
     (tx) => tx`
-      insert into transactions
-        (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
-         block_number, detected_at, confirmed_at, created_at, updated_at)
       select ${prefix} || lpad(n::text, 18, '0'), owner_key(${userId}), ${historyColumns(tx, rows)}
       from (
         select n, ${moment(tx, rows)} as created, random() as dice
@@ -215,12 +212,9 @@ export function insertMovements(
   sql: Sql,
   { userId, network, rows, days }: { userId: string; network: NetworkId; rows: number; days: number },
 ) {
-  return unlimited(
+  return insertTransactions(
     sql,
     (tx) => tx`
-      insert into transactions
-        (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
-         block_number, detected_at, confirmed_at, created_at, updated_at)
       select
         'txn_move' || lpad(n::text, 18, '0'), owner_key(${userId}), ${network},
         case when n % 10 < 7 then 'PAYMENT_LINK' when n % 10 < 9 then 'RECEIVE' else 'SEND' end, 'CONFIRMED', ${amount(tx)},
@@ -237,12 +231,9 @@ export function insertMovements(
 }
 
 function insertSmall(sql: Sql, merchants: number) {
-  return unlimited(
+  return insertTransactions(
     sql,
     (tx) => tx`
-      insert into transactions
-        (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
-         block_number, detected_at, confirmed_at, created_at, updated_at)
       select
         'txn_small' || lpad(n::text, 17, '0'),
         owner_key(${"user_00000000-0000-4000-8000-"} || lpad((2 + n % ${merchants}::int)::text, 12, '0')), ${historyColumns(tx, 0)}
@@ -250,6 +241,18 @@ function insertSmall(sql: Sql, merchants: number) {
         select n, now() - random() * interval '3 years' as created, random() as dice
         from generate_series(1, ${merchants * SMALL_HISTORY}::int) n
       ) rows`,
+  );
+}
+
+/** `select`: a row's columns in this order. */
+function insertTransactions(sql: Sql, select: (tx: Tx) => ReturnType<typeof historyColumns>) {
+  return unlimited(
+    sql,
+    (tx) => tx`
+      insert into transactions
+        (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, log_index,
+         block_number, detected_at, confirmed_at, created_at, updated_at)
+      ${select(tx)}`,
   );
 }
 

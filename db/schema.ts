@@ -1,6 +1,5 @@
 /** The tables as drizzle sees them: row types, and columns for queries that are built at run time. The SQL in db/schema and db/migrations is authoritative; a test compares them. */
 import {
-  bigint,
   boolean,
   customType,
   integer,
@@ -9,7 +8,6 @@ import {
   pgTable,
   smallint,
   text,
-  timestamp,
   uuid,
 } from "drizzle-orm/pg-core";
 import type { ApiKeyScope } from "../core/domain/api-key-scopes.ts";
@@ -21,17 +19,12 @@ import type { PaymentState, TransactionStatus, TransactionType } from "../core/d
 import type { SecurityEventDetails, SecurityEventType } from "../core/domain/security-event.ts";
 import type { SettledBy } from "../core/domain/settled-by.ts";
 import type { UserStatus } from "../core/domain/user.ts";
+import { bytea, bytesOfHex, hex, int8, time } from "./postgres/column-types.ts";
 
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 /** A transaction's number; arrives as text. */
 const xid8 = customType<{ data: string }>({ dataType: () => "xid8" });
-const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
-const int8 = (name: string) => bigint(name, { mode: "bigint" });
 const uint256 = (name: string) => numeric(name, { precision: 78, scale: 0, mode: "bigint" });
 const network = () => text("network").$type<NetworkId>().notNull();
-const hex = (name: string) => text(name).$type<Hex>();
-/** `0x…` in TypeScript (db/postgres/hex-bytes.ts). */
-const bytesOfHex = customType<{ data: Hex }>({ dataType: () => "bytea" });
 
 export const users = pgTable("users", {
   id: text("id").primaryKey(),

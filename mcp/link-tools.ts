@@ -3,13 +3,15 @@ import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { z } from "zod";
 import { compactLink, compactPayment, linkId } from "./compact-answers.ts";
 import type { McpOptions } from "./options.ts";
-import { answering, answerWith, ToolRefusal } from "./tool-result.ts";
+import { answering, answerWith, reading, ToolRefusal } from "./tool-result.ts";
 import { waitForPayment } from "./wait-for-payment.ts";
 
 const WAIT_DEFAULT_S = 60;
 const WAIT_MIN_S = 5;
 const WAIT_MAX_S = 300;
 const LISTED_MAX = 20;
+
+const writing = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false };
 
 /** A header value: invalid characters would otherwise fail only when it is sent. */
 const idempotencyKey = z
@@ -37,12 +39,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
         customerEmail: z.string().optional().describe("Receives the receipt by e-mail once the link is paid"),
         idempotencyKey: idempotencyKey.optional(),
       }),
-      annotations: {
-        readOnlyHint: false,
-        destructiveHint: false,
-        idempotentHint: false,
-        openWorldHint: false,
-      },
+      annotations: writing,
     },
     ({ idempotencyKey, ...given }) =>
       answering(async () => {
@@ -64,7 +61,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
         id: linkId.optional(),
         reference: z.string().min(1).max(100).optional(),
       }),
-      annotations: { readOnlyHint: true, openWorldHint: false },
+      annotations: reading,
     },
     ({ id, reference }) =>
       answering(async () => {
@@ -94,7 +91,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
         id: linkId,
         timeoutSeconds: z.number().min(WAIT_MIN_S).max(WAIT_MAX_S).default(WAIT_DEFAULT_S),
       }),
-      annotations: { readOnlyHint: true, openWorldHint: false },
+      annotations: reading,
     },
     ({ id, timeoutSeconds }, extra) =>
       answering(async () => {
@@ -128,12 +125,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
         reason: z.string().min(1).max(500).optional().describe("The merchant reads it before signing"),
         idempotencyKey: idempotencyKey.optional(),
       }),
-      annotations: {
-        readOnlyHint: false,
-        destructiveHint: false,
-        idempotentHint: false,
-        openWorldHint: false,
-      },
+      annotations: writing,
     },
     ({ linkId, amount, reason, idempotencyKey }) =>
       answering(async () => {

@@ -3,7 +3,7 @@ import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { z } from "zod";
 import { compactTransaction } from "./compact-answers.ts";
 import type { McpOptions } from "./options.ts";
-import { answering, answerWith } from "./tool-result.ts";
+import { answering, answerWith, reading } from "./tool-result.ts";
 
 const LISTED_DEFAULT = 20;
 const LISTED_MAX = 100;
@@ -29,8 +29,6 @@ const filters = {
   search: z.string().optional().describe("Address, transaction hash, reference or words"),
 };
 type Filters = { [Name in keyof typeof filters]?: z.infer<(typeof filters)[Name]> };
-const reading = { readOnlyHint: true, openWorldHint: false };
-
 export function registerMoneyTools(server: McpServer, { service, signal }: McpOptions): void {
   const { transactions, exports } = service;
 

@@ -3,6 +3,9 @@ import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js";
 import { ApiError, ConnectionError } from "../sdk/errors.ts";
 import { UnknownOutcomeError } from "../sdk/pay-link.ts";
 
+/** Annotations of a tool that changes nothing. */
+export const reading = { readOnlyHint: true, openWorldHint: false };
+
 /** Refused by the tool itself, before the service is asked. */
 export class ToolRefusal extends Error {
   readonly code: string;

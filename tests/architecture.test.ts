@@ -28,9 +28,10 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   db: ["core/domain", "core/tracing"],
   ...Object.fromEntries(PROCESSES.map((name) => [name, ["db", ...CORE]])),
   // the tools that it serves at /mcp, which call it like everybody else
-  api: ["db", ...CORE, "web/messages", "mcp", "sdk"],
+  api: ["db", ...CORE, "web/messages", "web/qr", "mcp", "sdk"],
   // texts alone: the server writes them into the pages
   "web/messages": [],
+  "web/qr": [],
   web: [],
   // outside, over HTTP only
   sdk: [],

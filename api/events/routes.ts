@@ -9,6 +9,7 @@ import { access, isStillAdmitted } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
+import { EVENT_STREAM } from "../http/event-stream.ts";
 import { pageLimit } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { CURSOR_LENGTH_MAX, readCursor, writeCursor } from "./cursor.ts";
@@ -18,8 +19,6 @@ import { eventSchema, presentEvents } from "./wire.ts";
 const UNKNOWN_HISTORY =
   "This cursor points to events lost in a restore or failover: read without a cursor, and skip events whose id you have seen";
 
-/** Prevents a reverse proxy (nginx) from buffering events. */
-const EVENT_STREAM = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
 const mayRead = { allow: ["session", "apiKey"], scope: "webhooks", needs: "events:read" } as const;
 const tags = ["Events"];
 

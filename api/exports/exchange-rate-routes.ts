@@ -1,7 +1,6 @@
 /** Exchange rates: the sources with their state, and the rate used for each day. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { isDay } from "../../core/domain/calendar.ts";
 import { addDays, type FiatChoice, fiatChoiceOf } from "../../core/domain/exchange-rate.ts";
 import { UNITS_PER_USDC } from "../../core/domain/money.ts";
 import { listRateSources } from "../../db/exports/exchange-rates.ts";
@@ -12,11 +11,9 @@ import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, success, successSchema } from "../http/envelope.ts";
 import { currencySchema } from "./fiat-choice.ts";
 import { refusePeriod } from "./rate-period.ts";
+import { day, mayExport } from "./wire.ts";
 
 const tags = ["Exports"];
-const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
-
-const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
 
 const sourcesAnswer = successSchema(
   z.object({

@@ -1,7 +1,6 @@
 /** A merchant's own exchange rates: entered for a period or day by day, listed, removed. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { isDay } from "../../core/domain/calendar.ts";
 import { conflict } from "../../core/domain/errors.ts";
 import {
   formatRate,
@@ -24,15 +23,14 @@ import { errorResponses, isoTime, success, successSchema } from "../http/envelop
 import { jsonBody } from "../http/json-body.ts";
 import { currencySchema } from "./fiat-choice.ts";
 import { refuseOrder, refusePeriod } from "./rate-period.ts";
+import { day, mayExport } from "./wire.ts";
 
 const PATH = "/v1/exchange-rates";
 const PERIODS_A_PAGE = 50;
 const tags = ["Exports"];
-const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
 const inDashboard = { allow: ["session"], needs: "exports" } as const;
 const WHO = `For owners, accountants and keys with the scope exports. At most ${OWN_RATES_MAX} days have a rate: 409 too_many.`;
 
-const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
 const rateText = z
   .string()
   .refine(

@@ -2,7 +2,7 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { BOOKS_COLUMNS } from "../../core/domain/bookkeeping-rows.ts";
-import { isDay, startOfDay } from "../../core/domain/calendar.ts";
+import { startOfDay } from "../../core/domain/calendar.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { addDays } from "../../core/domain/exchange-rate.ts";
 import {
@@ -35,11 +35,10 @@ import { takesHeaders } from "../http/openapi-headers.ts";
 import { timeZoneSchema } from "./books-settings-routes.ts";
 import { refuseUnset } from "./check-export-request.ts";
 import { currencySchema } from "./fiat-choice.ts";
-import { madeFile, makeFile } from "./wire.ts";
+import { day, madeFile, makeFile, mayExport } from "./wire.ts";
 
 const PATH = "/v1/export-profiles";
 const tags = ["Exports"];
-const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
 
 const line = (max: number) =>
   z
@@ -96,7 +95,6 @@ const columnsAnswer = successSchema(
   z.object({ columns: z.array(z.object({ column: z.string(), title: z.string(), kind: z.string() })) }),
 );
 
-const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
 const params = z.object({ id: z.string().max(100) });
 
 export const exportProfileRoutes = (deps: ApiDeps) =>

@@ -22,6 +22,7 @@ import {
   madeFile,
   makeFile,
   many,
+  mayExport,
   one,
   prefersAsync,
   presentExport,
@@ -29,7 +30,6 @@ import {
 
 const LIST_MAX = 100;
 const tags = ["Exports"];
-const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
 
 const params = z.object({ id: z.string().max(100) });
 

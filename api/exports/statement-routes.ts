@@ -1,7 +1,7 @@
 /** Statements of a wallet: on request for any period, and automatically every month. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { isDay, isMonth, type Period, periodOfDays, periodOfMonth } from "../../core/domain/calendar.ts";
+import { isMonth, type Period, periodOfDays, periodOfMonth } from "../../core/domain/calendar.ts";
 import { invalid, notFound } from "../../core/domain/errors.ts";
 import { fiatChoiceOf } from "../../core/domain/exchange-rate.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
@@ -22,13 +22,11 @@ import { errorResponses, isoTime, success, successSchema } from "../http/envelop
 import { jsonBody } from "../http/json-body.ts";
 import { timeZoneSchema } from "./books-settings-routes.ts";
 import { fiatFields } from "./fiat-choice.ts";
-import { madeFile, makeFile } from "./wire.ts";
+import { day, madeFile, makeFile, mayExport } from "./wire.ts";
 
 const LIST_MAX = 200;
 const tags = ["Exports"];
-const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
 
-const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
 const statementBody = z.strictObject({
   format: z
     .enum(["csv", "json", "pdf", "xlsx", "excel_csv", "camt053"])

@@ -1,5 +1,6 @@
 /** The wire format of exports, and the responses to export requests: the file itself, or its download URL. */
 import { z } from "zod";
+import { isDay } from "../../core/domain/calendar.ts";
 import { contentTypeOf, EXPORT_FORMATS, EXPORT_PROFILES } from "../../core/domain/export.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
@@ -11,6 +12,9 @@ import { errorResponses, isoTime, success, successSchema } from "../http/envelop
 import type { ResponseSet } from "../http/session-cookie.ts";
 import { serveExport } from "./download.ts";
 import { type Asked, requestExport } from "./request-export.ts";
+
+export const mayExport = { allow: ["session", "apiKey"], scope: "exports", needs: "exports" } as const;
+export const day = z.string().refine(isDay, "must be a day such as 2026-10-31");
 
 const contentsSchema = z
   .object({

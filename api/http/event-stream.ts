@@ -1,6 +1,8 @@
 /** Server-sent events: how many streams a process holds, how long one lasts, and how it ends. The caller supplies the messages. */
 import type { Drain } from "./drain.ts";
 
+/** Response headers; the second prevents a reverse proxy (nginx) from buffering events. */
+export const EVENT_STREAM = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
 /** Sent when nothing has happened for this long, so that proxies keep the connection. */
 export const KEEP_ALIVE_MS = 15_000;
 export const KEEP_ALIVE = ": still here\n\n";

@@ -14,6 +14,7 @@ import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses, isoTime } from "../http/envelope.ts";
+import { EVENT_STREAM } from "../http/event-stream.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { takeFromLimit } from "../http/rate-limits.ts";
@@ -35,9 +36,6 @@ const CORS = {
   "access-control-max-age": "600",
   "cross-origin-resource-policy": "cross-origin",
 };
-
-/** Prevents a reverse proxy (nginx) from buffering events. */
-const EVENT_STREAM = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
 
 const hex = (bytes: number, what: string) =>
   z

@@ -1,5 +1,7 @@
 /** A QR code as one SVG path: dark on light even in dark mode, since many readers accept nothing else. */
+
 import { encode } from "uqr";
+import { pathOf } from "../../web/qr/path.ts";
 import { type Html, html } from "./html.ts";
 
 /** Width of the quiet zone in modules (ISO/IEC 18004 requires four). */
@@ -23,20 +25,4 @@ function draw(text: string): Drawing {
   if (drawings.size >= KEPT_MAX && oldest !== undefined) drawings.delete(oldest);
   drawings.set(text, drawing);
   return drawing;
-}
-
-/** One rectangle for each run of dark modules in a row. */
-function pathOf(rows: readonly (readonly boolean[])[]): string {
-  return rows
-    .map((row, y) => {
-      let path = "";
-      for (let x = 0; x < row.length; x++) {
-        if (!row[x]) continue;
-        const start = x;
-        while (row[x + 1]) x++;
-        path += `M${start} ${y}h${x - start + 1}v1h-${x - start + 1}z`;
-      }
-      return path;
-    })
-    .join("");
 }

@@ -59,17 +59,19 @@ const summarySchema = z
   })
   .meta({ id: "TransactionSummary" });
 
+const mayRead = {
+  allow: ["session", "apiKey"],
+  scope: "transactions:read",
+  needs: "transactions:read",
+  limit: "transactions",
+} as const;
+
 export const transactionRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "transaction-routes" })
     .use(access(deps))
     .use(assignRoutes(deps))
     .get("/v1/transactions", ({ query, user }) => answerList(deps, user.id, query), {
-      auth: {
-        allow: ["session", "apiKey"],
-        scope: "transactions:read",
-        needs: "transactions:read",
-        limit: "transactions",
-      },
+      auth: mayRead,
       query: listQuery,
       response: { 200: listSchema, ...errorResponses(400, 401, 403, 429) },
       detail: {
@@ -79,12 +81,7 @@ export const transactionRoutes = (deps: ApiDeps) =>
       },
     })
     .get("/v1/transactions/summary", ({ query, user }) => answerSummary(deps, user.id, query), {
-      auth: {
-        allow: ["session", "apiKey"],
-        scope: "transactions:read",
-        needs: "transactions:read",
-        limit: "transactions",
-      },
+      auth: mayRead,
       query: summaryQuery,
       response: { 200: summarySchema, ...errorResponses(400, 401, 403, 429) },
       detail: {

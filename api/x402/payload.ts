@@ -2,6 +2,7 @@
  * Parses four wire formats into one authorization: the documented shapes A (`signature`) and B (`v, r, s`), and the standard
  * `exact` payloads of x402 version 1 and 2. Only this file knows their differences.
  */
+
 import {
   type Authorization,
   type PayerSignature,
@@ -10,6 +11,7 @@ import {
   parseVrs,
 } from "../../core/domain/authorization.ts";
 import { type NetworkId, parseNetwork } from "../../core/domain/networks.ts";
+import { parseJson } from "../../core/domain/parse-json.ts";
 
 export type PaymentAttempt = {
   readonly authorization: Authorization;
@@ -141,15 +143,6 @@ function readPaymentIdentifier(extensions: unknown): string | undefined | null {
   const { id } = info;
   if (id === undefined) return info.required === true ? null : undefined;
   return typeof id === "string" && PAYMENT_IDENTIFIER.test(id) ? id : null;
-}
-
-/** Undefined when the text is not JSON: no JSON value is undefined. */
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function isFields(value: unknown): value is Fields {

@@ -1,5 +1,7 @@
 /** One JSON-RPC endpoint: how it is called, how its responses are interpreted, and its health. Its URL's credentials never leave this file. */
+
 import type { Network } from "../domain/networks.ts";
+import { parseJson } from "../domain/parse-json.ts";
 import {
   classifyRpcError,
   type RpcError,
@@ -251,14 +253,6 @@ function errorBodyOf(item: unknown, redact: (text: string) => string): RpcErrorB
   const code = "code" in error ? Number(error.code) : 0;
   const message = "message" in error ? redact(String(error.message)) : "no message";
   return { code, message, data: "data" in error ? error.data : undefined };
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Everything in a provider URL that may be a key: user, password, long path segments, query values. */

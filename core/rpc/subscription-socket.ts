@@ -1,5 +1,6 @@
 /** Subscriptions to one node over WebSocket, reopened on the next node after each loss. Events may be missing, so callers keep polling. */
 
+import { parseJson } from "../domain/parse-json.ts";
 import type { ChainNode } from "./node.ts";
 import { fieldOf } from "./parse-answers.ts";
 
@@ -68,7 +69,7 @@ export function openSubscriptions(
     };
     current.onmessage = ({ data }) => {
       if (current !== socket) return;
-      const message = parseOrUndefined(data);
+      const message = parseJson(String(data));
       const event = fieldOf(fieldOf(message, "params"), "result");
       if (event !== undefined) {
         if (onEvent(event)) live();
@@ -104,12 +105,4 @@ export function openSubscriptions(
       current?.close();
     },
   };
-}
-
-function parseOrUndefined(text: unknown): unknown {
-  try {
-    return JSON.parse(String(text));
-  } catch {
-    return undefined;
-  }
 }

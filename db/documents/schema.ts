@@ -1,13 +1,10 @@
 /** The drizzle definition of the table of receipts and credit notes; see db/schema.ts. */
-import { boolean, customType, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { boolean, integer, jsonb, numeric, pgTable, text } from "drizzle-orm/pg-core";
 import type { StoredFacts } from "../../core/domain/document-facts.ts";
 import type { Language } from "../../core/domain/language.ts";
-import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
 import type { DocumentFacts, DocumentKind, VoidReason } from "../../core/domain/numbered-document.ts";
-
-const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
-/** `0x…` in TypeScript (db/postgres/hex-bytes.ts). */
-const bytesOfHex = customType<{ data: Hex }>({ dataType: () => "bytea" });
+import { bytesOfHex, time } from "../postgres/column-types.ts";
 
 export const documents = pgTable("documents", {
   id: text("id").primaryKey(),

@@ -1,5 +1,5 @@
 /** The drizzle definitions of the tables of exports and statements; see db/schema.ts. */
-import { bigint, boolean, integer, jsonb, numeric, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { boolean, integer, jsonb, numeric, pgTable, text } from "drizzle-orm/pg-core";
 import type { DatevSettings } from "../../core/domain/datev-settings.ts";
 import type { UsdcRate } from "../../core/domain/exchange-rate.ts";
 import type { ExportFormat } from "../../core/domain/export.ts";
@@ -7,9 +7,7 @@ import type { ProfileDefinition } from "../../core/domain/export-profile.ts";
 import type { Language } from "../../core/domain/language.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { ScheduleDelivery, ScheduleFrequency } from "../../core/domain/schedule-period.ts";
-
-const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
-const int8 = (name: string) => bigint(name, { mode: "bigint" });
+import { int8, time } from "../postgres/column-types.ts";
 
 export const exportFiles = pgTable("exports", {
   id: text("id").primaryKey(),

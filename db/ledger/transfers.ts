@@ -230,25 +230,9 @@ function adoptOpenRows(tx: Tx, network: NetworkId) {
         )
     ),
     open_rows as (
-      select transactions.id, sides.*
-      from sides
-      cross join lateral (
-        select id, owner
-        from transactions
-        where payment_id = sides.payment_id
-        limit 1
-      ) transactions
-      where transactions.owner = owner_key(sides.user_id)
+      ${selectOpenRows(tx, "payment_id")}
       union all
-      select transactions.id, sides.*
-      from sides
-      cross join lateral (
-        select id, owner
-        from transactions
-        where claim_id = sides.claim_id
-        limit 1
-      ) transactions
-      where transactions.owner = owner_key(sides.user_id)
+      ${selectOpenRows(tx, "claim_id")}
         and not exists (
           select from transactions paid
           where paid.payment_id = sides.payment_id and paid.owner = owner_key(sides.user_id)
@@ -258,15 +242,7 @@ function adoptOpenRows(tx: Tx, network: NetworkId) {
           where unwritten.transfer_id = sides.transfer_id
         )
       union all
-      select transactions.id, sides.*
-      from sides
-      cross join lateral (
-        select id, owner
-        from transactions
-        where operation_item_id = sides.operation_item_id
-        limit 1
-      ) transactions
-      where transactions.owner = owner_key(sides.user_id)
+      ${selectOpenRows(tx, "operation_item_id")}
     ),
     -- one row per transfer: the payment's row, even if it was also claimed
     replaced as (
@@ -312,6 +288,20 @@ function adoptOpenRows(tx: Tx, network: NetworkId) {
       join sides using (transfer_id, side)
       returning id, owner, transfer_id, type, status
     ),`;
+}
+
+/** SQL: the history row, of the same owner, that was opened for what `key` names. */
+function selectOpenRows(tx: Tx, key: "payment_id" | "claim_id" | "operation_item_id") {
+  return tx`
+      select transactions.id, sides.*
+      from sides
+      cross join lateral (
+        select id, owner
+        from transactions
+        where ${tx(key)} = sides.${tx(key)}
+        limit 1
+      ) transactions
+      where transactions.owner = owner_key(sides.user_id)`;
 }
 
 function toRow(transfer: NewTransfer) {

@@ -15,11 +15,6 @@ export type AskedLink = {
   shown?: { network: NetworkId; payer: Hex; nonce: Hex } | undefined;
 };
 
-export async function findPayableLink(sql: Tx, id: string, nonceTag?: Hex): Promise<PayableLink | undefined> {
-  const [link] = await findPayableLinks(sql, [{ id, nonceTag }]);
-  return link;
-}
-
 /** In the order of the request; undefined when there is no such link. */
 export async function findPayableLinks(
   sql: Tx,

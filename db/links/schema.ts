@@ -1,7 +1,6 @@
 /** The drizzle definition of the table of merchants' page settings; see db/schema.ts. */
-import { customType, pgTable, text, timestamp } from "drizzle-orm/pg-core";
-
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
+import { pgTable, text } from "drizzle-orm/pg-core";
+import { bytea, time } from "../postgres/column-types.ts";
 
 export const merchantPages = pgTable("merchant_pages", {
   userId: text("user_id").primaryKey(),
@@ -9,7 +8,7 @@ export const merchantPages = pgTable("merchant_pages", {
   frameOrigins: text("frame_origins").array().notNull(),
   accent: text("accent"),
   logoDigest: text("logo_digest"),
-  updatedAt: timestamp("updated_at", { withTimezone: true, mode: "date" }).notNull(),
+  updatedAt: time("updated_at").notNull(),
 });
 
 export type MerchantPage = typeof merchantPages.$inferSelect;

@@ -1,9 +1,8 @@
 /** The drizzle definitions of the tables of members; see db/schema.ts. */
-import { pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { pgTable, text } from "drizzle-orm/pg-core";
 import type { InvitationOutcome } from "../../core/domain/invitation.ts";
 import type { MemberRole } from "../../core/domain/member.ts";
-
-const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
+import { time } from "../postgres/column-types.ts";
 
 export const members = pgTable("members", {
   merchantId: text("merchant_id").notNull(),

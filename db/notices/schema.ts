@@ -1,8 +1,7 @@
 /** The drizzle definition of the table of notices; see db/schema.ts. */
-import { bigint, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { bigint, jsonb, pgTable, text } from "drizzle-orm/pg-core";
 import type { NoticeDetails, NoticeKind } from "../../core/domain/notice-mail.ts";
-
-const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
+import { time } from "../postgres/column-types.ts";
 
 export const notices = pgTable("notices", {
   id: bigint("id", { mode: "bigint" }).primaryKey(),

@@ -1,16 +1,6 @@
 /** The drizzle definitions of the tables about outgoing money; see db/schema.ts. */
-import {
-  bigint,
-  boolean,
-  customType,
-  integer,
-  jsonb,
-  numeric,
-  pgTable,
-  text,
-  timestamp,
-} from "drizzle-orm/pg-core";
-import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import { boolean, integer, jsonb, numeric, pgTable, text } from "drizzle-orm/pg-core";
+import type { NetworkId } from "../../core/domain/networks.ts";
 import type { OwnerAction } from "../../core/domain/owner.ts";
 import type {
   OperationFailure,
@@ -18,11 +8,7 @@ import type {
   OperationState,
   OperationTerms,
 } from "../../core/domain/wallet-operation.ts";
-
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
-const time = (name: string) => timestamp(name, { withTimezone: true, mode: "date" });
-const int8 = (name: string) => bigint(name, { mode: "bigint" });
-const hex = (name: string) => text(name).$type<Hex>();
+import { bytea, hex, int8, time } from "../postgres/column-types.ts";
 
 export const walletOperations = pgTable("wallet_operations", {
   id: text("id").primaryKey(),

@@ -23,6 +23,7 @@ import {
   type PlacedLog,
   selectFollowedLogs,
 } from "../source/decode-logs.ts";
+import { placeOf, placeOfSeen } from "../source/log-place.ts";
 import { readRangeLogs } from "../source/range-logs.ts";
 import { readProvenLogs } from "../source/verified-block.ts";
 import { readProvenBlock } from "./read-proven-block.ts";
@@ -218,12 +219,4 @@ async function notOnChain(term: Term, places: readonly string[]): Promise<string
     for (const log of await readProvenLogs(term.chain, header, isKept)) proven.add(placeOf(log));
   }
   return places.filter((place) => !proven.has(place));
-}
-
-function placeOfSeen({ block, logIndex }: SeenLog): string {
-  return placeOf({ blockHash: block.hash, logIndex });
-}
-
-function placeOf(log: { blockHash: string; logIndex: number }): string {
-  return `${log.blockHash}:${log.logIndex}`;
 }

@@ -20,6 +20,7 @@ import {
   readHeader,
 } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
+import { placeOf, placeOfSeen } from "../source/log-place.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { confirmOperationsIsolated } from "./confirm-operations.ts";
@@ -179,12 +180,4 @@ function authorizationsOf(transfers: readonly SeenTransfer[]) {
       return nonce ? [{ payer: from, nonce, blockNumber, transfer }] : [];
     },
   );
-}
-
-function placeOfSeen({ block, logIndex }: Pick<SeenTransfer, "block" | "logIndex">): string {
-  return placeOf({ blockHash: block.hash, logIndex });
-}
-
-function placeOf(log: { blockHash: string; logIndex: number }): string {
-  return `${log.blockHash}:${log.logIndex}`;
 }

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
-import { findPayableLink, findPayableLinks } from "../../db/links/payable-links.ts";
+import { findPayableLinks } from "../../db/links/payable-links.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import { NETWORK, randomHash } from "../support/ledger-lab.ts";
@@ -32,6 +32,11 @@ async function seedUsedLink(maxPayments: number | null): Promise<string> {
   await sql`update payment_links set parent_id = ${id} where id = any(${uses})`;
   await sql`analyze payment_links`;
   return id;
+}
+
+async function findPayableLink(tx: Tx, id: string) {
+  const [link] = await findPayableLinks(tx, [{ id }]);
+  return link;
 }
 
 /** Whether the link is used up, and how many entries of links' indexes were read to know it. */

@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { endClaim } from "../../db/links/end-claims.ts";
-import { findPayableLink } from "../../db/links/payable-links.ts";
+import { findPayableLinks } from "../../db/links/payable-links.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { leaseQueuedPayments } from "../../db/payments/queue.ts";
@@ -159,10 +159,9 @@ describe("before the indexer's next poll, such a link", () => {
     expect(await accept(lab, scene.linkId)).toBeUndefined();
     expect(await lab.sql.begin((tx) => requeuePayment(tx, scene.second.id, scene.second))).toBeUndefined();
     const { txHash } = scene.transfer;
-    expect(await findPayableLink(lab.sql, scene.linkId)).toMatchObject({
-      paymentId: null,
-      paidTxHash: txHash,
-    });
+    expect(await findPayableLinks(lab.sql, [{ id: scene.linkId }])).toMatchObject([
+      { paymentId: null, paidTxHash: txHash },
+    ]);
     await lookBack(lab);
     await expectPaidByFirst(scene);
   });

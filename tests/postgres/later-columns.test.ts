@@ -27,7 +27,7 @@ import { addMissingHistory } from "../../db/ledger/wallet-backfills.ts";
 import { findClaim } from "../../db/links/claims.ts";
 import { cancelLink, findLink, findPublicLink, insertLink, listLinks } from "../../db/links/links.ts";
 import { listExceptions } from "../../db/links/list-link-exceptions.ts";
-import { findPayableLink } from "../../db/links/payable-links.ts";
+import { findPayableLinks } from "../../db/links/payable-links.ts";
 import { openUse } from "../../db/links/uses.ts";
 import { listInvitationsTo, listOpenInvitations } from "../../db/members/invitations.ts";
 import { listMembers } from "../../db/members/members.ts";
@@ -93,7 +93,7 @@ function statements(): Record<string, (tx: Tx) => Promise<unknown>> {
     insertLink: (tx) => insertLink(tx, { ...own, ...terms, tag: linkTag(own.id), expiresInHours: 1 }),
     findLink: (tx) => findLink(tx, own),
     findPublicLink: (tx) => findPublicLink(tx, own.id),
-    findPayableLink: (tx) => findPayableLink(tx, own.id),
+    findPayableLinks: (tx) => findPayableLinks(tx, [{ id: own.id }]),
     listLinks: (tx) => listLinks(tx, { userId }, PAGE),
     listExpired: (tx) => listLinks(tx, { userId, status: "EXPIRED" }, PAGE),
     listByReference: (tx) => listLinks(tx, { userId, reference: "A-1" }, PAGE),

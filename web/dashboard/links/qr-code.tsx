@@ -1,5 +1,7 @@
 /** A QR code, always black on white with a quiet zone: many readers take no other. Its encoder is loaded when it is first needed. */
+
 import { useEffect, useState } from "preact/hooks";
+import { pathOf } from "../../qr/path.ts";
 
 type Encode = typeof import("uqr").encode;
 
@@ -22,20 +24,4 @@ export function QrCode({ text, label }: { text: string; label: string }) {
       <path fill="#000" d={pathOf(data)} />
     </svg>
   );
-}
-
-/** One rectangle for each run of dark modules in a row. */
-function pathOf(rows: readonly (readonly boolean[])[]): string {
-  return rows
-    .map((row, y) => {
-      let path = "";
-      for (let x = 0; x < row.length; x++) {
-        if (!row[x]) continue;
-        const start = x;
-        while (row[x + 1]) x++;
-        path += `M${start} ${y}h${x - start + 1}v1h-${x - start + 1}z`;
-      }
-      return path;
-    })
-    .join("");
 }
