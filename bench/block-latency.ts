@@ -22,7 +22,7 @@ export type Arrivals = {
   payers: number;
   /** A payer pauses up to this long. */
   spreadMs: number;
-  /** Interval of checks for visibility: short enough for the figure, long enough not to be the load. */
+  /** Interval of checks for visibility: short enough to be precise, long enough not to add load. */
   lookMs: number;
 };
 

@@ -1,6 +1,6 @@
 /**
- * The dashboard in Chromium, at 10,000 transactions: script and time of a page change, memory over 500 page changes, and how long another
- * device's change takes to the screen of two browsers, from its answer (the event is committed then).
+ * The dashboard in Chromium with 10,000 transactions: script and time per page change, memory over 500 page changes, and how long another
+ * device's change takes to appear in two browsers, measured from its response (the event is committed then).
  */
 import type { CDPSession, Page } from "playwright-core";
 import type { Sql } from "../db/postgres/client.ts";
@@ -19,7 +19,7 @@ const MEMORY_EVERY = 100;
 const CHANGES = 30;
 const DEADLINE_MS = 60_000;
 
-/** Notes when a text came onto the page. */
+/** Records when a text appeared on the page. */
 const OBSERVE = `
   globalThis.seenAt = {};
   globalThis.awaited = undefined;
@@ -131,7 +131,7 @@ async function measureLive({ world, browser }: DashboardWorld, page: Page): Prom
     await one.getByText("No links yet").waitFor();
     await one.evaluate(OBSERVE);
   }
-  // the stream of the second browser is open once it shows something
+  // the second browser's stream is open once it shows something
   const created: Seen[] = [];
   const cancelled: Seen[] = [];
   for (let round = 0; round < CHANGES; round += 1) {
@@ -180,7 +180,7 @@ async function timed<Response>(pages: readonly Page[], text: string, act: () => 
   return { response, times };
 }
 
-/** Asked in the page: its policy forbids `waitForFunction` to evaluate. */
+/** Polled in the page, whose policy does not let `waitForFunction` evaluate code. */
 async function untilTrue(page: Page, expression: string): Promise<void> {
   await page.evaluate(`new Promise((resolve, reject) => {
     const untilMs = Date.now() + ${DEADLINE_MS};

@@ -1,6 +1,6 @@
 /**
  * Exports of 10,000 rows through HTTP, worker and database, out of histories of growing size (filled-database.ts): time from request
- * to last byte, the worker's memory and CPU per export, and the effect of eight concurrent exports on it and on other requests. Memory is the
+ * to last byte, the worker's memory and CPU per export, and the effect of eight concurrent exports on both and on other requests. Memory is the
  * resident set of the worker process (Linux). `bun run bench export --beside 7 json,csv` measures only that effect, in the larger history, over
  * seven rounds: requests before the exports and during them.
  */
@@ -16,7 +16,7 @@ import { type Memory, watchMemory } from "./resident-memory.ts";
 import { insertHistory } from "./seed-history.ts";
 
 const ROWS = 10_000;
-/** Of those, the confirmed movements, which a spreadsheet holds. */
+/** Of those, the confirmed movements, which a spreadsheet lists. */
 const MOVEMENTS_MIN = 9_000;
 const MERCHANTS = 8;
 const REPEATS = 7;

@@ -16,7 +16,7 @@ export function emailOf(merchant: number): string {
   return `merchant${merchant}@seed.example`;
 }
 
-/** Migrated, filled, analyzed; `more` adds rows that a bench needs. Prints its duration and size. */
+/** Migrated, filled and analyzed; `more` adds rows that a bench needs. Prints duration and size. */
 export async function openFilled(
   bench: string,
   size: number,

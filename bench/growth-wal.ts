@@ -1,4 +1,4 @@
-/** The write-ahead log by table, read with pg_walinspect where the server has it and lets us; else the total alone. */
+/** The write-ahead log by table, read with pg_walinspect where the server has it and permits it; otherwise only the total. */
 import postgres from "postgres";
 
 type WalReader = {
@@ -72,7 +72,7 @@ async function readRecords(
   },
 ): Promise<void> {
   const { from, to, byTable, byRelation, total } = given;
-  // a record of several blocks counts for each by its share
+  // the bytes of a record of several blocks are divided among them
   const rows = await sql<
     { name: string | null; relation: string | null; bytes: number; fullPageBytes: number }[]
   >`

@@ -1,8 +1,8 @@
 /**
- * What a payment leaves behind: bytes on disk and in the write-ahead log by table, and how many updates stayed in their page (HOT).
+ * The storage a payment takes: bytes on disk and in the write-ahead log by table, and how many updates stayed on their page (HOT).
  * Links are created and paid by the service's own processes over HTTP, CONCURRENCY at a time, so that relays carry about 20 payments each.
- * Autovacuum is as a server has it by default, checkpoints as in the Postgres of `npm start`. Bytes do not depend on how busy the machine is,
- * but for full pages: a longer run meets more checkpoints.
+ * Autovacuum has a server's defaults, checkpoints are as in the Postgres of `npm start`. Bytes do not depend on how busy the machine is,
+ * except for full-page writes: a longer run has more checkpoints.
  */
 import { loadavg } from "node:os";
 import { newLinkId } from "../core/domain/ids.ts";
@@ -20,14 +20,14 @@ const PAYMENTS = 50_000;
 const MERCHANTS = 20;
 const AMOUNT_UNITS = 10_000n;
 const CONCURRENCY = 48;
-/** Links that are created and paid before the next ones are: bounds what the bench itself keeps in memory and in unread log. */
+/** Links that are created and paid per batch: bounds the bench's own memory and the unread log. */
 const ROUND = 1_000;
 const LINKS_AT_ONCE = 8;
 const SETTLE_TIMEOUT_MS = 120_000;
 
 /**
- * Tables whose rows are deleted again, and how long after the payment: what is left of them in a database that has run for long does not
- * grow with its payments. The signed bytes in relay_attempts' TOAST go alike.
+ * Tables whose rows are deleted later, and how long after the payment: their size in a database that has run for long does not grow with
+ * its payments. The same goes for the signed bytes in relay_attempts' TOAST.
  */
 const KEPT = new Map([
   ["payment_leases", "an hour"],
@@ -222,7 +222,7 @@ async function readIndexSizes(sql: Sql): Promise<Map<string, number>> {
   return new Map(rows.map(({ name, bytes }) => [name, bytes]));
 }
 
-/** What stays for as long as the database does. */
+/** Rows that are never deleted. */
 function keptBytes(sizes: Map<string, TableSize>): number {
   const kept = [...sizes.values()].filter(({ name }) => !KEPT.has(name));
   return kept.reduce(

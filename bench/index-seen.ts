@@ -20,7 +20,7 @@ const TIMEOUT_MS = 30_000;
 export async function measureSeen(payments: number): Promise<number[]> {
   const [db, chain, smtp] = await Promise.all([createTestDatabase(), startTestChain(), startTestMailbox()]);
   const sql = openDatabase(db.url, { name: "bench", maxConnections: 2 });
-  // one of anybody's shows that the node has pending logs
+  // any transfer shows that the node has pending logs
   const others = transferTo(randomAddress(), 1n);
   let pending = [others];
   const node = Bun.serve({

@@ -1,7 +1,7 @@
 /**
- * What Postgres spends on transfers that are read in bulk: the statement of a first reading or rebuild, without the chain. Transfers with
- * distinct hashes and senders go to 10,000 wallets, `BENCH_CHUNK` (default 1,000) a transaction. CPU is that of the connection's
- * server process, which hardly depends on how busy the machine is.
+ * Postgres' CPU time for transfers that are read in bulk: the statement of a backfill or rebuild, without the chain. Transfers with distinct
+ * hashes and senders go to 10,000 wallets, `BENCH_CHUNK` (default 1,000) per transaction. CPU is that of the connection's server process,
+ * which hardly depends on how busy the machine is.
  */
 import type { Hex } from "../core/domain/networks.ts";
 import { storePlainTransfers } from "../db/ledger/bulk-transfers.ts";

@@ -43,7 +43,7 @@ export async function startIndexer(databaseUrl: string, rpcUrl: string): Promise
   return { ...indexer, leadingMs: performance.now() - startedMs };
 }
 
-/** Wallets as old as the chain, followed from its first block; unpaid ones have addresses no receiver has. */
+/** Wallets as old as the chain, followed from its first block; unpaid ones have addresses that no receiver has. */
 export async function seedWallets(sql: Sql, { receivers, others }: Wallets): Promise<void> {
   const addresses = Array.from({ length: receivers }, (_, n) => receiver(n));
   await sql`set statement_timeout = 0`;

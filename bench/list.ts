@@ -29,7 +29,7 @@ const list = (query: string) => `/v1/transactions?${query}`;
 const hex = (random: () => number, digits: number) =>
   Array.from({ length: digits }, () => Math.floor(random() * 16).toString(16)).join("");
 
-/** Requests, by the name of their row. */
+/** Requests by row name. */
 const CASES: Record<string, Path> = {
   "no list: current user": () => "/v1/auth/me",
   "first page": () => list("limit=50"),
@@ -89,7 +89,7 @@ const FILTERS: Record<string, (random: () => number, size: number) => string> = 
   offset: (random, size) => `offset=${Math.floor(random() * size)}`,
 };
 
-/** Every two filters that can be together in one request. */
+/** Every two filters that can be combined in one request. */
 function pairCases(): Record<string, Path> {
   const names = Object.keys(FILTERS);
   const pairs = names.flatMap((one, index) => names.slice(index + 1).map((other) => [one, other] as const));
@@ -163,7 +163,7 @@ type Asked = {
   findPids: () => Promise<number[]>;
   size: number;
 };
-/** `refused`: requests answered with the reason why they would read too much. */
+/** `refused`: requests that were refused because they would read too much. */
 type Times = { wall: number[]; cpu: number[]; refused: number };
 
 /** Sorted milliseconds by case, in the order of the cases. */

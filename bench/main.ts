@@ -1,4 +1,4 @@
-/** `bun run bench NAME [argument]`: measures and prints, never judges. Without a name it lists what there is. */
+/** `bun run bench NAME [argument]`: measures and prints, never judges. Without a name it lists the benches. */
 import { describeMachine } from "./report.ts";
 
 const BENCHES: Record<string, { about: string; run: () => Promise<void> }> = {

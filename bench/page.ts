@@ -1,6 +1,6 @@
 /**
- * The payment page as a payer waits for it: CPU of the api for a page, bytes over the wire, time to a pay button that works on a slow phone
- * (CPU slowed down four times, 1.6 Mbit/s, 150 ms), and from the wallet's signature to "Paid" on the screen with blocks of a second.
+ * The payment page as a payer experiences it: the API's CPU per page, bytes over the wire, time to a working pay button on a slow phone (CPU
+ * slowed down four times, 1.6 Mbit/s, 150 ms), and time from the wallet's signature to "Paid" on the screen with one-second blocks.
  */
 import type { Browser } from "playwright-core";
 import { launchBrowser } from "../tests/checkout/browser.ts";
@@ -21,7 +21,7 @@ const BYTES_PER_S = 1_600_000 / 8;
 const BLOCK_TIME_S = 1;
 const PAID_TIMEOUT_MS = 60_000;
 
-/** Notes in the page when the button is there, and when the page says "Paid". */
+/** Records in the page when the button appears, and when the page says "Paid". */
 const OBSERVE = `new MutationObserver(() => {
   if (globalThis.readyMs === undefined && document.querySelector("#pay button.button")) globalThis.readyMs = performance.now();
   if (globalThis.paidMs === undefined && document.querySelector("#pay .icon.ok")) globalThis.paidMs = Date.now();

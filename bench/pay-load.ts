@@ -5,7 +5,7 @@ import { percentile, type Row } from "./report.ts";
 export const AMOUNT = 10_000n;
 export const WARM_UP_CONCURRENCY = 64;
 export const VALID_FOR_S = 3_600;
-/** What takes longer counts as failed. */
+/** A payment that takes longer counts as failed. */
 const GIVE_UP_MS = 60_000;
 
 export type PayCase = { blockTimeS: number; concurrency: number; payments: number };
@@ -58,7 +58,7 @@ async function ask({ url, body }: Request): Promise<unknown> {
   }
 }
 
-/** `cpuMs` and `postgresMs` are a payment's; the chain and the load generator are left out. */
+/** `cpuMs` and `postgresMs` are per payment, without the chain and the load generator. */
 export function rowOf(
   load: PayCase,
   given: {

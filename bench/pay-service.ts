@@ -18,7 +18,7 @@ import {
 } from "./pay-load.ts";
 import { percentile, type Row, round } from "./report.ts";
 
-/** For each api process: processes live long, and are compiled and their statements planned by then. */
+/** For each api process: processes live long, so figures are taken once code is compiled and statements are planned. */
 const WARM_UP_PAYMENTS = 3_000;
 
 /** Before a shape is measured. */
@@ -45,7 +45,7 @@ export async function measureService(
   }
 }
 
-/** A service that runs until it is stopped, measured as often as wished. */
+/** A service that runs until it is stopped and can be measured any number of times. */
 export type OpenService = { measure: (load: PayCase) => Promise<Row>; stop: () => Promise<void> };
 
 export async function openService({
@@ -84,7 +84,7 @@ async function warm(world: World, processes: readonly ProcessName[], payments: n
   }
 }
 
-/** One service from its start, window after window, for what compiling and a growing database cost. */
+/** One service from its start, window after window, to show the cost of compilation and of a growing database. */
 export async function* measureSustained(load: PayCase, windows: number): AsyncGenerator<Row> {
   const processes = namesOf("1.1.1");
   const world = await startWorld({
@@ -95,7 +95,7 @@ export async function* measureSustained(load: PayCase, windows: number): AsyncGe
   });
   try {
     for (let window = 0; window < windows; window++) {
-      // as autovacuum does within a minute; it never gathers statistics of tables that are empty still
+      // as autovacuum does within a minute; it never gathers statistics of tables that are still empty
       if (window > 0) await world.sql`analyze`;
       const { cpuMs, postgresMs, chainMs, run } = await measureWindow(world, processes, load);
       yield {

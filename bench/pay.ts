@@ -1,6 +1,6 @@
 /**
- * x402 payments through the service, and through the reference facilitator as its users would tune it, on the same machine: in turns, for
- * some rounds, each run on a fresh chain. `bun run bench pay 1` runs one round instead of three. `bun run bench pay --processes 1.1.1,4.4.2 3 4000 64`
+ * x402 payments through the service and through the reference facilitator as its users would tune it, on the same machine: alternating over
+ * several rounds, each run on a new chain. `bun run bench pay 1` runs one round instead of three. `bun run bench pay --processes 1.1.1,4.4.2 3 4000 64`
  * compares numbers of api, worker and indexer processes instead, three rounds of 4,000 payments each at concurrency 64: all run at once, each is measured in its turn,
  * since a machine's speed may change within a minute. `bun run bench pay --sustained 64 10`
  * runs one service from its start, ten windows of 1,500 payments at concurrency 64.
@@ -69,7 +69,7 @@ async function runShapes([list = "", rounds = ROUNDS, payments = 4_000, concurre
       services.push(await openService({ shape, warmUp, blockTimeS: load.blockTimeS }));
     for (let round = 1; round <= Number(rounds); round++) {
       const measured: Row[] = [];
-      // the one that was first comes last in the next round
+      // the order rotates each round
       for (const service of round % 2 === 1 ? services : services.toReversed())
         measured.push(await service.measure(load));
       if (round % 2 === 0) measured.reverse();
@@ -102,7 +102,7 @@ async function runSustained([concurrency = 64, windows = 10]: (string | number)[
 
 const toHundredths = (value: number) => Math.round(value * 100) / 100;
 
-/** The median of the rounds; of CPU and rate also the least and the most. */
+/** The median of the rounds; for CPU and rate also minimum and maximum. */
 function summarise(rows: readonly Row[]): Row {
   const [first = {}] = rows;
   const summary: Row = {};

@@ -1,6 +1,6 @@
 /**
- * Ponder, the indexer we compare with: a project that stores every USDC Transfer, installed on demand under .tools. It and its Node are
- * pinned here and are no dependencies of the service.
+ * Ponder, the indexer we compare with: a project that stores every USDC Transfer, installed on demand under .tools. Its version and that of
+ * its Node are pinned here; neither is a dependency of the service.
  */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -11,7 +11,7 @@ const NODE_PACKAGE = `node-${process.platform === "win32" ? "win" : process.plat
 const INSTALL_TIMEOUT_MS = 180_000;
 const { chainId, usdc } = NETWORKS["base-sepolia"];
 
-/** Ponder needs Node 22; the override is the newest its range of that package meets on npm. */
+/** Ponder needs Node 22; the override is the newest version on npm within Ponder's range. */
 const PACKAGE = {
   name: "bench-ponder",
   private: true,
@@ -94,7 +94,7 @@ export async function installPonder(): Promise<Ponder> {
   }
   if (!(existsSync(node) && existsSync(script)))
     console.log(`installing Ponder ${PACKAGE.dependencies.ponder} into .tools/ponder`);
-  // runs always: completes an interrupted installation, and takes a moment for a complete one
+  // always runs: it completes an interrupted installation, and is quick for a complete one
   const installing = Bun.spawn([process.execPath, "install", "--ignore-scripts", "--silent"], {
     cwd: FOLDER,
     stdout: "ignore",

@@ -1,6 +1,6 @@
 /**
- * The reference TypeScript facilitator (@x402/core with the exact scheme of @x402/evm) behind HTTP, without a database, as a user who wants
- * throughput sets it up: several relayer keys in turn, each with viem's nonce manager, receipts polled every RECEIPT_POLL_MS. One process
+ * The reference TypeScript facilitator (@x402/core with the exact scheme of @x402/evm) behind HTTP, without a database, configured for
+ * throughput: several relayer keys in turn, each with viem's nonce manager, receipts polled every RECEIPT_POLL_MS. One process
  * in Bun or in Node; started by bench/pay-reference.ts. Prints its port.
  */
 import { createServer, type IncomingMessage } from "node:http";

@@ -1,8 +1,8 @@
 /**
- * What following the head costs at a provider: calls and compute units an hour (Alchemy's list), with the header blooms of a full chain, a
- * block every two seconds with a hundred transfers of others. BENCH_RPC_SECONDS sets how long each case is counted (default 60), from when
- * every wallet has been compared with the chain: unchanged ones have their turn once a day, and its calls are a column of their own.
- * BENCH_RPC_CASES chooses cases by parts of their names, with semicolons between.
+ * The cost of following the head at a provider: calls and compute units per hour (Alchemy's list), with the header blooms of a full chain and
+ * a block every two seconds with a hundred transfers of others. BENCH_RPC_SECONDS sets how long each case is counted (default 60), starting
+ * when every wallet has been compared with the chain: unchanged ones are compared once a day, and those calls have their own column.
+ * BENCH_RPC_CASES selects cases by parts of their names, separated by semicolons.
  */
 import { openDatabase, type Sql } from "../db/postgres/client.ts";
 import { callRpc } from "../local/chain/rpc.ts";
@@ -79,7 +79,7 @@ async function measure(one: Case): Promise<Row> {
   const db = await createTestDatabase();
   const sql = openDatabase(db.url, { name: "bench", maxConnections: 2 });
   const proxy = startCountingProxy(chain.rpcUrl, { hasWebSocket: one.hasWebSocket, edit: fillBloom });
-  // whoever is never paid has an address that no receiver has
+  // wallets that are never paid have addresses that no receiver has
   await seedWallets(sql, {
     receivers: one.isPaid ? 1 : 0,
     others: one.isPaid ? one.wallets - 1 : one.wallets,

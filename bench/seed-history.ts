@@ -14,7 +14,7 @@ const LARGE_MERCHANT = "user_00000000-0000-4000-8000-000000000001";
 const SMALL_HISTORY = 300;
 const BATCH_ROWS = 500_000;
 const YEARS = 3;
-/** One of 1,000 among so many newest rows is PENDING. */
+/** One in 1,000 of this many newest rows is PENDING. */
 const PENDING_AMONG = 100_000;
 
 /** Inserts the rows and their counters. Drops and rebuilds indexes, so use a database of its own. */

@@ -1,4 +1,4 @@
-/** Sends out of passkey wallets: gas a send alone, and at 2, 10, 50 that wait together; a payout of 100; CPU; from confirmation to CONFIRMED. */
+/** Sends from passkey wallets: gas per send alone and for 2, 10 and 50 queued together; a payout of 100; CPU; time from confirmation to CONFIRMED. */
 import type { Hex } from "../core/domain/networks.ts";
 import { fundUsdc } from "../local/chain/usdc.ts";
 import { randomAddress } from "../tests/support/indexer-lab.ts";
@@ -42,7 +42,7 @@ async function makeWallet(world: World): Promise<Merchant> {
   return merchant;
 }
 
-/** All are confirmed while no worker runs, so that they wait together. */
+/** All are confirmed while no worker runs, so that they are queued together. */
 async function sendTogether(world: World, wallets: readonly Merchant[], to: Hex): Promise<Row> {
   await world.kill("worker", "SIGTERM");
   const ids: string[] = [];
@@ -52,7 +52,7 @@ async function sendTogether(world: World, wallets: readonly Merchant[], to: Hex)
   return { what: `${wallets.length} waiting`, ...(await gasOf(world, ids)), cpuMs: "" };
 }
 
-/** One after another, each by a wallet of its own, while the worker runs. */
+/** One after another, each from its own wallet, while the worker runs. */
 async function sendAlone(world: World, wallets: readonly Merchant[], to: Hex): Promise<Row> {
   const before = cpuOf(world);
   const ids: string[] = [];
@@ -108,12 +108,12 @@ function cpuOf(world: World): number {
   return cpuMilliseconds(PROCESSES.map((name) => world.pidOf(name)));
 }
 
-/** Of all processes, a send. */
+/** Of all processes, per send. */
 function cpuMs(world: World, before: number, sends: number): number {
   return round((cpuOf(world) - before) / sends);
 }
 
-/** With blocks of a second, one send after another. */
+/** With one-second blocks, one send after another. */
 async function timeSends(): Promise<void> {
   const world = await startWorld({ blockTimeS: 1, env: { LOG_LEVEL: "warn", RATE_LIMITS: "0" } });
   try {

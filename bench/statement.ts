@@ -22,7 +22,7 @@ const MONTH = { days: 30, repeats: 3 };
 const DAY_MS = 86_400_000;
 /** Movements are spread evenly over so many days. */
 const SPREAD_DAYS = 1_095;
-/** A statement as long as may be, with room for a day that is begun. */
+/** The longest statement allowed, with room for a day in progress. */
 const LONGEST = { days: Math.floor((STATEMENT_ROWS_MAX / MOVEMENTS) * SPREAD_DAYS) - 1, repeats: 1 };
 const FORMATS = ["csv", "json", "xlsx", "pdf"] as const;
 type Format = (typeof FORMATS)[number];
@@ -58,7 +58,7 @@ async function addMovements(sql: Sql): Promise<void> {
     where email = ${emailOf(MERCHANT)}`;
   if (!user) throw new Error(`there is no ${emailOf(MERCHANT)}`);
   if (user.rows >= MOVEMENTS) return;
-  // what is not confirmed yet would end the statement before it
+  // an unconfirmed movement would end the statement before it
   await sql`delete from transactions where owner = owner_key(${user.id})`;
   await sql`delete from transaction_counts where user_id = ${user.id}`;
   await sql`delete from transaction_count_deltas where user_id = ${user.id}`;

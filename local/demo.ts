@@ -1,6 +1,6 @@
 /**
- * A merchant, a payer and an accountant use the service once over HTTP with real parts: mail by SMTP, a passkey's keys, a chain's
- * blocks. Each step is printed after it has happened, with its duration in milliseconds.
+ * A merchant, a payer and an accountant use the service once over HTTP with real components: SMTP mail, a passkey's keys, a chain's
+ * blocks. Each step is printed once it has happened, with its duration in milliseconds.
  */
 import { randomBytes } from "node:crypto";
 import { bytesToHex } from "viem";
@@ -36,7 +36,7 @@ const WAIT_MS = 60_000;
 const POLL_MS = 25;
 const VALID_S = 600;
 
-/** The page of a link that is left to pay. Throws at the first response that is not as documented. */
+/** The page of a link that is still to be paid. Throws at the first response that is not as documented. */
 export async function runDemo(world: DemoWorld, report: (step: DemoStep) => void): Promise<string> {
   const client = openDemoClient(world.apiUrl);
   const timed = startClock(report);

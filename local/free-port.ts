@@ -4,8 +4,8 @@ import { createServer } from "node:net";
 /** Below the ports that Linux and macOS give to outgoing connections: one of those may be taken between two starts of a server. */
 const [FIRST_PORT, PORT_COUNT] = [10_240, 22_528];
 /**
- * Between the choice of a port and its server there are seconds, in which another process may choose it, too. Processes that start one
- * after the other, as those of a test run do, choose from different slices, and none chooses one twice.
+ * Seconds pass between the choice of a port and the start of its server, in which another process may choose it too. Processes that start
+ * in succession, as in a test run, choose from different slices, and none chooses a port twice.
  */
 const SLICES = 64;
 const SLICE_PORTS = PORT_COUNT / SLICES;

@@ -16,7 +16,7 @@ export type LocalSettings = {
   databaseUrl: string | undefined;
   rpcUrls: Partial<Record<NetworkId, string>>;
   smtpUrl: string | undefined;
-  /** A node of a public network whose audited wallet contracts local chains get, instead of the stand-in. */
+  /** A node of a public network whose audited wallet contracts are placed on local chains instead of the stand-in. */
   walletCodeUrl: string | undefined;
 };
 

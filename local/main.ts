@@ -24,7 +24,7 @@ import { orderlyShutdown } from "./shutdown.ts";
 import { printAddresses, printOpenLink, printStep, report, startTimer } from "./terminal-output.ts";
 import { waitUntilReady } from "./wait-until-ready.ts";
 
-/** What the wallet on payment pages holds at each start, in micro-USDC. */
+/** Balance of the wallet on payment pages at each start, in micro-USDC. */
 const TEST_WALLET_UNITS = 10_000_000_000n;
 
 const shutdown = orderlyShutdown();
@@ -98,7 +98,7 @@ async function startService(
   shutdown.add(supervisor.stop);
 }
 
-/** Payment pages show a wallet that the local node signs for; with a node elsewhere there is none. */
+/** Payment pages offer a wallet that the local node signs for; with another node there is none. */
 async function provideTestWallet({
   rpcUrls,
   localNetworks,
@@ -111,8 +111,8 @@ async function provideTestWallet({
 }
 
 /**
- * The first start of a data folder runs the demo: one payment from registration to the accountant's file, and a link left to pay.
- * Returns that link's page, also at later starts.
+ * The first start with a data folder runs the demo: one payment from registration to the accountant's file, and a link that is still to be
+ * paid. Returns that link's page, also at later starts.
  */
 async function demonstrateOnce(
   settings: LocalSettings,

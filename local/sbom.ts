@@ -1,6 +1,6 @@
 /**
  * The software bill of materials of a release: every package a production installation may contain, from bun.lock, in CycloneDX 1.6.
- * `bun run sbom > sbom.cdx.json`. The same lock file gives the same bytes.
+ * `bun run sbom > sbom.cdx.json`. The same lock file produces the same bytes.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
@@ -139,7 +139,7 @@ function listNeeds(needs: Needs): { name: string; isRequired: boolean; isPeer: b
   ];
 }
 
-/** As modules are resolved: inside the package that needs it, else one level further out. */
+/** Resolved as modules are: inside the package that needs it, else one level further out. */
 function resolve(lock: Lock, from: string | undefined, name: string): string | undefined {
   for (let place = from; place !== undefined; place = parentOf(place)) {
     if (lock.packages[`${place}/${name}`]) return `${place}/${name}`;

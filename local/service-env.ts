@@ -38,7 +38,7 @@ const KNOWN_ONLY_TO: Record<string, readonly ServiceKind[]> = {
   TEST_WALLET: ["api"],
 };
 
-/** What `npm start` replaces when it is not given, and what only some processes may read. */
+/** Variables that `npm start` sets when they are absent, and those that only some processes may read. */
 const GIVEN_AS_FILES = [
   ...Object.keys(KNOWN_ONLY_TO),
   ...["DATABASE_URL", "DATABASE_READ_URL", "RPC_URL_BASE", "RPC_URL_BASE_SEPOLIA"],
@@ -65,14 +65,14 @@ export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: 
     CONFIRMATIONS_BASE_SEPOLIA: "1",
     // no balancer in front
     DRAIN_S: "0",
-    // a local node sends no bill
+    // a local node costs nothing
     ACCOUNT_LOGS_EVERY_S: "2",
     MAIL_FROM: "USDC Payments <no-reply@localhost>",
     PASSKEY_ATTACHMENT: "any",
     JWT_SECRET: settings.jwtSecret,
     OTP_PEPPER: settings.otpPepper,
     OFFER_SIGNING_KEYS: settings.offerSigningKey,
-    // with a remote signer no key of the local chain relays beside it
+    // with a remote signer the local chain's keys relay nothing
     RELAYER_PRIVATE_KEYS: given.RELAYER_SIGNER_ADDRESSES ? undefined : settings.relayerKeys,
   };
   const fixed: Environment = {
@@ -88,13 +88,13 @@ export function serviceEnv(kind: ServiceKind, settings: ServiceSettings, given: 
   );
 }
 
-/** The processes share a machine, so each has a metrics port of its own, counted up from the given one. */
+/** The processes share a machine, so each has its own metrics port, counted up from the given one. */
 export function metricsPortOf(kind: ServiceKind, first: number | undefined): Environment {
   if (!first) return {};
   return { METRICS_PORT: String(first + SERVICE_KINDS.indexOf(kind)) };
 }
 
-/** What only a developer's machine has: webhooks reach receivers on it. */
+/** Only on a developer's machine: webhooks may reach receivers on it. */
 export function localDefaults({ NODE_ENV }: Environment): Environment {
   return NODE_ENV === "production" ? {} : { WEBHOOK_PRIVATE_TARGETS: "1" };
 }

@@ -1,6 +1,6 @@
 /**
- * A receipt or credit note on one page, in its payer's language: who issued it, its number, the amount, and every fact with the hash in
- * full. Tagged as PDF/UA asks (ISO 14289-1): headings, a table whose names are row headers, a language, decoration marked as such.
+ * A receipt or credit note on one page, in its payer's language: the issuer, its number, the amount, and every fact with the full hash.
+ * Tagged as PDF/UA requires (ISO 14289-1): headings, a table with row headers, a language, decoration marked as artifacts.
  */
 import PDFDocument from "pdfkit";
 import { type DocumentTexts, documentTextsOf } from "../domain/document-texts.ts";
@@ -22,12 +22,12 @@ const BAND_HEIGHT = 6;
 const LOGO_SIDE = 56;
 const LOGO_GAP = 16;
 const FOOT_Y = PAGE.height - MARGIN - 10;
-/** Of a description of 500 wide letters at this width; all rows together fit one page. */
+/** Enough for a description of 500 wide letters at this width; all rows together fit on one page. */
 const LINES_MAX = 14;
 const ADDRESS_LINES_MAX = 6;
 const NOTICE_PADDING = 8;
 const GAP_ABOVE_FACTS = 16;
-/** Below the line about test money: the longest document still fits its page. */
+/** Below the line about test money. Small, so that the longest document still fits on one page. */
 const GAP_BELOW_TEST = 4;
 
 const STYLES = {
@@ -54,7 +54,7 @@ export async function renderDocumentPdf(
   const texts = documentTextsOf(language);
   const { messages, isRightToLeft } = texts;
   const { issuer } = printed.facts;
-  // a sentence of ours that begins with "USDC" is still read from right to left
+  // so that one of our sentences that begins with "USDC" is still read from right to left
   const sentence = (text: string) => (isRightToLeft ? `${RIGHT_TO_LEFT_MARK}${text}` : text);
   const title = `${titleOf(printed, texts)} ${documentNumber(printed)}`;
   const doc = new PDFDocument({

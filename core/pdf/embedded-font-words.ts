@@ -1,4 +1,4 @@
-/** Draws words in embedded fonts as page operators (PDF 32000-1, 9.4.3): glyphs by their number in the file's font, with their positions. */
+/** Draws words in embedded fonts as page operators (PDF 32000-1, 9.4.3): glyphs by their id in the embedded font, with their positions. */
 import type { WideFont } from "./fonts.ts";
 import type { EmbeddedFont } from "./pdfkit-internals.ts";
 import type { PlacedGlyph } from "./shaping.ts";
@@ -6,17 +6,17 @@ import type { PlacedGlyph } from "./shaping.ts";
 export type EmbeddedWord = {
   /** In thousandths of the size. */
   width: number;
-  /** Begins marked content: what the glyphs say, for who copies or searches text (14.9.4). */
+  /** Begins marked content with the text of the glyphs, for copying and searching (14.9.4). */
   span: string;
-  /** Shows the glyphs from where the text stands. */
+  /** Shows the glyphs from the current text position. */
   draw: (size: number) => string;
 };
-/** Glyphs that stand on one height, and the height above the line in thousandths of the size. */
+/** Glyphs at the same height, and that height above the baseline in thousandths of the size. */
 type Level = { rise: number; glyphs: string };
 
-/** Descriptions repeat their words. More of them than this are forgotten, and shaped again. */
+/** Descriptions repeat words. Beyond this many, cached words are dropped and shaped again. */
 const WORDS_KEPT = 2_000;
-/** Letters a glyph is said to stand for outside of marked content: readers give up on longer entries. */
+/** Letters mapped to one glyph outside marked content: readers reject longer entries. */
 const LETTERS_MAX = 8;
 const PER_MILLE = 1000;
 const RIGHT_TO_LEFT = "\u202e";
@@ -55,7 +55,7 @@ function toWord({ embedded, shape }: WideFont, text: string, isRightToLeft: bool
   };
 }
 
-/** Numbers in a TJ array move to the left, in thousandths of the size. */
+/** Numbers in a TJ array move the position to the left, in thousandths of the size. */
 function drawGlyph(embedded: EmbeddedFont, glyph: PlacedGlyph): string {
   const number = includeGlyph(embedded, glyph);
   const after = (embedded.widths[number] ?? 0) + glyph.x - glyph.advance;

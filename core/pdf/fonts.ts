@@ -1,9 +1,9 @@
 /**
- * Which font has a letter. Arimo, the font of Latin text, has further Latin, Greek, Cyrillic, Hebrew and Vietnamese letters in a file each,
- * DejaVu Sans has Arabic and what is left of them; Noto Sans has
- * Chinese, Japanese kana and Korean, in about a hundred small files each, the scripts of South and South East Asia, Ethiopia and Georgia in
- * a file each, Noto Emoji the pictures; opened when `prepare` meets a letter of theirs. Letters that stand on each other come from one font.
- * pdfkit embeds nothing visible of a WOFF2 font; what it is given is the TrueType font inside.
+ * Which font has a letter. Arimo, the font for Latin text, has one file each for extended Latin, Greek, Cyrillic, Hebrew and Vietnamese;
+ * DejaVu Sans has Arabic and the remaining letters of those scripts; Noto Sans has Chinese, Japanese kana and Korean in about a hundred
+ * small files each, and one file for each script of South and South East Asia, Ethiopia and Georgia; Noto Emoji has the emoji. A file is
+ * opened when `prepare` meets one of its letters. Letters that combine come from one font. pdfkit draws nothing from a WOFF2 font, so it
+ * gets the TrueType font inside.
  */
 import { fileURLToPath } from "node:url";
 import { decompress } from "wawoff2";
@@ -13,7 +13,7 @@ import { openShaper, type Shape } from "./shaping.ts";
 import { isWinAnsi } from "./win-ansi.ts";
 
 type FontFile = { name: string; file: string; isThin: boolean };
-/** A font of one document. Thin ones are drawn with an outline that thickens them. */
+/** A font of one document. Thin fonts are drawn with an outline to thicken them. */
 export type WideFont = { isThin: boolean; embedded: EmbeddedFont; shape: Shape };
 
 const DEJAVU: FontFile = { name: "DejaVuSans", file: "dejavu-fonts-ttf/ttf/DejaVuSans.ttf", isThin: false };
@@ -23,11 +23,11 @@ const SCRIPTS = [
   ...["devanagari", "bengali", "tamil", "telugu", "gujarati", "gurmukhi", "kannada", "malayalam", "oriya"],
   ...["sinhala", "thai", "lao", "khmer", "myanmar", "ethiopic", "georgian", "armenian"],
 ];
-/** These are embedded in their thinnest weight, the only one the variable files draw by themselves. */
+/** Embedded in their thinnest weight, the default instance of the variable fonts. */
 const THIN_FAMILIES = ["noto-sans-sc", "noto-sans-kr"];
 const PICTURES = "noto-emoji";
 
-/** Chooses fonts for one document and makes them known to it. */
+/** Chooses fonts for one document and registers them. */
 export function openWideFonts(doc: PDFKit.PDFDocument) {
   const opened = new Map<string, WideFont>();
   const chosen = new Map<string, WideFont | undefined>();
@@ -64,7 +64,7 @@ export function openWideFonts(doc: PDFKit.PDFDocument) {
   }
 
   return {
-    /** Opens the fonts these texts need. Letters not prepared have no font. */
+    /** Opens the fonts that these texts need. Letters that were not prepared have no font. */
     async prepare(texts: readonly string[]): Promise<void> {
       for (const text of texts) {
         if (isWinAnsi(text)) continue;
@@ -80,7 +80,7 @@ export function hasLetter(font: WideFont, letter: string): boolean {
   return font.embedded.font.hasGlyphForCodePoint(letter.codePointAt(0) ?? 0);
 }
 
-/** Joiners, selectors and direction marks change how others are drawn and are not drawn themselves. */
+/** Joiners, variation selectors and direction marks change how other characters are drawn and are not drawn themselves. */
 export function isFormat(letter: string): boolean {
   return /[\p{Cf}\p{Variation_Selector}]/u.test(letter);
 }
@@ -88,13 +88,13 @@ export function isFormat(letter: string): boolean {
 type Range = { first: number; last: number; font: FontFile };
 let ranges: Promise<Range[]> | undefined;
 
-/** The files whose published ranges hold the letter: Arimo, DejaVu, scripts with files of their own, then Chinese, Korean, pictures. */
+/** The files whose published ranges include the letter: Arimo, DejaVu, scripts with files of their own, then Chinese, Korean, emoji. */
 async function findFonts(letter: string): Promise<FontFile[]> {
   ranges ??= Promise.all([
     ...ARIMO_SUBSETS.map((subset) => readRanges("arimo", { subset, isThin: false }, ARIMO)),
     [{ first: 0, last: 0x10ffff, font: DEJAVU }],
     ...SCRIPTS.map((script) => readRanges(`noto-sans-${script}`, { subset: script, isThin: false })),
-    // the sign of Georgia's currency
+    // Georgia's currency symbol
     readRanges("noto-sans-georgian", { subset: "latin-ext", isThin: false }),
     ...THIN_FAMILIES.map((family) => readRanges(family, { isThin: true })),
     readRanges(PICTURES, { isThin: false }),
@@ -125,7 +125,7 @@ async function readRanges(
 }
 
 type FontData = { trueType: Buffer; shape: Shape };
-/** Opened once a process: 50 to 700 kB each. */
+/** Opened once per process: 50 to 700 kB each. */
 const fonts = new Map<string, Promise<FontData>>();
 
 function readFont(file: string): Promise<FontData> {

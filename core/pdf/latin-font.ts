@@ -1,7 +1,7 @@
 /**
- * The font of Latin text: Arimo, as wide letter by letter as the standard Helvetica, but carried by the file. A reader that has to find a
- * font by itself takes another one's letters and sets them at Helvetica's distances, which looks uneven. It is embedded whole, as a simple
- * font with one byte a letter (PDF 32000-1, 9.6.3), so that text is written without shaping and copied as it stands.
+ * The font for Latin text: Arimo, whose letters have the same widths as the standard Helvetica, but embedded. A reader that substitutes a
+ * font of its own would place other glyphs at Helvetica's widths, which looks uneven. It is embedded whole, as a simple font with one byte
+ * per letter (PDF 32000-1, 9.6.3), so that text is written without shaping and can be copied as written.
  */
 import { fileURLToPath } from "node:url";
 import PDFDocument from "pdfkit";
@@ -14,7 +14,7 @@ export type LatinFont = { id: string; reference: unknown; widthOf: (text: string
 
 type FontData = {
   trueType: Buffer;
-  /** In parts of the size, by letter. */
+  /** As fractions of the size, by letter. */
   widths: ReadonlyMap<string, number>;
   descriptor: Record<string, unknown>;
 };
@@ -26,10 +26,10 @@ const FILES: Readonly<Record<LatinWeight, { name: string; file: string; stem: nu
 const FIRST_CODE = 0x20;
 const LAST_CODE = 0xff;
 const UNITS_PER_EM = 1000;
-/** "Nonsymbolic": its letters are those of the encoding (table 121). */
+/** "Nonsymbolic": its letters are the encoding's (table 121). */
 const FLAGS = 32;
 
-/** Read once a process. */
+/** Read once per process. */
 const kept = new Map<LatinWeight, Promise<FontData>>();
 
 export async function openLatinFont(doc: PDFKit.PDFDocument, weight: LatinWeight): Promise<LatinFont> {
@@ -64,7 +64,7 @@ async function readFont(weight: LatinWeight): Promise<FontData> {
   const { name, file, stem } = FILES[weight];
   const path = fileURLToPath(import.meta.resolve(`@fontsource/arimo/files/${file}`));
   const trueType = Buffer.from(await decompress(await Bun.file(path).bytes()));
-  // a document that is thrown away: its reader of fonts measures the letters
+  // a throwaway document, whose font reader measures the letters
   const doc = new PDFDocument({ autoFirstPage: false });
   doc.registerFont(name, trueType);
   doc.font(name);

@@ -1,18 +1,18 @@
-/** Where a line of text may end (after UAX #14 and #29): after a space; between words where a script writes none between them; never inside a grapheme. */
+/** Where a line of text may break (after UAX #14 and #29): after a space; between words in scripts that write no spaces; never inside a grapheme. */
 const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
 const words = new Intl.Segmenter("en", { granularity: "word" });
-/** Without these each letter is a grapheme: marks, joiners, what modifies pictures, and letters that join the one before them. */
+/** Without these each letter is a grapheme: marks, joiners, emoji modifiers, and letters that join the preceding one. */
 const JOINED =
   /[\p{M}\p{Cf}\p{Emoji_Modifier}\p{Regional_Indicator}\u0e33\u0eb3\u1100-\u11ff\ua960-\ua97c\ud7b0-\ud7fb]/u;
-/** Scripts whose words stand side by side: only a dictionary tells where one ends. */
+/** Scripts without spaces between words: only a dictionary tells where a word ends. */
 const UNSPACED = /[\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
-/** A line may end after any of these. */
+/** A line may break after any of these. */
 const IDEOGRAPH = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
-/** Stays with what is before it, or after it. */
+/** Stays on the line of the preceding or following character. */
 const CLOSING = /^[\p{Pe}\p{Pf}\p{Po}\p{Lm}\p{M}]/u;
 const OPENING = /[\p{Ps}\p{Pi}\p{Sc}]$/u;
 
-/** What a reader takes for one letter, with all that stands on it. */
+/** What a reader perceives as one letter, with all its marks. */
 export function graphemesOf(text: string): string[] {
   if (!JOINED.test(text)) return [...text];
   return Array.from(graphemes.segment(text), ({ segment }) => segment);
@@ -27,7 +27,7 @@ export function breakLines(text: string, width: number, measure: Measure): strin
   let used = 0;
   for (let segment of segmentsOf(text)) {
     while (used + measure(segment.trimEnd()) > width) {
-      // what is too wide begins on a line that is hardly begun, cut where it must be
+      // text that is too wide starts on the current line if that is nearly empty, and is cut where necessary
       const begin = used > width / 2 ? "" : longestBeginning(segment, width - used, measure);
       const taken = begin === "" && line === "" ? (graphemesOf(segment)[0] ?? "") : begin;
       lines.push(line + taken);
@@ -40,7 +40,7 @@ export function breakLines(text: string, width: number, measure: Measure): strin
   return line === "" ? lines : [...lines, line];
 }
 
-/** Stretches of text that a line may end after. */
+/** Pieces of text after which a line may break. */
 function segmentsOf(text: string): string[] {
   return (text.match(/[^ ]+ *| +/g) ?? []).flatMap((chunk) => {
     if (UNSPACED.test(chunk))
@@ -52,7 +52,7 @@ function segmentsOf(text: string): string[] {
   });
 }
 
-/** Only pieces of this script are pieces; punctuation stays with them, and so does what is between others. */
+/** Only text of this script is split; punctuation and other text between stays attached. */
 function joinPunctuation(pieces: readonly string[], script: RegExp): string[] {
   const joined: string[] = [];
   for (const piece of pieces) {

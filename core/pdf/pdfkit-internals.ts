@@ -1,14 +1,14 @@
-/** The parts of pdfkit 0.20.2 its types leave out, gathered here: page resources, page operators, indirect objects, embedded fonts. */
-/** An object of the file that others point to. */
+/** The parts of pdfkit 0.20.2 that its types omit: page resources, page operators, indirect objects, embedded fonts. */
+/** An indirect object: others in the file refer to it. */
 export type PdfReference = { write(content: string): void; end(content?: Uint8Array): void };
 
-/** A font the file carries: the glyphs `subset` was given. Widths are in thousandths, by the number a glyph has in the subset. */
+/** An embedded font with the glyphs added to `subset`. Widths are in thousandths of the size, indexed by the glyph's id in the subset. */
 export type EmbeddedFont = {
   id: string;
   ref(): unknown;
   readonly subset: { includeGlyph(id: number): number };
   readonly widths: number[];
-  /** The code points a glyph stands for, for who copies or searches text. */
+  /** The code points that a glyph represents, for copying and searching text. */
   readonly unicode: number[][];
   readonly scale: number;
   font: {
@@ -25,7 +25,7 @@ export type EmbeddedFont = {
 export type PdfInside = {
   /** The page being written. */
   readonly page: { fonts: Record<string, unknown>; xobjects: Record<string, unknown> };
-  /** The font chosen last. */
+  /** The font selected last. */
   readonly _font: EmbeddedFont;
   addContent(operators: string): void;
   ref(data: Record<string, unknown>): PdfReference;

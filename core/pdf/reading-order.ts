@@ -1,24 +1,24 @@
-/** Where right-to-left words stand in a line: the Unicode bidirectional algorithm (UAX #9) for a text that is drawn left to right, piece by piece. */
+/** The visual order of a line that contains right-to-left words: the Unicode bidirectional algorithm (UAX #9) for text drawn left to right, run by run. */
 import bidiFactory from "bidi-js";
 
-/** A stretch of one direction. */
+/** Text of one direction. */
 export type Stretch = { text: string; isRightToLeft: boolean };
 
 const bidi = bidiFactory();
-/** Hebrew, Arabic and their neighbours, and their presentation forms. */
+/** Hebrew, Arabic and the other right-to-left blocks, and their presentation forms. */
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
 
-/** A text that begins with it is read from right to left, whatever its first letter is; not drawn. */
+/** Text that begins with it is read from right to left, whatever its first letter is; it is not drawn. */
 export const RIGHT_TO_LEFT_MARK = "\u200f";
 
-/** What a further line of a text begins with, so that it is read in the direction of the whole; not drawn. */
+/** Starts each further line of a text, so that it is read in the direction of the whole text; it is not drawn. */
 export function directionMark(text: string): string {
   if (!RIGHT_TO_LEFT.test(text)) return "";
   const [paragraph] = bidi.getEmbeddingLevels(text, "auto").paragraphs;
   return paragraph?.level === 1 ? RIGHT_TO_LEFT_MARK : "\u200e";
 }
 
-/** The stretches of a line from left to right; the letters inside each keep the order they were written in. */
+/** The runs of a line from left to right; the letters inside each stay in logical order. */
 export function inVisualOrder(line: string): Stretch[] {
   if (!RIGHT_TO_LEFT.test(line)) return [{ text: line, isRightToLeft: false }];
   const { levels } = bidi.getEmbeddingLevels(line, "auto");
@@ -32,7 +32,7 @@ export function inVisualOrder(line: string): Stretch[] {
   return reorder(stretches).map(({ text, level }) => ({ text, isRightToLeft: level % 2 === 1 }));
 }
 
-/** Rule L2: from the highest level down to 1, whatever stands at a level or above is turned round. */
+/** Rule L2: from the highest level down to 1, each sequence at that level or above is reversed. */
 function reorder<Item extends { level: number }>(items: readonly Item[]): Item[] {
   const highest = Math.max(...items.map(({ level }) => level));
   let ordered = [...items];
@@ -51,7 +51,7 @@ function reorder<Item extends { level: number }>(items: readonly Item[]): Item[]
   return ordered;
 }
 
-/** Spaces and signs of a right-to-left stretch as they are drawn: turned round, brackets mirrored. */
+/** Spaces and symbols of a right-to-left run as they are drawn: reversed, with brackets mirrored. */
 export function mirror(text: string): string {
   return Array.from(text, (letter) => bidi.getMirroredCharacter(letter) ?? letter)
     .reverse()

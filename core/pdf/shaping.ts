@@ -1,13 +1,13 @@
 /**
- * Which glyphs of a font draw a word, and where they stand: HarfBuzz, which knows how every script joins, stacks and reorders its
- * letters. The shaper inside pdfkit's fontkit sets Thai, Bengali and Kannada words wrong and throws at Gurmukhi and Malayalam ones.
+ * Which glyphs of a font draw a word, and their positions, by HarfBuzz, which knows how every script joins, stacks and reorders its
+ * letters. The shaper in pdfkit's fontkit renders Thai, Bengali and Kannada words incorrectly and throws on Gurmukhi and Malayalam ones.
  */
 import type { Buffer as TextBuffer } from "harfbuzzjs";
 
 /** Distances are in thousandths of the size, y upwards. */
 export type PlacedGlyph = {
   id: number;
-  /** What the glyph stands for; empty when the one before it stands for both. */
+  /** The text that the glyph represents; empty when the preceding glyph represents both. */
   text: string;
   advance: number;
   x: number;
@@ -17,7 +17,7 @@ export type Shape = (word: string, isRightToLeft: boolean) => PlacedGlyph[];
 
 const PER_MILLE = 1000;
 
-/** The glyphs are those of the TrueType font given, in the order they are drawn, from left to right. HarfBuzz is loaded by the first call. */
+/** The glyphs of the given TrueType font in the order in which they are drawn, from left to right. The first call loads HarfBuzz. */
 export async function openShaper(trueType: Uint8Array): Promise<Shape> {
   const harfbuzz = await import("harfbuzzjs");
   const face = new harfbuzz.Face(new harfbuzz.Blob(trueType));
@@ -44,7 +44,7 @@ function readGlyphs(buffer: TextBuffer, word: string, scale: number): PlacedGlyp
     const text = done.has(cluster) ? "" : word.slice(cluster, end);
     done.add(cluster);
     const { xAdvance = 0, xOffset = 0, yOffset = 0 } = positions[index] ?? {};
-    // HarfBuzz calls a glyph's number its code point
+    // HarfBuzz calls a glyph's id its code point
     return { id: codepoint, text, advance: xAdvance * scale, x: xOffset * scale, y: yOffset * scale };
   });
 }

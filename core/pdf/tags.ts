@@ -2,24 +2,24 @@
 
 export type Bounds = [left: number, top: number, right: number, bottom: number];
 type Draw = () => void;
-/** A header is one of its row unless it says otherwise. `columns`: how many it spans. */
+/** A header is a row header unless specified otherwise. `columns`: how many it spans. */
 export type Cell = [type: "TH" | "TD", draw: Draw, about?: { scope?: "Row" | "Column"; columns?: number }];
 export type TagTable = { row(cells: readonly Cell[]): void; end(): void };
 export type Tags = {
   block(type: "H1" | "H2" | "P", draw: Draw): void;
   figure(alt: string, bbox: Bounds, draw: Draw): void;
-  /** Rules, bands and frames say nothing to who listens. */
+  /** Rules, bands and frames mean nothing to a screen reader. */
   artifact(draw: Draw): void;
   openTable(): TagTable;
   end(): void;
 };
 
-/** What the document is opened with to be tagged as PDF/UA asks. `subset` is not in the types of pdfkit, which has it. */
+/** Options that make the document tagged as PDF/UA requires. `subset` exists in pdfkit but not in its types. */
 export function taggedOptions(language: string): object {
   return { lang: language, displayTitle: true, tagged: true, pdfVersion: "1.7", subset: "PDF/UA" };
 }
 
-/** `flush` writes out what was drawn so far: operators stand inside their element's marks. */
+/** `flush` writes what was drawn so far: operators must be between their element's marks. */
 export function openTags(doc: PDFKit.PDFDocument, flush: () => void): Tags {
   const root = doc.struct("Document");
   doc.addStructure(root);
@@ -91,7 +91,7 @@ export function withoutTags(): Tags {
   };
 }
 
-/** The dictionary of an element, which the types leave out. */
+/** The dictionary of an element, which the types omit. */
 function dataOf(element: PDFKit.PDFStructureElement): Record<string, unknown> {
   return (element as unknown as { dictionary: { data: Record<string, unknown> } }).dictionary.data;
 }

@@ -1,7 +1,7 @@
 /**
- * Text and rules on a PDF's pages. Latin text is written as page operators (PDF 32000-1, 9.4; latin-font.ts): pdfkit's own way kerns
- * every pair of letters, which is most of the time a table of 10,000 rows takes. Other letters are shaped (embedded-font-words.ts) and written
- * in fonts of their script (fonts.ts); characters no font has: missing-characters.ts.
+ * Text and rules on a PDF's pages. Latin text is written as page operators (PDF 32000-1, 9.4; latin-font.ts): pdfkit itself would kern
+ * every pair of letters, which takes most of the time of a table of 10,000 rows. Other letters are shaped (embedded-font-words.ts) and
+ * written in a font for their script (fonts.ts). Characters that no font has: missing-characters.ts.
  */
 
 import { type EmbeddedWord, openEmbeddedWords } from "./embedded-font-words.ts";
@@ -20,18 +20,18 @@ export type TextStyle = {
   /** 0 is black, 1 white. */
   gray: number;
 };
-/** Left upper corner and width of a line, in points from the page's left upper corner. */
+/** Upper left corner and width of a line, in points from the page's upper left corner. */
 export type Place = { x: number; y: number; width: number; align?: "right" | undefined };
-/** A stretch of text in one font. */
+/** Text in one font. */
 type Run = { text: string; font: WideFont | undefined };
 export type PdfText = Awaited<ReturnType<typeof openPdfText>>;
 
 const ELLIPSIS = "…";
-/** Where letters stand in a line, in parts of its height: lines of equal height stand level whatever their letters' size. */
+/** The baseline as a fraction of a line's height: lines of equal height are aligned whatever their font size. */
 const BASE = 0.616;
 const WIDTHS_KEPT = 5_000;
 const UNITS_PER_EM = 1000;
-/** Outline of thin letters, and of bold ones in fonts that have one weight, in parts of the size. */
+/** Outline of thin letters, and of bold ones in fonts with one weight, as a fraction of the size. */
 const THICKENING = 0.03;
 
 export async function openPdfText(doc: PDFKit.PDFDocument) {
@@ -42,7 +42,7 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
     regular: await openLatinFont(doc, "regular"),
     bold: await openLatinFont(doc, "bold"),
   };
-  /** In parts of the size; words repeat. */
+  /** As a fraction of the size; cached because words repeat. */
   const wideWidths = new Map<string, number>();
   const { showable, missingCount } = replaceMissing((grapheme) => wide.fontOf(grapheme) !== undefined);
   let pending = "";
@@ -57,13 +57,13 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
     pendingFonts.clear();
   }
 
-  /** Stretches of showable text that one font has; without a font it is a standard one. */
+  /** Runs of showable text that one font covers; without a font it is a standard one. */
   function splitRuns(text: string): Run[] {
     const runs: Run[] = [];
     for (const grapheme of graphemesOf(text)) {
       const last = runs.at(-1);
       const font = fontOf(grapheme, last?.font);
-      // a direction mark has done its work when the runs are ordered
+      // a direction mark is no longer needed once the runs are ordered
       if (!font && !isWinAnsi(grapheme)) continue;
       if (last && last.font === font) last.text += grapheme;
       else runs.push({ text: grapheme, font });
@@ -71,13 +71,13 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
     return runs;
   }
 
-  /** A sign that several scripts share is drawn as in the word it belongs to. */
+  /** A symbol that several scripts share is drawn in the font of its word. */
   function fontOf(grapheme: string, before: WideFont | undefined): WideFont | undefined {
     if (isWinAnsi(grapheme)) return undefined;
     return before && isSign(grapheme) && hasLetter(before, grapheme) ? before : wide.fontOf(grapheme);
   }
 
-  /** A line's runs as they are drawn, from left to right; those in embedded fonts are turned round when they are shaped. */
+  /** A line's runs as they are drawn, from left to right; those in embedded fonts are reversed when they are shaped. */
   function orderRuns(text: string): (Run & { isRightToLeft: boolean })[] {
     return inVisualOrder(text).flatMap(({ text: stretch, isRightToLeft }) => {
       const runs = splitRuns(stretch).map((run) => ({ ...run, isRightToLeft }));
@@ -117,7 +117,7 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
     return [...lines.slice(0, linesMax - 1), last.join("") + ELLIPSIS];
   }
 
-  /** Writes one line, which must be the showable text `wrap` gave or plain Latin. */
+  /** Writes one line, which must be showable text from `wrap` or plain Latin. */
   function line(text: string, style: TextStyle, { x, y, width, align }: Place): void {
     if (text === "") return;
     let left = align === "right" ? x + width - widthOf(text, style) : x;
@@ -145,7 +145,7 @@ export async function openPdfText(doc: PDFKit.PDFDocument) {
     pending += `${stroke.thickness} w ${stroke.gray} G ${point(x)} ${point(y)} m ${point(x + width)} ${point(y)} l S\n`;
   }
 
-  /** Places a piece that is written later, by `fillForm`. */
+  /** Reserves space for text that `fillForm` writes later. */
   function form(
     reference: PdfReference,
     name: string,
@@ -179,7 +179,7 @@ function point(value: number): string {
   return value.toFixed(2);
 }
 
-/** Punctuation, and what else belongs to no script of its own. */
+/** Punctuation and other characters without a script of their own. */
 function isSign(grapheme: string): boolean {
   return /^[\p{Script=Common}\p{Script=Inherited}]+$/u.test(grapheme);
 }

@@ -1,4 +1,4 @@
 declare module "wawoff2" {
-  /** A WOFF2 font as the TrueType font it was made from. */
+  /** Decompresses a WOFF2 font to the TrueType font inside. */
   export function decompress(woff2: Uint8Array): Promise<Uint8Array>;
 }

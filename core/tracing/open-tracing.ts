@@ -4,7 +4,7 @@ import { useTracer } from "./spans.ts";
 export type TracesPlace = {
   /** Base URL of a collector, as OTEL_EXPORTER_OTLP_ENDPOINT; undefined: no traces. */
   readonly endpoint: string | undefined;
-  /** Of the traces that begin here; one that began elsewhere is exported when its caller sampled it. */
+  /** Of traces that start here; one that started elsewhere is exported if its caller sampled it. */
   readonly sampledShare: number;
 };
 

@@ -18,10 +18,10 @@ import {
 } from "@opentelemetry/sdk-trace";
 import type { Span, SpanOptions, Tracer } from "./spans.ts";
 
-/** A collector that does not answer must not delay the stop of a process for longer. */
+/** A collector that does not respond must not delay a process's shutdown any longer. */
 const EXPORT_TIMEOUT_MS = 3_000;
 const EXPORT_DELAY_MS = 1_000;
-/** Spans beyond these are dropped while the collector is unavailable: traces never cost memory without end. */
+/** Further spans are dropped while the collector is unavailable, so that traces use bounded memory. */
 const SPANS_WAITING_MAX = 4_096;
 
 const KINDS = {
@@ -86,14 +86,14 @@ function wrap(span: OtelSpan): Span {
   };
 }
 
-/** Never the message: it may quote what a caller sent. */
+/** Never the message, which may quote a caller's input. */
 function nameOf(error: unknown): string {
   return error instanceof Error ? error.name : typeof error;
 }
 
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/;
 
-/** W3C Trace Context, level 1; undefined for anything malformed, and for ids of zeros. */
+/** W3C Trace Context, level 1; undefined for anything malformed and for all-zero ids. */
 function parseTraceparent(text: string | undefined): SpanContext | undefined {
   const [, traceId = "", spanId = "", flags = ""] = TRACEPARENT.exec(text ?? "") ?? [];
   const context = { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true };

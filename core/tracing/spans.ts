@@ -1,17 +1,17 @@
 /**
- * Spans of what a process does, and the trace that each belongs to (W3C Trace Context). Without an exporter every function here only
- * calls what it was given.
+ * Spans of a process's work, and the trace that each belongs to (W3C Trace Context). Without an exporter every function here only calls
+ * its callback.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 
 export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
 export type Span = {
-  /** `00-<trace id>-<span id>-<flags>`: what a child in another process names as its parent. */
+  /** `00-<trace id>-<span id>-<flags>`: names the parent of a span in another process. */
   readonly traceparent: string;
   setName(name: string): void;
   setAttributes(attributes: SpanAttributes): void;
-  /** With an error the span counts as failed. `endMs`: Unix time of an end in the past. */
+  /** With an error the span counts as failed. `endMs`: Unix time, if it ended in the past. */
   end(error?: unknown, endMs?: number): void;
 };
 
@@ -28,7 +28,7 @@ export type Tracer = { start(name: string, options: SpanOptions): Span };
 let tracer: Tracer | undefined;
 const current = new AsyncLocalStorage<Span>();
 
-/** Called once at the start of a process that exports its traces, and with undefined when it stops. */
+/** Called once when a process that exports its traces starts, and with undefined when it stops. */
 export function useTracer(opened: Tracer | undefined): void {
   tracer = opened;
 }
@@ -46,7 +46,7 @@ export function runInSpan<T>(span: Span | undefined, work: () => T): T {
   return span ? current.run(span, work) : work();
 }
 
-/** A span around `work`, failed when that throws. */
+/** Runs `work` in a span of its own, which fails when `work` throws. */
 export async function traced<T>(name: string, options: SpanOptions, work: () => Promise<T>): Promise<T> {
   const span = startSpan(name, options);
   if (!span) return work();
@@ -60,12 +60,12 @@ export async function traced<T>(name: string, options: SpanOptions, work: () => 
   }
 }
 
-/** Of the span that runs now; undefined without one. */
+/** Of the current span; undefined without one. */
 export function currentTraceparent(): string | undefined {
   return tracer && current.getStore()?.traceparent;
 }
 
-/** Ids only: nothing that names a person. */
+/** Ids only, no personal data. */
 export function annotateSpan(attributes: SpanAttributes): void {
   if (tracer) current.getStore()?.setAttributes(attributes);
 }

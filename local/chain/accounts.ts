@@ -6,7 +6,7 @@ import type { Hex } from "../../core/domain/networks.ts";
 
 const MNEMONIC = "test test test test test test test test test test test junk";
 const RELAYER_COUNT = 4;
-/** BIP-39: a mnemonic's seed. viem derives it in JavaScript, at 50 ms of CPU a time. */
+/** BIP-39: a mnemonic's seed. viem derives it in JavaScript, which takes 50 ms of CPU each time. */
 const SEED = pbkdf2Sync(MNEMONIC, "mnemonic", 2_048, 64, "sha512");
 const ROOT = HDKey.fromMasterSeed(SEED);
 const accounts = new Map<number, HDAccount>();

@@ -1,11 +1,11 @@
-/** The audited wallet contracts for a local chain, read from an operator's own node and placed only when their code hashes are right. */
+/** The audited wallet contracts for a local chain, read from a node of the developer's choice and placed only if their code hashes match. */
 import { toHex } from "viem";
 import { isAuditedCode } from "../../core/chain/contract-code.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { callRpcBatch, type RpcCall } from "./rpc.ts";
 import { setCode } from "./usdc.ts";
 
-/** Where the account keeps `nextOwnerIndex`. A constructor has set it on the real implementation, so that nobody can initialise that. */
+/** The account's storage slot of `nextOwnerIndex`. The real implementation's constructor has set it, so that nobody can initialise it. */
 const NEXT_OWNER_INDEX_SLOT = "0x97e2c6aad4ce5d562ebfaa00db6b9e0fb66ea5d8162ed5b243f51a2e03086f00";
 
 /** The calls that place them. Throws when the node at `url` has other code at one of the addresses. */

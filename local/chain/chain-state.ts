@@ -13,7 +13,7 @@ const IDLE_WRITE_MS = 30_000;
 
 const STATE = "state.json";
 const PREVIOUS = "state.previous.json";
-/** Far more than an indexer ever lags behind. */
+/** Far more than any indexer lags behind. */
 const EMPTY_BLOCKS_KEPT = 10_000;
 
 type StateBlock = { header: { number: string }; transactions: unknown[] };
@@ -22,7 +22,7 @@ type ChainState = { best_block_number: number; accounts: object; blocks: StateBl
 
 export type StateKeeper = { stop: () => Promise<void> };
 
-/** `hasGenesis`: the state of a chain that is no fork, whose genesis block is served by empty-chain.ts. */
+/** `hasGenesis`: the state of a chain that is not a fork. A fork's genesis block is served by empty-chain.ts. */
 export type FoundState = { file: string; hasGenesis: boolean };
 
 /**
@@ -66,8 +66,8 @@ function isKept(block: StateBlock, head: number): boolean {
 }
 
 /**
- * Writes the state soon after a block with transactions, and once more at `stop`; not when the folder was removed meanwhile (`isInPlace`),
- * where another chain may have begun.
+ * Writes the state soon after a block with transactions, and once more at `stop`; not if the folder was removed meanwhile (`isInPlace`),
+ * since another chain may have started there.
  */
 export function keepChainState(
   node: { rpcUrl: string; wsUrl: string },

@@ -32,8 +32,8 @@ export type LocalChainOptions = {
   /** A node of a public network: its audited wallet contracts are placed instead of the stand-in. */
   walletCodeUrl?: string | undefined;
   /**
-   * A block takes as long however many payments the chain holds, and the chain cannot be reorganised (empty-chain.ts). A chain that was begun
-   * with state roots keeps them.
+   * A block takes the same time however many payments the chain has, and the chain cannot be reorganised (empty-chain.ts). A chain that was
+   * started with state roots keeps them.
    */
   skipsStateRoots?: boolean;
 };
@@ -86,7 +86,7 @@ export async function startChain(options: LocalChainOptions): Promise<LocalChain
   }
 }
 
-/** Throws for the state of a chain that began with another genesis block: an indexer cannot follow what does not begin at its beginning. */
+/** Throws for the state of a chain with another genesis block: an indexer can only follow a chain from its own genesis block. */
 async function refuseForeignState(rpcUrl: string, file: string): Promise<void> {
   const [genesis, first] = await callRpcBatch(
     rpcUrl,
@@ -98,8 +98,8 @@ async function refuseForeignState(rpcUrl: string, file: string): Promise<void> {
 }
 
 /**
- * Sets block times to this machine's clock. Otherwise the node can stay a second behind permanently, depending on the moment of its
- * start; a transfer to a link created just before would then count as older than the link.
+ * Sets block times to this machine's clock. Otherwise the node can permanently be a second behind, depending on when it was started; a
+ * transfer to a link created just before would then count as older than the link.
  */
 async function setClock(rpcUrl: string): Promise<void> {
   for (;;) {

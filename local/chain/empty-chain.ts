@@ -1,6 +1,6 @@
 /**
- * A node of a chain that holds nothing but its genesis block, for anvil to fork. anvil computes the root of its whole state for every block,
- * which takes longer the more payments the chain holds; as a fork it computes none. Reorganisations are not possible on a fork.
+ * A node of a chain with only a genesis block, for anvil to fork. anvil computes the root of its whole state for every block, which takes
+ * longer the more payments the chain has; on a fork it computes none. Reorganisations are not possible on a fork.
  */
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -34,12 +34,12 @@ const GENESIS = {
   uncles: [],
   withdrawals: [],
 };
-/** Fields of the genesis block that tell one chain from another, kept in the chain's folder. */
+/** Fields of the genesis block that distinguish chains, stored in the chain's folder. */
 const IDENTITY_FILE = "genesis.json";
 type Identity = { timestamp: string; extraData: string };
 /** Block tags, and the only height. */
 const KNOWN = new Set(["latest", "safe", "finalized", "earliest", "pending", "0x0"]);
-/** anvil asks for an account in one request and in three at once, and keeps to what answers first: one is cheaper. */
+/** anvil reads an account both in one request and in three concurrent ones, and then uses whichever answered first: one is cheaper. */
 const THREE_REQUESTS = new Set(["eth_getBalance", "eth_getCode", "eth_getTransactionCount"]);
 const THREE_REQUESTS_DELAY_MS = 20;
 
@@ -47,7 +47,7 @@ type RpcRequest = { id: unknown; method: string; params: readonly unknown[] };
 
 export type EmptyChain = { url: string; stop: () => Promise<void> };
 
-/** `folder`: keeps the genesis block between starts. */
+/** `folder`: where the genesis block is stored between starts. */
 export function serveEmptyChain(chainId: number, folder: string | undefined): EmptyChain {
   const fields = { ...GENESIS, ...(folder === undefined ? newIdentity() : readOrMakeIdentity(folder)) };
   const genesis = { ...fields, hash: hashHeader(fields) };

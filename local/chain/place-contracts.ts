@@ -8,7 +8,7 @@ import { auditedAccount } from "./audited-account.ts";
 import { callRpc, callRpcBatch, callRpcText, type RpcCall } from "./rpc.ts";
 import { localNetworkOf, placeUsdc, setCode } from "./usdc.ts";
 
-/** The deterministic deployer and its code, present on every anvil chain that is no fork. */
+/** The deterministic deployer and its code, present on every anvil chain that is not a fork. */
 const CREATE2_DEPLOYER = "0x4e59b44847b379578588920ca78fbf26c0b4956c";
 const CREATE2_DEPLOYER_CODE =
   "0x7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3";
@@ -62,7 +62,7 @@ async function passkeyAccount(): Promise<RpcCall[]> {
   ];
 }
 
-/** The node holds the keys of its own accounts, so it signs these. */
+/** The node has the keys of its own accounts and signs these. */
 async function sendInOneBlock(rpcUrl: string, from: Hex, transactions: readonly object[]): Promise<void> {
   if (transactions.length === 0) return;
   const firstNonce = Number(await callRpcText(rpcUrl, "eth_getTransactionCount", [from, "latest"]));

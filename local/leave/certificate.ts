@@ -1,6 +1,6 @@
 /**
- * A certificate for one host name, and an authority that vouches for that name alone and for nothing else: its own name constraint says so,
- * and its key is forgotten as soon as it has signed. A person trusts it on their own machine for as long as they need the name there.
+ * A certificate for one host name, and its authority, which can vouch for that name only: its name constraint limits it, and its key is
+ * discarded once it has signed. A person trusts it on their own machine for as long as they need the name there.
  */
 import "reflect-metadata";
 import { createHash, randomBytes } from "node:crypto";
@@ -28,7 +28,7 @@ export type HostCertificate = {
   /** PEM of the leaf, then of the authority. */
   chain: string;
   key: string;
-  /** PEM, the authority that a browser is to trust. */
+  /** PEM of the authority, for the browser to trust. */
   authority: string;
   /** base64 SHA-256 of the authority's public key, as Chromium's --ignore-certificate-errors-spki-list takes it. */
   authorityKeyHash: string;

@@ -1,6 +1,6 @@
 /**
- * `npm run leave -- <host>`: serves the page for leaving on this machine under the host name that the passkeys belong to, when the service,
- * or its domain, is gone. Says what else is needed, changes nothing outside the data folder, and runs until Ctrl-C.
+ * `npm run leave -- <host>`: serves the page for leaving on this machine under the host name that the passkeys belong to, in case the service
+ * or its domain is gone. Prints what else is needed, changes nothing outside the data folder, and runs until Ctrl-C.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";

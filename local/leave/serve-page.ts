@@ -1,4 +1,4 @@
-/** Serves the page for leaving on this machine alone, over https and under any host name: a passkey signs only under its own. */
+/** Serves the page for leaving on this machine only, over HTTPS and under any host name: a passkey signs only on the host it belongs to. */
 import type { HostCertificate } from "./certificate.ts";
 
 export type LeaveServer = { url: string; stop: () => Promise<void> };
@@ -6,7 +6,7 @@ export type LeaveServer = { url: string; stop: () => Promise<void> };
 const HEADERS = {
   "content-type": "text/html; charset=utf-8",
   "cache-control": "no-store",
-  // what else the page may do stands in the page
+  // the rest of the policy is in the page itself
   "content-security-policy": "frame-ancestors 'none'",
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",

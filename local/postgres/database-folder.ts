@@ -2,11 +2,11 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 
-/** Changes with a baseline schema that the database of before can't be brought to. */
+/** Changes with a baseline schema to which an older database cannot be migrated. */
 const FOLDER = "database";
 const EARLIER_FOLDER = "postgres";
 
-/** The folder to use, and on its first use beside the database of an earlier version one sentence about both. */
+/** The folder to use and, on its first use beside an earlier version's database, one sentence about both. */
 export function chooseDatabaseFolder(dataDir: string): { folder: string; notice: string | undefined } {
   const folder = join(dataDir, FOLDER);
   const earlier = join(dataDir, EARLIER_FOLDER);

@@ -35,9 +35,9 @@ const ORPHAN_TIMEOUT_MS = 15_000;
 const REAP_TIMEOUT_MS = 2_000;
 const LOG_TAIL_BYTES = 4_000;
 const MAX_CONNECTIONS = 200;
-/** A page's first change after a checkpoint logs the whole page, mostly free space kept for updates. `max_wal_size` still bounds a recovery. */
+/** A page's first change after a checkpoint logs the whole page, mostly free space reserved for updates. `max_wal_size` still bounds recovery. */
 const FEW_FULL_PAGES = { wal_compression: "on", checkpoint_timeout: "15min" };
-/** Nothing waits for the disk, and the log has what a crash of Postgres needs: no copy of this server is kept up to date with it. */
+/** Commits do not wait for the disk, and the log has only what crash recovery needs: this server has no replica. */
 const THROW_AWAY = {
   fsync: "off",
   synchronous_commit: "off",
@@ -87,8 +87,8 @@ function keepPassword(dataDir: string): string {
 }
 
 /**
- * Locales that know letters of every script, for which the search's index (pg_trgm) asks the machine; the first that it has. With "C" a search
- * for letters beyond ASCII reads all rows.
+ * Locales that know the letters of every script, which the search index (pg_trgm) needs from the operating system; the first available one is
+ * used. With "C" a search for letters beyond ASCII reads all rows.
  */
 const CHARACTERS = ["C.UTF-8", "en_US.UTF-8", "C"] as const;
 
@@ -153,7 +153,7 @@ async function endOrphan(data: string): Promise<void> {
       if (!(await waitUntilGone(found, ORPHAN_TIMEOUT_MS)))
         throw new Error(`An earlier Postgres (process ${pid}) still uses ${data} and does not stop.`);
     }
-    // with the file, Postgres also waits for the memory that the server's children share
+    // with this file, Postgres also waits for the shared memory of the server's children
     if (await waitUntilReaped(pid)) return;
   }
   rmSync(pidFile, { force: true });
@@ -168,7 +168,7 @@ async function waitUntilReaped(pid: number): Promise<boolean> {
   return true;
 }
 
-/** Also by a zombie: the test that Postgres makes of postmaster.pid. */
+/** True for a zombie too, as in Postgres' own check of postmaster.pid. */
 function isIdTaken(pid: number): boolean {
   try {
     return process.kill(pid, 0);

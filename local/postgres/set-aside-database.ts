@@ -3,7 +3,7 @@ import { EarlierSchemaError } from "../../db/postgres/baseline.ts";
 import { openDatabase } from "../../db/postgres/client.ts";
 import { readPending } from "../../db/postgres/migrate.ts";
 
-/** Keeps it under another name of the same server, and makes an empty one under its own. Returns one sentence about both, or undefined. */
+/** Renames it on the same server and creates an empty one under its name. Returns one sentence about both, or undefined. */
 export async function setAsideDatabase(databaseUrl: string): Promise<string | undefined> {
   if (!(await isEarlier(databaseUrl))) return undefined;
   const server = new URL(databaseUrl);

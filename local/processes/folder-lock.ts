@@ -5,11 +5,11 @@ import { join } from "node:path";
 
 export type FolderLock = {
   release: () => void;
-  /** False once the folder was removed, even when another process has made it again and locked it: nothing may be written into it then. */
+  /** False once the folder was removed, even if another process has created and locked it again: nothing may be written into it then. */
   isInPlace: () => boolean;
 };
 
-/** A lock that nothing refers to would be collected, and released with it. */
+/** Without a reference a lock would be garbage-collected, which releases it. */
 const held = new Set<Database>();
 
 /** Locks the folder (created when missing), or throws a message with the owner's process id. */

@@ -9,7 +9,7 @@ export type ServiceProcess = BoundProcess & { kind: ServiceKind };
 /** What is executed for a process of the service. */
 export type ServiceProgram = { command: string; args: readonly string[] };
 
-/** `bun <kind>/main.ts`. Bun would lay a .env file under the environment, with variables meant for other processes. */
+/** `bun <kind>/main.ts`. Bun would also read a .env file, whose variables are meant for other processes. */
 export function sourceProgram(kind: ServiceKind): ServiceProgram {
   return { command: process.execPath, args: ["--no-env-file", join(kind, "main.ts")] };
 }
@@ -27,7 +27,7 @@ export async function startServiceProcess(
     cwd: ROOT,
     env,
     stopSignal: "SIGTERM",
-    // When we were killed, its database may be going down too: a graceful shutdown would wait for it in vain.
+    // If we were killed, its database may be stopping too, and a graceful shutdown would wait for it in vain.
     orphanSignal: "SIGKILL",
     onOutput: splitLines(onOutput),
   });
@@ -35,8 +35,8 @@ export async function startServiceProcess(
 }
 
 /**
- * Builds the web pages when their sources have changed, once in the life of this process; with what an API of this environment offers
- * beside them. Throws the builder's output when it fails.
+ * Builds the web pages when their sources have changed, once per process, with the optional wallets that this environment enables. Throws
+ * the builder's output when it fails.
  */
 export function buildPages(env: Record<string, string | undefined> = {}): Promise<void> {
   const { WALLETCONNECT_PROJECT_ID = "", BASE_ACCOUNT = "" } = env;
@@ -54,7 +54,7 @@ const pages = new Map<string, Promise<void>>();
 export function runMigrations(databaseUrl: string): Promise<void> {
   return runToEnd("The migrations failed", join("ops", "migrate-main.ts"), {
     DATABASE_URL: databaseUrl,
-    // of both the child would not know which counts; empty is absent
+    // given both, the child could not know which one applies; empty counts as absent
     DATABASE_URL_FILE: "",
   });
 }

@@ -18,7 +18,7 @@ export type SupervisorOptions = {
   processes: readonly SupervisedProcess[];
   /** Receives a sentence when a process died and is restarted. */
   report: (sentence: string) => void;
-  /** Called when a process refuses its settings: it is not restarted, for that would correct nothing. */
+  /** Called when a process refuses its settings: it is not restarted, since that would not help. */
   onMisconfigured: () => void;
 };
 
@@ -73,7 +73,7 @@ async function keepRunning(
       forgetProcess(dataDir, kind);
       if (stopping) return;
       pauseMs = Date.now() - startedAt > HEALTHY_MS ? RESTART_FIRST_MS : pauseMs;
-      // Repeated last words are reported once, not at every restart.
+      // The same last output is reported once, not at every restart.
       const words = quote(code, lastLines);
       if (code === MISCONFIGURED) {
         report(`${kind} cannot run with these settings.${words}`);

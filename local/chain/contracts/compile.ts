@@ -1,6 +1,6 @@
 /**
  * Compiles passkey-account.sol into passkey-account.json: runtime codes ready for `anvil_setCode` at the wallet's public
- * addresses. Run by hand after a change: `bun local/chain/contracts/compile.ts`.
+ * addresses. Run manually after a change: `bun local/chain/contracts/compile.ts`.
  */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -33,7 +33,7 @@ const requireHere = createRequire(import.meta.url);
 const IMMUTABLES: Readonly<Record<string, Hex>> = {
   __self: CONTRACTS.smartWalletImplementation,
   _cachedThis: CONTRACTS.smartWalletImplementation,
-  // No chain has id 0, so the domain is computed anew on every chain.
+  // No chain has id 0, so the domain is recomputed on every chain.
   _cachedChainId: "0x00",
   _cachedDomainSeparator: "0x00",
   _cachedNameHash: keccak256(toHex("Coinbase Smart Wallet")),
