@@ -1,6 +1,6 @@
 /**
- * `bun run build:web`: bundles the pages into web/dist with hashed names and compressed twins. Ends at once when nothing has changed.
- * The page for leaving is one file, web/dist/leave.html, which can be kept and opened without us.
+ * `bun run build:web`: bundles the pages into web/dist with hashed names and precompressed copies. Does nothing when nothing has changed.
+ * The page for leaving is one file, web/dist/leave.html, which can be kept and opened without the service.
  */
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ const ROOT = import.meta.dir;
 const DIST = join(ROOT, "dist");
 const MANIFEST = join(DIST, "manifest.json");
 
-/** Each is bundled alone: a module that two share would become a further file to load. */
+/** Each is bundled separately: a shared module would be another file to load. */
 const ENTRIES: Readonly<Record<string, string>> = {
   "checkout.js": "checkout/main.tsx",
   "further-wallets.js": "further-wallets/main.ts",
@@ -22,9 +22,9 @@ const ENTRIES: Readonly<Record<string, string>> = {
   "docs.css": "docs/style.css",
   "docs.js": "docs/main.ts",
 };
-/** In parts: a screen is loaded when it is first opened. */
+/** In chunks: a screen is loaded when it is first opened. */
 const DASHBOARD = { name: "dashboard.js", entry: "dashboard/main.tsx" };
-/** The page that needs nothing else: its script and style are inside, and its policy names their hashes. */
+/** A self-contained page: its script and style are inline, and its policy lists their hashes. */
 const LEAVE = {
   name: "leave.html",
   page: "leave/page.html",
@@ -54,7 +54,7 @@ async function build(): Promise<void> {
   const leave = await bundleLeavePage();
   writeFileSync(join(DIST, LEAVE.name), leave);
   assets[LEAVE.name] = emit(DIST, LEAVE.name, leave);
-  // Last, and in one step: whoever reads the manifest finds every file it names, also while another build runs.
+  // Last and atomically: a reader of the manifest finds every file it names, even during another build.
   const draft = `${MANIFEST}.${process.pid}`;
   writeFileSync(draft, JSON.stringify({ stamp, assets } satisfies Manifest, null, 2));
   renameSync(draft, MANIFEST);
@@ -73,7 +73,7 @@ async function bundle(entry: string): Promise<Buffer> {
   return Buffer.from(await output.arrayBuffer());
 }
 
-/** The parts name each other, so Bun gives the names, from their content. */
+/** The chunks refer to each other, so Bun names them by their content. */
 async function bundleDashboard() {
   const result = await Bun.build({
     entrypoints: [join(ROOT, DASHBOARD.entry)],
@@ -113,7 +113,7 @@ function fillPlace(text: string, place: string, part: string): string {
   return before + part + after;
 }
 
-/** Only this script and style run, nothing is loaded, and requests go to the node a person names. */
+/** Only this script and style run, nothing is loaded, and requests go only to the node that the person enters. */
 function leavePolicy(script: string, style: string): string {
   const hashOf = (text: string) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
   return [
@@ -129,7 +129,7 @@ function leavePolicy(script: string, style: string): string {
   ].join("; ");
 }
 
-/** Without web/wallets, which is built by itself and holds what it installs. */
+/** Without web/wallets, which is built separately and contains its installed packages. */
 function listSources(): string[] {
   return readdirSync(ROOT, { withFileTypes: true })
     .filter(({ name }) => name !== "dist" && name !== "wallets")

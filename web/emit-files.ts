@@ -1,4 +1,4 @@
-/** Writes built files with their compressed twins, under names that change with their content. */
+/** Writes built files with precompressed copies, under names that change with their content. */
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";

@@ -1,4 +1,4 @@
-/** The form for a transfer that the page does not show: its hash and sender, and a signature when several links fit it. */
+/** The form for a transfer that the page does not show: its hash and sender, and a signature when it matches several links. */
 import { useState } from "preact/hooks";
 import { type Hex, type Messages, page, say } from "./page-data.ts";
 import { Button } from "./panel.tsx";

@@ -1,4 +1,4 @@
-/** Reports to the shop whose page shows this one, in a frame or as the opener of this window. The server has checked that origin. */
+/** Reports to the shop that embeds this page in a frame or opened its window. The server has checked that origin. */
 import { type Link, page } from "./page-data.ts";
 
 const isFramed = window.parent !== window;
@@ -12,7 +12,7 @@ export function reportStatus({ linkId, status, transactionHash }: Link): void {
   send({ linkId, status, transactionHash });
 }
 
-/** A frame is as high as its content, so that it needs no bars to scroll. */
+/** The frame gets the height of its content, so that it needs no scroll bars. */
 export function reportHeight(): void {
   if (!page.shopOrigin || !isFramed) return;
   new ResizeObserver(() => send({ height: document.documentElement.scrollHeight })).observe(document.body);

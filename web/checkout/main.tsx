@@ -1,4 +1,4 @@
-/** The script of the payment page: takes over the panel, and keeps the ways to pay by hand only while the link can be paid. */
+/** The script of the payment page: renders the panel, and keeps the manual ways to pay only while the link can be paid. */
 import { render } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { ClaimForm } from "./claim-form.tsx";
@@ -42,7 +42,7 @@ function Page() {
       phone.open = true;
   }, [wallets]);
   useEffect(() => reportStatus(link), [link.status, link.transactionHash]);
-  // an address beside "Paid" would invite to pay again
+  // an address next to "Paid" would invite paying again
   const isOver = isFinal(link);
   useEffect(() => {
     if (isOver) ways?.remove();
@@ -52,13 +52,13 @@ function Page() {
     if (ways) ways.hidden = !isNow;
     setChoosing(isNow);
   }, []);
-  // who may have paid does not leave as one who has not
+  // a payer who may have paid is not sent back as one who has not
   const returnUrl = isOver || isChoosing ? link.returnUrl : null;
   useEffect(() => showReturn(returnUrl), [returnUrl]);
   return <Panel link={link} wallets={wallets} isLost={isLost} onChoice={onChoice} />;
 }
 
-/** The shop's address changes with the link's status, which is signed in it. */
+/** The shop's return URL changes with the link's status, which is signed in it. */
 function showReturn(url: string | null): void {
   const part = document.getElementById("return");
   if (!part) return;
@@ -73,7 +73,7 @@ function offerCopying(): void {
       try {
         await navigator.clipboard.writeText(button.dataset.copy ?? "");
       } catch {
-        // the browsers within some apps refuse: marked, it can be copied by hand
+        // in-app browsers may refuse: once selected, it can be copied manually
         if (button.previousElementSibling) getSelection()?.selectAllChildren(button.previousElementSibling);
         return;
       }

@@ -1,11 +1,11 @@
-/** What the server wrote into the page for this script. */
+/** The data that the server embeds in the page for this script. */
 import type { PublicPaymentLink } from "../dashboard/wire.ts";
 import type en from "../messages/en.json";
 import { fillMessage } from "../messages/isolate.ts";
 
 export type Hex = `0x${string}`;
 
-/** The public link data. The page of a link whose payer chooses the amount asks for it first, and has none of this. */
+/** The public link data; absent on the page of a link whose payer chooses the amount, which asks for that first. */
 export type Link = Omit<
   PublicPaymentLink,
   "amount" | "recipientAddress" | "tag" | "token" | "transactionHash" | "payer"
@@ -16,7 +16,7 @@ export type Link = Omit<
   token: { address: Hex; name: string; version: string };
   transactionHash: Hex | null;
   payer: Hex | null;
-  /** The block being built holds a transfer that would pay the link. A hint: no state depends on it. */
+  /** The block being built contains a transfer that would pay the link. A hint: no state depends on it. */
   seen?: boolean;
 };
 
@@ -28,7 +28,7 @@ type Page = {
   language: string;
   messages: Messages;
   network: Network;
-  /** The shop that shows this page, as the server knows it. */
+  /** The shop that embeds this page, according to the server. */
   shopOrigin: string | null;
   /** Ways to pay with wallets outside this browser, each with its script; only those that the service offers. */
   furtherWallets?: {

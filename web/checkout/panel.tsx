@@ -1,4 +1,4 @@
-/** The panel of the page that pays: ways to pay, the payment's progress, and its result. */
+/** The panel of the payment page: ways to pay, the payment's progress, and its result. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatAmount, formatTime, type Link, page, say, serverNowMs } from "./page-data.ts";
@@ -9,7 +9,7 @@ type PanelProps = {
   link: Link;
   wallets: Wallets;
   isLost: boolean;
-  /** Whether the ways to pay by hand belong beside the panel. */
+  /** Whether the manual ways to pay are shown next to the panel. */
   onChoice: (isChoosing: boolean) => void;
 };
 
@@ -64,7 +64,7 @@ function Content({ link, step, flow, wallets }: { link: Link; step: Step; flow: 
     case "settled":
       return <Progress link={link} />;
   }
-  // also while a wallet asks: what this payer confirms now would be a second payment
+  // also while a wallet is prompting: a confirmation now would be a second payment
   if (!link.payable) return <InProgress link={link} problem={step.kind === "choose" && step.problem} />;
   if (link.seen) return <Seen />;
   switch (step.kind) {
@@ -147,7 +147,7 @@ function NoWallet() {
       </p>
       {isPhone &&
         openInLinks(location.href).map(({ name, href }) => (
-          // a shop's frame would open none of these apps
+          // none of these apps opens from within a shop's frame
           <a key={name} class="button second" href={href} rel="noopener" target="_top">
             {say("openIn", { app: name })}
           </a>
@@ -157,7 +157,7 @@ function NoWallet() {
 }
 
 const HOUR_S = 3_600;
-/** Seconds before the end at which the time left is read out. */
+/** Seconds before the end at which the remaining time is announced. */
 const SPOKEN_S: readonly number[] = [300, 60];
 
 function Until({ link }: { link: Link }) {
@@ -231,7 +231,7 @@ function Steps({ link: { confirmations: done, confirmationsNeeded: needed } }: {
   );
 }
 
-/** Somebody's payment holds the link; its steps are shown once a block holds it. */
+/** Somebody's payment holds the link; its steps are shown once it is in a block. */
 function InProgress({ link, problem }: { link: Link; problem: string | undefined | false }) {
   return (
     <>
@@ -315,7 +315,7 @@ export function Button({ onClick, isSecond, icon, children }: ButtonProps) {
   );
 }
 
-/** The same pictures as the server draws. */
+/** The same icons as the server renders. */
 const ICONS = {
   ok: "M14.5 24.5l6.5 6.5 12.5-13.5",
   wait: "M24 13.5V24l7 4.5",

@@ -15,10 +15,10 @@ import type { Wallet } from "./wallets.ts";
 export type BusyKey = "connecting" | "switching" | "checkingBalance" | "confirm";
 
 export type Step =
-  /** `wallet`: the one that the problem came from. */
+  /** `wallet`: the one that caused the problem. */
   | { kind: "choose"; problem?: string; offersTransfer?: boolean; wallet?: Wallet | undefined }
   | { kind: "busy"; key: BusyKey; wallet: string; isTransfer: boolean }
-  /** Perhaps on its way: no button to pay is shown. */
+  /** Possibly sent: no pay button is shown. */
   | { kind: "sent" }
   /** This browser's payment is in a block. */
   | { kind: "settled" }
@@ -29,12 +29,12 @@ const { linkId } = page.link;
 const pageNetwork = { network: page.network };
 
 export type Flow = {
-  /** The step the page begins with: a payment of an earlier visit goes on. `isOpen`: nothing holds the link. */
+  /** The initial step: a payment of an earlier visit continues. `isOpen`: no payment holds the link. */
   resume: (isOpen: boolean) => void;
   pay: (wallet: Wallet, link: Link, isTransfer: boolean) => void;
-  /** Back to the choice while nothing can have been sent; a late answer of the wallet is then ignored. */
+  /** Back to the choice while nothing can have been sent; a late response of the wallet is then ignored. */
   startOver: () => void;
-  /** The person says that the unclear payment was not sent. */
+  /** The person confirms that the unclear payment was not sent. */
   forget: () => void;
   /** The link was held and is open again: if our payment held it, it is unclear. */
   reopen: () => void;
@@ -50,7 +50,7 @@ export function startFlow(show: (step: Step) => void): Flow {
     const mine = ++turn;
     const showIfCurrent = (step: Step) => mine === turn && show(step);
     const onStep = (key: BusyKey) => {
-      // who has started over is asked nothing further by the wallet
+      // after a restart the wallet gets no further request of this attempt
       if (mine !== turn) throw new Stop("otherTab");
       show({ kind: "busy", key, wallet: wallet.name, isTransfer });
     };
@@ -78,7 +78,7 @@ export function startFlow(show: (step: Step) => void): Flow {
     const givenUp = new Promise<void>((resolve) => {
       giveUp = resolve;
     });
-    // a wallet that never answers must not hold the lock against the next attempt
+    // a wallet that never responds must not keep the lock from the next attempt
     try {
       if (await withBrowserLock(linkId, () => Promise.race([work(), givenUp]))) return;
       showIfCurrent({ kind: "otherTab" });
@@ -111,7 +111,7 @@ export function startFlow(show: (step: Step) => void): Flow {
 
   return {
     resume,
-    // a second click is no second attempt
+    // a second click must not start a second attempt
     pay: (wallet, link, isTransfer) => giveUp ?? void pay(wallet, link, isTransfer),
     startOver: () => {
       turn++;
@@ -130,14 +130,14 @@ export function startFlow(show: (step: Step) => void): Flow {
   };
 }
 
-/** Whose payment it was: the one whose own answer or own hash says so. */
+/** Whether the payment was this browser's: its response or its hash shows it. */
 function isMine({ transactionHash, payer }: Link): boolean {
   const attempt = readAttempt(linkId);
   if (!attempt?.txHash && attempt?.kind !== "signature") return false;
   return attempt.txHash === transactionHash || attempt.payer.toLowerCase() === payer;
 }
 
-/** Remembered before it leaves: from here on the same bytes are all that is ever sent. */
+/** Stored before it is sent: from here on only these bytes are sent. */
 async function submit(attempt: Extract<Attempt, { kind: "signature" }>, show: (step: Step) => void) {
   storeAttempt(linkId, attempt);
   show({ kind: "sent" });
@@ -165,7 +165,7 @@ async function payByTransfer(
   if (txHash) await claimTransfer(txHash, payer, show);
 }
 
-/** Speeds up what the indexer finds by itself: the transfer carries the link's tag. One that was reverted is not on its way. */
+/** Only speeds up detection: the indexer finds the transfer by the link's tag. A reverted transaction is not in progress. */
 async function claimTransfer(
   transactionHash: Hex,
   clientWalletAddress: Hex,

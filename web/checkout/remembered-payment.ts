@@ -1,13 +1,13 @@
 /**
- * Remembers this browser's own payment of a link, so that a reload or a second tab never pays twice. When it is resumed or forgotten:
- * `resume` of payment-flow.ts.
+ * Stores this browser's own payment of a link, so that a reload or a second tab never pays twice. When it is resumed or discarded:
+ * `resume` in payment-flow.ts.
  */
 import type { Hex } from "./page-data.ts";
 
 export type Attempt =
-  /** Signed, and perhaps accepted: the same bytes may be sent again. */
+  /** Signed and possibly accepted: the same bytes may be sent again. */
   | { kind: "signature"; payer: Hex; body: string; key: string; validBefore: number; txHash?: Hex | null }
-  /** Handed to a wallet; without a hash nothing is known of it. */
+  /** Handed to a wallet; without a hash its outcome is unknown. */
   | { kind: "transfer"; payer: Hex; txHash?: Hex | null };
 
 const nameOf = (linkId: string) => `payment:${linkId}`;
@@ -20,7 +20,7 @@ export function readAttempt(linkId: string): Attempt | undefined {
   }
 }
 
-/** Undefined forgets. A browser that keeps nothing still pays; it only cannot warn after a reload. */
+/** Undefined deletes it. A browser without storage can still pay; it only cannot warn after a reload. */
 export function storeAttempt(linkId: string, attempt: Attempt | undefined): void {
   try {
     if (attempt) localStorage.setItem(nameOf(linkId), JSON.stringify(attempt));
@@ -28,7 +28,7 @@ export function storeAttempt(linkId: string, attempt: Attempt | undefined): void
   } catch {}
 }
 
-/** Runs `work` while no other tab of this browser pays the same link. False when one does. */
+/** Runs `work` unless another tab of this browser is paying the same link: then false. */
 export async function withBrowserLock(linkId: string, work: () => Promise<void>): Promise<boolean> {
   if (!navigator.locks) {
     await work();

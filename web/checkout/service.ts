@@ -1,4 +1,4 @@
-/** The calls to the service. A payment that may have been accepted is asked about with the same bytes until its outcome is known. */
+/** Calls to the service. A payment that may have been accepted is submitted again with the same bytes until its outcome is known. */
 import { type Hex, type Link, page } from "./page-data.ts";
 import { Stop } from "./wallet-calls.ts";
 
@@ -16,18 +16,18 @@ type Answer = {
 };
 
 const RETRY_MS = 3_000;
-/** How many times a payment that the service cannot accept now is submitted. */
+/** Attempts to submit a payment that the service temporarily cannot accept. */
 const REFUSED_ATTEMPTS_MAX = 4;
 /** Longer than an authorization is valid. */
 const ASKED_FOR_MS = 900_000;
-/** Longer than the service takes to answer a payment; a browser by itself waits for minutes. */
+/** Longer than the service takes to respond to a payment; a browser's own timeout is minutes. */
 const ANSWER_MAX_MS = 30_000;
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** What is not answered in time fails as if the connection was lost: the request may have arrived. */
+/** A request that times out fails like a lost connection: it may have arrived. */
 async function call(path: string, init?: RequestInit): Promise<{ status: number; body: Answer }> {
-  // the browsers of some wallets are older than AbortSignal.timeout; they wait
+  // some wallets' browsers do not have AbortSignal.timeout; they wait
   const signal = AbortSignal.timeout?.(ANSWER_MAX_MS);
   const response = await fetch(path, { ...init, signal });
   return { status: response.status, body: (await response.json().catch(() => ({}))) as Answer };
@@ -44,24 +44,24 @@ export async function readLink(linkId: string): Promise<Link> {
 }
 
 /**
- * The hash that paid once the payment is in a block. Throws Stop when it was refused: then nothing was sent. Sending the same body with
- * the same key again can never pay twice.
+ * The hash of the paying transaction once it is in a block. Throws Stop when the payment was refused: then nothing was sent. Sending the
+ * same body again with the same key can never pay twice.
  */
 export async function submitPayment(linkId: string, body: string, key: string): Promise<Hex | null> {
   let refusals = 0;
   let isUncertain = false;
   const endMs = Date.now() + ASKED_FOR_MS;
   while (Date.now() < endMs) {
-    // the receipt is issued in the page's language, which may be another one than the browser's
+    // the receipt is issued in the page's language, which may differ from the browser's
     const headers = { "idempotency-key": key, "accept-language": page.language };
     const answer = await post(`/v1/x402/${linkId}/pay`, body, headers).catch(() => undefined);
     if (answer) {
       const { status, body: said } = answer;
       if (status === 200 && said.success) return said.txHash ?? null;
       if (status === 202 && said.paymentId) return followPayment(linkId, said.paymentId);
-      // without the service's error it comes from an intermediary, which knows nothing about the payment
+      // without an error of the service the response is an intermediary's, which knows nothing about the payment
       if (status >= 400 && status < 500 && status !== 429 && said.error) return explain(said);
-      // after an answer that was lost, "not now" says nothing about the attempt before it
+      // after a lost response, "not now" says nothing about the previous attempt
       const isRefusedForNow: boolean = !isUncertain && (status === 429 || said.retryable === true);
       if (isRefusedForNow && ++refusals >= REFUSED_ATTEMPTS_MAX) throw new Stop("unavailableText");
       isUncertain ||= !isRefusedForNow;

@@ -30,7 +30,7 @@ const DECLINED = 4001;
 const UNKNOWN_CHAIN = 4902;
 const DISCONNECTED = 4900;
 const NOT_SUPPORTED: readonly unknown[] = [4200, -32601, -32004];
-/** The wallet refused before it could have sent anything. */
+/** The wallet refused before it could send anything. */
 const SURELY_NOT_SENT: readonly unknown[] = [DECLINED, 4100, 4200, 4900, 4901, -32601, -32602, -32004];
 
 const VALID_S = 600;
@@ -42,7 +42,7 @@ const chainIdOf = (link: Link) => `0x${link.chainId.toString(16)}`;
 const codeOf = (error: unknown) => (error as { code?: unknown } | null)?.code;
 const reasonOf = (error: unknown) => String((error as { message?: unknown } | null)?.message ?? error);
 
-/** Connects, chooses the network and looks at the balance. `onStep` says what the person sees meanwhile. */
+/** Connects, switches the network and reads the balance. `onStep` gets the step to show meanwhile. */
 export async function connect(
   wallet: Wallet,
   { link, network }: { link: Link; network: Network },
@@ -57,7 +57,7 @@ export async function connect(
   return balance !== undefined && balance < unitsOf(link.amount) ? tooLittle(balance, link) : payer;
 }
 
-/** Connects to sign for an account that is known already: wallets refuse typed data of another network than theirs. */
+/** Connects to sign for a known account: wallets refuse typed data for a network other than the selected one. */
 export async function connectToSign(wallet: Wallet, place: { link: Link; network: Network }): Promise<void> {
   await ask(wallet, "eth_requestAccounts");
   await chooseNetwork(wallet, place);
@@ -96,7 +96,7 @@ function tooLittle(balance: bigint, link: Link): never {
   });
 }
 
-/** Undefined when the wallet does not say: then the service checks. */
+/** Undefined when the wallet does not return it: then the service checks. */
 async function readBalance({ provider }: Wallet, link: Link, payer: Hex): Promise<bigint | undefined> {
   try {
     const call = { to: link.token.address, data: BALANCE_OF + word(payer) };
@@ -153,10 +153,10 @@ export async function signTypedData(wallet: Wallet, signer: Hex, typedData: unkn
   }
 }
 
-/** Sends USDC with the link's tag behind the call. Undefined when the wallet's answer leaves open whether it was sent. */
+/** Sends USDC with the link's tag appended to the call. Undefined when the wallet's response leaves open whether it was sent. */
 export async function sendTransfer(wallet: Wallet, link: Link, payer: Hex): Promise<Hex | undefined> {
   const data = `${TRANSFER}${word(link.recipientAddress)}${word(unitsOf(link.amount))}${(link.tag ?? "0x").slice(2)}`;
-  // named, since the person may have changed the wallet's network meanwhile
+  // explicit, since the person may have switched the wallet's network meanwhile
   const chainId = chainIdOf(link);
   const transaction = { from: payer, to: link.token.address, data, value: "0x0", chainId };
   try {

@@ -1,11 +1,11 @@
-/** Wallets in this browser, as they announce themselves (EIP-6963). */
+/** Wallets in this browser that announce themselves (EIP-6963). */
 
 export type Provider = { request: (call: { method: string; params?: unknown[] }) => Promise<unknown> };
 export type Wallet = { id: string; name: string; icon: string | undefined; provider: Provider };
-/** `outside`: on another device or site, reached by a library that is loaded on click. */
+/** `outside`: on another device or site, reached through a library that is loaded on click. */
 export type Wallets = { found: readonly Wallet[]; outside: readonly Wallet[]; isSearching: boolean };
 
-/** Wallets answer at once; an older one that only sits in `window.ethereum` is taken when none did after this. */
+/** Wallets announce themselves immediately; after this time without any, an older one in `window.ethereum` is used. */
 const SEARCH_MS = 400;
 
 type Announcement = {
@@ -38,7 +38,7 @@ export function watchWallets(onChange: (wallets: Wallets) => void): void {
   }, SEARCH_MS);
 }
 
-/** Apps that open a page in their own browser, by links a person taps (a redirect does not open them). */
+/** Apps that open a page in their own browser through a tapped link (a redirect does not open them). */
 export function openInLinks(url: string): { name: string; href: string }[] {
   const encoded = encodeURIComponent(url);
   const bare = url.replace(/^https?:\/\//, "");

@@ -9,7 +9,7 @@ const LOST_AFTER_MS = 5_000;
 export const isFinal = ({ status }: Link) =>
   status === "PAID" || status === "EXPIRED" || status === "CANCELLED";
 
-/** `onLost(true)` while the connection is lost. Ends by itself when the link's status is final. */
+/** `onLost(true)` while the connection is lost. Stops once the link's status is final. */
 export function watchLink(
   linkId: string,
   onLink: (link: Link) => void,
@@ -52,13 +52,13 @@ export function watchLink(
     });
     source.addEventListener("error", () => {
       onFailure();
-      // the server refused the stream: the browser does not reconnect by itself
+      // the server refused the stream: the browser does not reconnect then
       if (source?.readyState !== EventSource.CLOSED) return;
       stop();
       pollOnce();
     });
   };
-  // HTTP/1.1 allows six connections an origin: hidden tabs must not hold them
+  // HTTP/1.1 allows six connections per origin: hidden tabs must not hold them
   document.addEventListener("visibilitychange", () => {
     stop();
     open();

@@ -1,4 +1,4 @@
-/** The frame around every screen: navigation, the signed-in person, and the screen of the address. */
+/** The frame around every screen: navigation, the signed-in person, and the screen for the URL. */
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "./frame/action.ts";
@@ -19,7 +19,7 @@ import { Empty, Screen, Skeleton } from "./parts/page-parts.tsx";
 
 type ScreenComponent = ComponentType<ScreenProps>;
 
-/** The first screens come with the page; the others when they are opened. */
+/** The first screens are loaded with the page; the others when they are opened. */
 const AT_ONCE: Readonly<Record<string, ScreenComponent>> = {
   "/": Overview,
   "/links": LinkList,
@@ -113,7 +113,7 @@ const menu = (): { title: string; entries: Entry[] }[] => [
 
 type AppProps = {
   me: Me;
-  /** Why the account could not be read again: what is on the screen stays, and may be old. */
+  /** Why the account could not be read again: the screen stays, and may be outdated. */
   fault: string | undefined;
   onChange: () => void;
   onSignOut: () => void;

@@ -13,23 +13,23 @@ import { Button, Notice } from "./parts/controls.tsx";
 import { SignIn } from "./sign-in/sign-in.tsx";
 
 const UNKNOWN_PATH = page.isUnknown ? location.pathname : undefined;
-/** Tells the other tabs of this browser who signs in: the session is theirs, too. */
+/** Notifies the other tabs of this browser of a sign-in: they share the session. */
 const signIns = new BroadcastChannel("sign-ins");
 const ENTRY_PATHS = new Set(["/sign-in", "/email-verification", "/wallet-setup", "/dashboard"]);
 
 function Root() {
   const [me, setMe] = useState<Me | null>();
   const [fault, setFault] = useState<string>();
-  // an action may end after the screens it began on are gone: what it asks for depends on who is signed in by then
+  // an action may finish after its screens are gone: its effect depends on who is signed in by then
   const isInside = useRef(false);
   isInside.current = me?.status === "ACTIVE";
   const shownId = useRef<string | undefined>(undefined);
   shownId.current = me?.id;
   const newestRead = useRef(0);
-  /** Of several at once the last decides; after a sign-out none that began before it. */
+  /** Of several concurrent reads the last one counts; after a sign-out none that started before it. */
   const read = async () => {
     const id = ++newestRead.current;
-    // whoever sees the screens keeps them: refused, this is sent again like any read, then the passkey is asked for over the page
+    // screens that are shown stay: if refused, this is repeated like any read, and then the passkey is requested over the page
     const isQuiet = !isInside.current;
     try {
       const account = await call("GET /v1/auth/me", { isQuiet });
@@ -50,7 +50,7 @@ function Root() {
   };
   useEffect(() => {
     void read();
-    // a link made on the screens of one account would be paid to the other
+    // a link created on one account's screens would be paid to the other
     signIns.onmessage = ({ data: id }) => {
       if (isInside.current && id !== shownId.current) begin();
     };
@@ -89,7 +89,7 @@ function Root() {
   );
 }
 
-/** For whoever is not signed in; the others see it inside the frame. */
+/** For people who are not signed in; others see it inside the frame. */
 function Unknown() {
   return (
     <main class="entry">

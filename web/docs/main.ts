@@ -1,4 +1,4 @@
-/** The documentation's script: search in the browser, and a button that copies a sample. Without it the pages are complete but for these two. */
+/** The documentation's script: search in the browser, and copy buttons on samples. Without it the pages lack only these two. */
 import { findSections, type SearchEntry } from "./search.ts";
 
 const SHOWN_MAX = 12;
@@ -43,7 +43,7 @@ function addSearch(): void {
     const asked = input.value;
     if (asked.trim() === "") return close();
     const found = findSections(await load(), asked).slice(0, SHOWN_MAX);
-    // a later key was faster
+    // a later keystroke was faster
     if (asked !== input.value) return;
     list.replaceChildren(...(found.length > 0 ? found.map(toItem) : [nothing(asked)]));
     status.textContent = `${found.length} results`;

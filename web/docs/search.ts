@@ -1,4 +1,4 @@
-/** Which sections of the documentation fit the words of a search, best first. Pure. */
+/** The sections of the documentation that match a search, best first. Pure. */
 
 export type SearchEntry = { path: string; page: string; title: string; text: string };
 
@@ -7,7 +7,7 @@ const TITLE_BEGINS = 10;
 const IN_PAGE = 4;
 const IN_TEXT = 1;
 
-/** Every word must occur; a word in a title counts more than in a text. */
+/** Every word must occur; a word in a title counts more than one in the text. */
 export function findSections(entries: readonly SearchEntry[], asked: string): SearchEntry[] {
   const words = asked.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return [];

@@ -1,7 +1,7 @@
 /**
- * What a shop puts on its page: `<script src="…/embed.js"></script><usdc-payment link="link_…"></usdc-payment>`. The element holds the payment
- * page in a frame, or with mode="popup" a button that opens it in a window, and fires `payment-status` and `payment-paid`. What it reports
- * is for the eye alone: a shop ships after a webhook, or after it verified the signed query.
+ * For a shop's page: `<script src="…/embed.js"></script><usdc-payment link="link_…"></usdc-payment>`. The element contains the payment page
+ * in a frame, or with mode="popup" a button that opens it in a window, and fires `payment-status` and `payment-paid`. Its events are for
+ * display only: a shop ships after a webhook, or after verifying the signed query.
  */
 (() => {
   const service = new URL((document.currentScript as HTMLScriptElement).src).origin;
@@ -61,7 +61,7 @@
       this.#frame = frame;
     }
 
-    /** Only from the service, and only from the page that this element shows. */
+    /** Only messages from the service's origin and from the page in this element. */
     #onMessage({ origin, source, data }: MessageEvent) {
       const page = this.#frame?.contentWindow ?? this.#page;
       if (origin !== service || !page || source !== page || data?.type !== "usdc-payment") return;

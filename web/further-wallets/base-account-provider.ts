@@ -25,7 +25,7 @@ export function baseAccount({ script }: { script: string }): Provider {
         opened = undefined;
         throw error;
       });
-      // a browser lets a window open only shortly after a click, and loading or signing takes longer
+      // a browser allows opening a window only shortly after a click, and loading or signing takes longer
       if (OPENS_WINDOW.has(call.method) && !navigator.userActivation?.isActive)
         await askToContinue("Base Account");
       return provider.request(call);

@@ -1,4 +1,4 @@
-/** A dialog over the page for what a wallet outside this browser needs: its pairing code, or a click that may open its window. */
+/** A dialog over the page for wallets outside this browser: it shows the pairing code, or a button whose click may open the wallet's window. */
 import { say } from "../checkout/page-data.ts";
 import type { PairingCode } from "../wallets/walletconnect.ts";
 import { declined } from "./load.ts";
@@ -19,7 +19,7 @@ export function openDialog(wallet: string, onCancel: () => void): Shown {
       const link = element("a", say("openWalletApp"), "button second");
       link.href = uri;
       const parts = [drawCode(rows, say("pairingCode", { wallet })), copyButton(uri)];
-      // on a phone the wallet is an app beside this page; its camera cannot scan its own screen
+      // on a phone the wallet is an app on the same device, whose camera cannot scan its own screen
       const isPhone = matchMedia("(pointer: coarse)").matches;
       content.replaceChildren(element("p", say("scanToConnect"), "small"), ...parts);
       if (isPhone) content.prepend(link);
@@ -27,7 +27,7 @@ export function openDialog(wallet: string, onCancel: () => void): Shown {
   };
 }
 
-/** Resolves in the click of a button, in which a window may be opened. */
+/** Resolves in a button's click handler, where a window may be opened. */
 export function askToContinue(wallet: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const go = button(say("continueIn", { wallet }), "button");
@@ -71,7 +71,7 @@ function copyButton(text: string): HTMLElement {
   return copy;
 }
 
-/** Dark on light also in dark mode, as the page's other code. */
+/** Dark on light in dark mode too, like the page's other code. */
 function drawCode(rows: PairingCode["rows"], label: string): Element {
   const size = String(rows.length);
   const svg = shape("svg", { class: "qr", viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": label });

@@ -22,7 +22,7 @@ export async function load<Library>(script: string): Promise<Library> {
   }
 }
 
-/** Balances are read from the network's public node, because a wallet outside this browser offers the page no node. */
+/** Balances are read from the network's public node, because wallets outside this browser do not provide one. */
 export async function readChain({ method, params = [] }: Call): Promise<unknown> {
   const response = await fetch(page.network.rpcUrl, {
     method: "POST",

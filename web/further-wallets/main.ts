@@ -1,4 +1,4 @@
-/** WalletConnect and Base Account among the wallets of the payment page. Their libraries are loaded when a payer chooses one. */
+/** Offers WalletConnect and Base Account on the payment page. Their libraries are loaded when a payer chooses one. */
 import { page } from "../checkout/page-data.ts";
 import type { Provider } from "../checkout/wallets.ts";
 import { baseAccount } from "./base-account-provider.ts";

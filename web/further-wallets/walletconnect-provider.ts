@@ -1,4 +1,4 @@
-/** A wallet on another device or in another app, over WalletConnect's relay: paired by a code that the payer scans. */
+/** A wallet on another device or in another app through WalletConnect's relay, paired with a code that the payer scans. */
 import { page } from "../checkout/page-data.ts";
 import type { Provider } from "../checkout/wallets.ts";
 import type { openWalletConnect, WalletConnect } from "../wallets/walletconnect.ts";

@@ -1,4 +1,4 @@
-/** The account as the chain has it now: balance, nonce and owners. */
+/** The account's current state on the chain: balance, nonce and owners. */
 import { decodeAbiParameters, decodeFunctionResult, encodeFunctionData, parseAbi } from "viem";
 import { CONTRACTS, type Hex, type Network } from "../chain/networks.ts";
 import { type Rpc, RpcRefusal } from "./rpc.ts";
@@ -32,7 +32,7 @@ const OWNERS_MAX = 1_000n;
 /** Of one call. */
 const OWNERS_PAGE = 100;
 
-/** Throws Fault when the node is of another network, lacks the contracts, or the account is not the one this page knows. */
+/** Throws Fault when the node is on another network or lacks the contracts, or the account's code is not known to this page. */
 export async function readAccount(rpc: Rpc, network: Network, file: WalletFile): Promise<Account> {
   await expectNetwork(rpc, network);
   const { address } = file;
@@ -85,7 +85,7 @@ async function readOwners(rpc: Rpc, address: Hex): Promise<Owner[]> {
     throw new Fault(`The account has had ${count} owners, more than this page searches.`);
   const found: Hex[] = [];
   while (found.length < count) found.push(...(await readPage(rpc, address, found.length, Number(count))));
-  // removed owners leave an empty place
+  // a removed owner leaves an empty slot
   return found.map((bytes, index) => ({ index, bytes })).filter(({ bytes }) => bytes !== "0x");
 }
 

@@ -16,7 +16,7 @@ export function readAmount(text: string, { balanceUnits }: Account): bigint {
   return units;
 }
 
-/** Lower case. Throws Fault for what can be no recipient. */
+/** Lower case. Throws Fault for anything that cannot be a recipient. */
 export function readRecipient(text: string, { file, network }: Account): Hex {
   const given = text.trim();
   if (!/^0x[0-9a-f]{40}$/i.test(given)) throw new Fault("The recipient is an address: 0x and 40 digits.");

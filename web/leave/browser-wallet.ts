@@ -1,4 +1,4 @@
-/** A browser wallet (EIP-1193) sends the transaction and pays its gas; of an address owner it is the owner itself. */
+/** A browser wallet (EIP-1193) sends the transaction and pays its gas; for an address owner it is that owner's own. */
 
 import type { Hex } from "../chain/networks.ts";
 import type { Wallet } from "../checkout/wallets.ts";
@@ -38,7 +38,7 @@ export async function connect(wallet: Wallet, { network, rpc }: Account): Promis
 
 export type Sending =
   | { readonly isSent: true; readonly txHash: Hex }
-  /** The wallet's answer leaves open whether it sent the transaction. */
+  /** The wallet's response leaves open whether it sent the transaction. */
   | { readonly isSent: "unknown"; readonly reason: string };
 
 /** Throws Fault when nothing was sent. The gas limit is ours: a wallet's estimate would be too low for the call inside. */

@@ -85,7 +85,7 @@ export function FileStep({ file, onFile, onChange }: FileStepProps) {
   );
 }
 
-/** A browser lets a passkey sign only on its own domain, whoever serves the page there. */
+/** A browser lets a passkey sign only on its own domain, no matter who serves the page there. */
 function Place({ rpId }: { rpId: string }) {
   const here = location.host || "a file";
   const isRight = isOnDomain(location.hostname, rpId) && isSecureContext;

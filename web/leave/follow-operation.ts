@@ -1,4 +1,4 @@
-/** Follows an operation until the chain shows its result. The node may fail in between: only an answer of the chain ends it. */
+/** Follows an operation until the chain shows its result. The node may fail meanwhile: only a result from the chain ends it. */
 
 import { CONTRACTS, type Hex } from "../chain/networks.ts";
 import { type Account, readNonce } from "./account.ts";
@@ -9,7 +9,7 @@ export type Outcome =
   | { readonly kind: "moved"; readonly txHash: Hex; readonly block: bigint }
   /** In a block, but nothing was moved. */
   | { readonly kind: "failed"; readonly txHash: Hex; readonly reason: string | undefined }
-  /** Another operation spent the nonce: what was signed can never run. */
+  /** Another operation spent the nonce: the signed one can never be executed. */
   | { readonly kind: "replaced" };
 
 export type Sought = {
@@ -31,7 +31,7 @@ const REVERT_REASON = "0x1c4fada7374c0a9ee8841fc38afe82932dc0f8e69012e927f061a8b
 type Log = { topics: Hex[]; data: Hex; transactionHash: Hex; blockNumber: Hex };
 type Receipt = { status: Hex; transactionHash: Hex; blockNumber: Hex };
 
-/** `onProblem` gets why the last poll failed, and undefined once one succeeds. */
+/** `onProblem` gets the reason why the last poll failed, and undefined once one succeeds. */
 export async function follow(
   sought: Sought,
   { onProblem, signal }: { onProblem: (problem: string | undefined) => void; signal: AbortSignal },

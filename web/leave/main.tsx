@@ -1,4 +1,4 @@
-/** The page that moves a wallet's funds without the service, in steps, each on the result of the one before. */
+/** The page that moves a wallet's funds without the service, in steps, each based on the result of the previous one. */
 import { render } from "preact";
 import { useState } from "preact/hooks";
 import type { Account } from "./account.ts";
@@ -22,9 +22,9 @@ type State = {
 function Page() {
   const [state, setState] = useState<State>({});
   const { file, account, draft, ready, outcome } = state;
-  // once something is signed, the steps before it stand
+  // once something is signed, the earlier steps are fixed
   const back = (to: State) => (ready && !outcome ? undefined : () => setState(to));
-  /** What took a while is dropped when an earlier step was changed meanwhile: it would bring back another file or recipient. */
+  /** A late result is dropped if an earlier step was changed meanwhile: it would restore another file or recipient. */
   const take = (made: State) =>
     setState((now) =>
       now.file === file && now.account === account && now.draft === draft ? { ...now, ...made } : now,

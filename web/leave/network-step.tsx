@@ -1,4 +1,4 @@
-/** Step 2: the network and any node of it. What the chain holds is read from there. */
+/** Step 2: the network and any of its nodes, from which the account's state is read. */
 import { useState } from "preact/hooks";
 import { type Hex, NETWORKS, type Network, networkOf } from "../chain/networks.ts";
 import { type Account, readAccount } from "./account.ts";
@@ -26,7 +26,7 @@ export function NetworkStep({ file, account, onAccount, onChange }: NetworkStepP
   function choose(chainId: number): void {
     const chosen = networkOf(chainId);
     if (!chosen) return;
-    // a URL that was typed stays
+    // a typed URL stays
     if (NETWORKS.some(({ rpcUrl }) => rpcUrl === url)) setUrl(chosen.rpcUrl);
     setNetwork(chosen);
   }
@@ -131,7 +131,7 @@ function Summary({ account }: { account: Account }) {
   );
 }
 
-/** Of an owner that is an address in one word. */
+/** Of an owner that is an address padded to one word. */
 export function ownerAddress(bytes: Hex): Hex {
   return `0x${bytes.slice(26)}`;
 }

@@ -9,7 +9,7 @@ type CardProps = {
   onChange?: (() => void) | undefined;
 };
 
-/** A step. The current one takes the focus, so that a reader hears where they are; an earlier one can be gone back to. */
+/** A step. The current one takes the focus, so that screen readers announce it; an earlier one can be changed. */
 export function Card({ title, isCurrent, children, onChange }: CardProps) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
@@ -45,7 +45,7 @@ export function Fact({ label, children }: { label: string; children: ComponentCh
   );
 }
 
-/** Addresses and hashes in full: a person compares all of it. */
+/** Addresses and hashes in full, so that people can compare all of it. */
 export function Hash({ children }: { children: string }) {
   return <bdi class="hash">{children}</bdi>;
 }

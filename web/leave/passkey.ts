@@ -1,4 +1,4 @@
-/** Lets a passkey sign an operation's hash, finds out which owner it is, and encodes the signature as the account reads it. */
+/** Lets a passkey sign an operation's hash, determines which owner it is, and encodes the signature as the account expects it. */
 
 import { bytesOfBase64Url, bytesOfHex, joinBytes } from "../chain/bytes.ts";
 import type { Hex } from "../chain/networks.ts";
@@ -20,7 +20,7 @@ export type SignRequest = {
   /** Empty: any passkey of the RP id. */
   readonly credentials: readonly Credential[];
   readonly hash: Hex;
-  /** Today's owners. */
+  /** The current owners. */
   readonly owners: readonly Owner[];
 };
 
@@ -87,7 +87,7 @@ async function findSigner(
     const point = bytesOfHex(owner.bytes);
     if (point.length !== 64) continue;
     const algorithm = { ...P256, hash: "SHA-256" };
-    // a point that is not on the curve is no owner that could sign
+    // an owner whose point is not on the curve cannot sign
     const key = await crypto.subtle
       .importKey("raw", joinBytes(Uint8Array.of(4), point), P256, false, ["verify"])
       .catch(() => undefined);

@@ -1,4 +1,4 @@
-/** Step 4: everything that will be signed, in full, after the chain has been asked whether it would work. */
+/** Step 4: everything that will be signed, in full, after a simulation on the chain. */
 import { useEffect, useState } from "preact/hooks";
 import type { Hex } from "../chain/networks.ts";
 import { type Account, readNonce } from "./account.ts";

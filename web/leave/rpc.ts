@@ -1,4 +1,4 @@
-/** JSON-RPC over any URL that a person gives: one request a call, which every node understands. */
+/** JSON-RPC to any URL that the person enters: one request per call, which every node supports. */
 import { Fault } from "./user-error.ts";
 
 export type Rpc = {
@@ -6,7 +6,7 @@ export type Rpc = {
   readonly call: (method: string, params: unknown[]) => Promise<unknown>;
 };
 
-/** The node's own refusal of a call; for `eth_call` that is mostly a revert. */
+/** The node's refusal of a call; for `eth_call` usually a revert. */
 export class RpcRefusal extends Fault {
   readonly data: string | undefined;
   constructor(message: string, data: unknown) {

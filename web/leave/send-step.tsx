@@ -1,4 +1,4 @@
-/** Step 5: anybody may send what was signed. The page follows it from the signature on, whoever sends it. */
+/** Step 5: anybody may send the signed operation. The page follows it from the signature on, whoever sends it. */
 import { useEffect, useState } from "preact/hooks";
 import type { Hex } from "../chain/networks.ts";
 import { openInLinks, type Wallet, type Wallets, watchWallets } from "../checkout/wallets.ts";

@@ -1,4 +1,4 @@
-/** A passkey's assertion as the account reads it: `WebAuthnAuth` inside `SignatureWrapper`. */
+/** Encodes a passkey's assertion as the account expects it: `WebAuthnAuth` inside `SignatureWrapper`. */
 import { encodeAbiParameters } from "viem";
 import { hexOfBytes } from "../chain/bytes.ts";
 import type { Hex } from "../chain/networks.ts";
@@ -36,7 +36,7 @@ type Assertion = {
   readonly ownerIndex: number;
 };
 
-/** The account takes only the lower of the two valid s, and needs to know where the members of clientDataJSON begin. */
+/** The account accepts only the lower of the two valid s, and needs the offsets of two members of clientDataJSON. */
 export function encodeSignature({ clientData, authenticatorData, r, s, ownerIndex }: Assertion): Hex {
   const auth = {
     authenticatorData: hexOfBytes(authenticatorData),

@@ -1,4 +1,4 @@
-/** The transfer as a user operation (ERC-4337, EntryPoint v0.6), its hash, and the transaction that carries it. Anybody may send that. */
+/** The transfer as a user operation (ERC-4337, EntryPoint v0.6), its hash, and its transaction, which anybody may send. */
 import {
   decodeAbiParameters,
   decodeErrorResult,
@@ -136,7 +136,7 @@ export async function simulateTransfer({ rpc, network, file }: Account, transfer
   await simulate(() => rpc.call("eth_call", [call, "latest"]), "USDC would refuse this transfer");
 }
 
-/** Throws Fault when the chain would refuse the transaction now. It says nothing about the transfer inside: see above. */
+/** Throws Fault when the chain would refuse the transaction now. It does not show whether the inner transfer would succeed: see above. */
 export async function simulateTransaction(
   { rpc }: Account,
   { to, data, gas }: Transaction,

@@ -1,4 +1,4 @@
-/** Reads a wallet file, and trusts none of it that can be computed: the address comes from the owners, the contracts from this page. */
+/** Reads a wallet file without trusting anything that can be computed: the address comes from the owners, the contracts from this page. */
 import { encodeAbiParameters, keccak256 } from "viem";
 import { bytesOfBase64Url } from "../chain/bytes.ts";
 import { CONTRACTS, type Hex, networkOf } from "../chain/networks.ts";
@@ -20,7 +20,7 @@ const SIZE_MAX = 100_000;
 const LIST_MAX = 100;
 const HOST = /^(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/;
 const ADDRESS = /^0x[0-9a-f]{40}$/;
-/** A passkey's x and y, or an address in one word. */
+/** A passkey's x and y, or an address padded to one word. */
 const OWNER = /^0x([0-9a-f]{128}|0{24}[0-9a-f]{40})$/;
 const TRANSPORTS: readonly string[] = ["ble", "hybrid", "internal", "nfc", "usb"];
 /** Creation code of an ERC-1967 proxy around the implementation's address. */
@@ -29,7 +29,7 @@ const PROXY_CODE = [
   "60095155f3363d3d373d3d363d7f360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc545af43d6000803e6038573d6000fd5b3d6000f3",
 ] as const;
 
-/** Throws Fault when it is no wallet file, or contradicts itself or this page. */
+/** Throws Fault when it is not a wallet file, or contradicts itself or this page. */
 export function readWalletFile(text: string): WalletFile {
   if (text.length > SIZE_MAX) throw new Fault("This file is too large to be a wallet file.");
   const fields = parseObject(text);
@@ -103,7 +103,7 @@ function parseObject(text: string): Record<string, unknown> {
   return value as Record<string, unknown>;
 }
 
-/** Objects and texts only: fields of other values would throw where they are read. */
+/** Objects and strings only: reading fields of other values would throw. */
 function listOf(value: unknown, name: string): unknown[] {
   const isList = Array.isArray(value) && value.length <= LIST_MAX && value.every((one) => one !== null);
   if (isList) return value;

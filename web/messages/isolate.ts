@@ -1,8 +1,8 @@
-/** Names within sentences: a shop's or a wallet's name has a direction of its own and does not turn the words around it. */
+/** Names within sentences: a shop's or a wallet's name has its own direction and must not affect the words around it. */
 
-/** Marks, embeddings, overrides and isolates (UAX 9), which a name can only misuse. */
+/** Marks, embeddings, overrides and isolates (UAX 9), which in a name are only abuse. */
 const CONTROLS = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-/** Scripts that are written from right to left, and others, which an isolate does no harm. */
+/** Right-to-left scripts, and others for which an isolate does no harm. */
 const OTHER_SCRIPTS = /[\u0590-\u1fff\u2c00-\uffff]/;
 
 /** A message with its `{placeholders}` filled, each between isolates where its direction may differ from the sentence's. */

@@ -1,4 +1,4 @@
-/** A wallet for the local chain: announces itself like an extension (EIP-6963) and lets the local node sign. Never part of a page elsewhere. */
+/** A wallet for the local chain: announces itself like an extension (EIP-6963) and lets the local node sign. Never part of other pages. */
 
 type Answer = { result?: unknown; error?: { code: number; message: string } };
 

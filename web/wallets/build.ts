@@ -1,6 +1,6 @@
 /**
- * Bundles the libraries of WalletConnect and Base Account into web/dist, and installs them first when they are not there. Run by
- * `bun run build:web` where one of the two is configured. Ends at once when nothing has changed.
+ * Bundles the libraries of WalletConnect and Base Account into web/dist, installing them first if they are missing. Run by
+ * `bun run build:web` where one of the two is configured. Does nothing when nothing has changed.
  */
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { emit } from "../emit-files.ts";
 
 const ROOT = import.meta.dir;
 const DIST = join(ROOT, "../dist");
-/** Beside manifest.json, so that a build without wallets does not remove them. */
+/** Separate from manifest.json, so that a build without wallets does not remove them. */
 const MANIFEST = join(DIST, "wallets.json");
 const ENTRIES = { "walletconnect.js": "walletconnect.ts", "base-account.js": "base-account.ts" };
 const SOURCES = [...Object.values(ENTRIES), "package.json", "bun.lock", "build.ts", "../../bun.lock"];
@@ -27,13 +27,13 @@ if (readStamp() !== stamp) {
   console.log("wallet libraries built");
 }
 
-/** Takes a second when everything is there. */
+/** Takes a second when everything is installed. */
 async function install(): Promise<void> {
   const child = Bun.spawn([process.execPath, ...INSTALL], { cwd: ROOT, stdout: "ignore", stderr: "pipe" });
   const [output, code] = await Promise.all([new Response(child.stderr).text(), child.exited]);
   if (code !== 0)
     fail(`run \`bun ${INSTALL.join(" ")}\` in web/wallets, or unset both settings (${lastLine(output)})`);
-  // it has known faults, and the lockfile holds none
+  // it has known vulnerabilities, and the lockfile must not contain it
   if (existsSync(join(ROOT, "node_modules/elliptic"))) fail("elliptic must not be among them");
 }
 

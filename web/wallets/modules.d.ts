@@ -1,4 +1,4 @@
-/** What the page uses of the two libraries: they are not installed where the sources are only checked. */
+/** The parts of the two libraries that the page uses: they are not installed where the sources are only checked. */
 declare module "@walletconnect/ethereum-provider" {
   type Core = { relayer: { transportClose: () => Promise<void> } };
   export type EthereumProvider = {

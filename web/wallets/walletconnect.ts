@@ -9,17 +9,17 @@ export type WalletConnectOptions = {
   projectId: string;
   chainId: number;
   rpcUrl: string;
-  /** What the wallet shows of the page. */
+  /** How the wallet presents the page. */
   name: string;
   url: string;
 };
 
 export type WalletConnect = Provider & {
-  /** Resolves when a wallet has approved; at once when one already has. The code is to be shown to the payer. */
+  /** Resolves when a wallet has approved, immediately if one already has. The caller shows the code to the payer. */
   pair: (onCode: (code: PairingCode) => void, cancelled: AbortSignal) => Promise<void>;
 };
 
-/** The relay answers within a second; without a code by then it is not reachable. */
+/** The relay responds within a second; without a code by then it counts as unreachable. */
 const CODE_WAIT_MS = 15_000;
 const METHODS = [
   "eth_signTypedData_v4",
@@ -28,7 +28,7 @@ const METHODS = [
   "wallet_addEthereumChain",
 ];
 
-/** Codes of EIP-1193, which the page knows. */
+/** EIP-1193 error codes, which the page handles. */
 const DECLINED = 4001;
 const NOT_SUPPORTED = 4200;
 const DISCONNECTED = 4900;
@@ -62,7 +62,7 @@ export async function openWalletConnect(options: WalletConnectOptions): Promise<
     try {
       await Promise.race([provider.connect(), stopped.promise]);
     } catch (error) {
-      // otherwise the library goes on trying to reach the relay
+      // otherwise the library keeps trying to reach the relay
       provider.signer.abortPairingAttempt?.();
       provider.signer.client?.core.relayer.transportClose().catch(() => {});
       throw pairingError(error);
@@ -81,7 +81,7 @@ export async function openWalletConnect(options: WalletConnectOptions): Promise<
   };
 }
 
-/** Nothing of a session stays in the browser: the next payer may be somebody else. */
+/** No session is kept in the browser: the next payer may be somebody else. */
 function memoryStorage() {
   const kept = new Map<string, unknown>();
   return {
@@ -99,11 +99,11 @@ function pairingError(error: unknown): Error {
   return codedError(/reject|declin/i.test(message) ? DECLINED : DISCONNECTED, message);
 }
 
-/** WalletConnect's own codes as those of EIP-1193. Whatever leaves open whether a transaction was sent stays as it is. */
+/** Maps WalletConnect's own codes to those of EIP-1193. Errors that leave open whether a transaction was sent stay unchanged. */
 function requestError(error: unknown): unknown {
   const { code, message = "" } = (error ?? {}) as { code?: unknown; message?: string };
   if (code === 5000) return codedError(DECLINED, message);
-  // the session does not include the method, so the library has asked nobody
+  // the session does not include the method, so the library has sent no request
   if (code === 5101 || message.startsWith("Missing or invalid. request() method"))
     return codedError(NOT_SUPPORTED, message);
   return error;

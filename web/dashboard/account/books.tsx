@@ -15,7 +15,7 @@ type Settings = Answer<"GET /v1/settings/books">;
 const LANGUAGES = [
   ...["en", "es", "pt-BR", "fr", "de", "tr", "ar", "hi", "id", "vi", "zh-Hans"],
 ] as Settings["documentLanguage"][];
-/** As its readers call it. */
+/** The name its readers use. */
 const ownName = (tag: string) => {
   const name = new Intl.DisplayNames(tag, { type: "language" }).of(tag) ?? tag;
   return name.charAt(0).toLocaleUpperCase(tag) + name.slice(1);

@@ -1,4 +1,4 @@
-/** What files for DATEV need: the tax adviser's numbers, the year's first day, and the accounts that are posted to. */
+/** Settings for DATEV files: the tax adviser's numbers, the first day of the fiscal year, and the accounts to post to. */
 import type { Answer } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Choice, Field } from "../parts/controls.tsx";

@@ -1,4 +1,4 @@
-/** The screens of the account and of its programs, loaded together. */
+/** The screens for the account and for developers, loaded together. */
 import { ApiKeys } from "../developers/api-keys.tsx";
 import { Webhooks } from "../developers/webhooks.tsx";
 import { Invitations } from "./invitations.tsx";

@@ -97,7 +97,7 @@ export function PageBranding() {
   );
 }
 
-/** In parts: a call takes so many arguments only. */
+/** In chunks: a function call takes a limited number of arguments. */
 async function toBase64(file: File): Promise<string> {
   const bytes = new Uint8Array(await file.arrayBuffer());
   let binary = "";

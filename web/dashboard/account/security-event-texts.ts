@@ -64,7 +64,7 @@ const networksOf = (value: Value) =>
     .join(", ");
 const countOf = (value: Value) => sayCount(Number(value), "{count} session", "{count} sessions");
 
-/** What a reader can use, in the order in which it is said; ids that no screen shows are left out. */
+/** The useful details in the order in which they are shown, without ids that no screen shows. */
 const DETAILS: Readonly<Record<string, (value: Value) => string | false>> = {
   method: (value) => nameOfMethod(value as Method),
   action: (value) => (value === "ADD" ? say("Addition") : say("Removal")),

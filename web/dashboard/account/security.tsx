@@ -1,4 +1,4 @@
-/** How the account is signed in to, its sessions, and its security events. */
+/** The account's sign-in methods, sessions and security events. */
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";

@@ -1,4 +1,4 @@
-/** Sign-in methods beside the passkey: Google accounts, linked and unlinked by the signed-in owner. */
+/** Sign-in methods besides the passkey: Google accounts, linked and unlinked by the signed-in owner. */
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
@@ -19,7 +19,7 @@ export function SignInMethods({ outcome: given }: { outcome: string | null }) {
   const loaded = useLoad("GET /v1/auth/google/accounts");
   const { isBusy, fault, run } = useAction();
   const [outcome, setOutcome] = useState(given);
-  // said once: neither a reload nor a copied address repeats it
+  // shown once: neither a reload nor a copied URL repeats it
   useEffect(() => {
     if (given) setQuery({ google: undefined }, { replace: true });
   }, []);
@@ -77,7 +77,7 @@ export function SignInMethods({ outcome: given }: { outcome: string | null }) {
           </li>
         )}
       </ul>
-      {/* neither an outline nor a fault may be a child of the list */}
+      {/* neither a placeholder nor an error may be a child of the list */}
       <Loading of={loaded} rows={1}>
         {() => null}
       </Loading>

@@ -1,4 +1,4 @@
-/** The log of deliveries to an endpoint: each message with its attempts and answers, and a button to send it again. */
+/** The log of deliveries to an endpoint: each message with its attempts and responses, and a button to send it again. */
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";

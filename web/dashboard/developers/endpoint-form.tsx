@@ -8,7 +8,7 @@ import { Checks, Form, Submit } from "../parts/forms.tsx";
 
 type EventType = NonNullable<NonNullable<Given<"POST /v1/webhook-endpoints">["body"]>["eventTypes"]>[number];
 
-/** What most servers act on; without any choice every event is sent. */
+/** The events most servers act on; if none is chosen, every event is sent. */
 const COMMON: readonly EventType[] = [
   "payment_link.paid",
   "payment_link.expired",

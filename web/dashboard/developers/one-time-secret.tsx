@@ -7,7 +7,7 @@ import { Button, Check, Copy, Dialog } from "../parts/controls.tsx";
 type Props = {
   title: string;
   secret: string;
-  /** What the button that copies it is called. */
+  /** Label of the copy button. */
   copy: string;
   onClose: () => void;
   children: ComponentChildren;

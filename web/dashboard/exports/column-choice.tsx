@@ -1,4 +1,4 @@
-/** Which columns a file has, in which order, under which titles. */
+/** Which columns a file has, in which order and with which titles. */
 import { useState } from "preact/hooks";
 import { useLoad } from "../frame/load.ts";
 import { say } from "../frame/texts.ts";
@@ -9,7 +9,7 @@ type Column = { column: string; title: string };
 type Columns = readonly Column[] | null;
 type Known = { column: string; title: string };
 
-/** What a list begins with. */
+/** The initial columns. */
 const FIRST = ["date", "kind", "description", "gross", "fee", "net", "currency"];
 const METADATA = "metadata.";
 
@@ -115,7 +115,7 @@ function Chosen({ value, known, onInput }: ChosenProps) {
       />
       <details>
         <summary>{say("A column of your links' metadata")}</summary>
-        {/* Enter adds the column; it does not send the form around it */}
+        {/* Enter adds the column; it does not submit the surrounding form */}
         <fieldset
           class="checks"
           aria-label={say("A column of your links' metadata")}

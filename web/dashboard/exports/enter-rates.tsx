@@ -1,4 +1,4 @@
-/** Enters rates of one's own: one for some days, or a file with one for each. */
+/** Enters the merchant's own rates: one for a range of days, or a file with one per day. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
@@ -70,7 +70,7 @@ export function EnterRates({ shown }: { shown: string }) {
                 type="file"
                 accept=".csv,.tsv,.txt,text/csv,text/plain"
                 required={lines.length === 0}
-                // the same file once more, corrected since, is a new choice
+                // choosing the same file again, corrected meanwhile, counts as a new choice
                 onClick={(event) => {
                   event.currentTarget.value = "";
                   setLines([]);
@@ -123,7 +123,7 @@ export function EnterRates({ shown }: { shown: string }) {
 
 const toRate = ({ date, rate }: RateLine) => ({ date, rate });
 
-/** What a file holds: how many days, or which lines are wrong. */
+/** What a file contains: how many days, or which lines are invalid. */
 function Lines({ lines }: { lines: readonly RateLine[] }) {
   if (lines.length === 0) return null;
   if (lines.length > RATES_MAX) {

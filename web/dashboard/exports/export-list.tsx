@@ -1,4 +1,4 @@
-/** Files of the history: made in the background, kept for seven days. */
+/** Files of the history: created in the background, kept for seven days. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
@@ -14,7 +14,7 @@ import { Filters, readFilters } from "../transactions/filters.tsx";
 import { Files } from "./files.tsx";
 import { FORMATS, type Format, IMPORTED, PROFILE_NAMES, type Profile } from "./formats.ts";
 
-/** Spreadsheets hold bookkeeping rows alone, and these are no document. */
+/** Spreadsheets contain only bookkeeping rows, and those cannot be a document. */
 function profilesOf(format: Format): readonly Profile[] {
   if (format === "xlsx" || format === "excel_csv" || IMPORTED.includes(format)) return ["books"];
   return format === "pdf" ? ["standard", "accounting"] : ["standard", "accounting", "books"];

@@ -1,4 +1,4 @@
-/** The files that are kept, with the progress of those that are being made. */
+/** The stored files, with the progress of those being created. */
 import { useEffect } from "preact/hooks";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { forMerchant } from "../frame/merchant.ts";
@@ -21,7 +21,7 @@ import { FORMATS, PROFILE_NAMES } from "./formats.ts";
 type Export = Answer<"GET /v1/transactions/exports">["data"]["exports"][number];
 type Contents = NonNullable<Export["contents"]>;
 
-/** Only while a file is being made, which no event reports. */
+/** Only while a file is being created, which no event reports. */
 const PROGRESS_EVERY_MS = 1_500;
 const FORMAT_NAMES: ReadonlyMap<string, string> = new Map(FORMATS);
 const KIND_NAMES = {
@@ -97,7 +97,7 @@ function FileRow({ file }: { file: Export }) {
   );
 }
 
-/** What tells one file from the others: "Transactions · For accounting · 1 Oct 2026 – 31 Oct 2026 · Sent". */
+/** Distinguishes a file from the others: "Transactions · For accounting · 1 Oct 2026 – 31 Oct 2026 · Sent". */
 function describeContents(contents: Contents): string {
   const { kind, profile, types, statuses, networks, amountMin, amountMax, search } = contents;
   const parts = [

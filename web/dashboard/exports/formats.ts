@@ -1,4 +1,4 @@
-/** Names of the formats of exports, and of their sets of columns. */
+/** Names of export formats and of their column sets. */
 const NAMES = {
   csv: "CSV",
   xlsx: "XLSX",
@@ -12,7 +12,7 @@ const NAMES = {
 
 export type Format = keyof typeof NAMES;
 export const FORMATS = Object.entries(NAMES) as (readonly [Format, string])[];
-/** Programs import movements in a currency, in columns of their own. */
+/** Bookkeeping programs import movements in a currency, with their own columns. */
 export const IMPORTED: readonly Format[] = ["xero_csv", "quickbooks_csv", "datev"];
 
 export const nameOfFormat = (format: Format) => NAMES[format];

@@ -1,4 +1,4 @@
-/** The screens of the books: one part, which compresses better than one for each of them. */
+/** The screens for bookkeeping in one chunk, which compresses better than one chunk each. */
 import { Documents } from "./documents.tsx";
 import { ExportList } from "./export-list.tsx";
 import { Rates } from "./rates.tsx";

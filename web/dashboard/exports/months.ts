@@ -1,4 +1,4 @@
-/** Months that one can choose, such as 2026-10: newest first, the one that runs included. */
+/** Months to choose from, such as 2026-10: newest first, including the current one. */
 const MONTHS_SHOWN = 24;
 
 export function lastMonths(now: Date): string[] {

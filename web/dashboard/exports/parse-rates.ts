@@ -1,14 +1,14 @@
-/** Parses a table of exchange rates: a day and its rate in each line. Every line is checked before anything is stored. */
+/** Parses a table of exchange rates: a day and its rate on each line. Every line is checked before anything is stored. */
 import { filledLines, splitCells } from "../parts/split-cells.ts";
 
-/** Days of one request. */
+/** Maximum days per request. */
 export const RATES_MAX = 1_000;
 
 export type RateLine = {
   readonly number: number;
   readonly date: string;
   readonly rate: string;
-  /** An English text, to be translated; undefined: nothing is wrong with it. */
+  /** An English text, to be translated; undefined if the line is valid. */
   readonly fault: string | undefined;
 };
 
@@ -31,7 +31,7 @@ export function readRates(text: string): RateLine[] {
 
 function faultOf(date: string, rate: string, more: readonly string[]): string | undefined {
   if (!isDay(date)) return "Not a date: write it as 2026-10-31.";
-  // 2026-10-31,0,92: the comma of the number would be taken for the end of the cell
+  // 2026-10-31,0,92: the decimal comma would be read as a separator
   if (more.some((cell) => cell !== "")) return "Too many cells: a day and a rate.";
   const isRate = RATE.test(rate) && Number(rate) > 0;
   return isRate ? undefined : "Not a rate: use a positive number with at most 10 decimal places.";

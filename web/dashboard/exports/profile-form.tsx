@@ -1,4 +1,4 @@
-/** A saved export: its name, format, columns, and which movements it has. */
+/** A saved export: its name, format, columns, and which movements it includes. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { nameOfNetwork, page } from "../frame/page-data.ts";

@@ -15,7 +15,7 @@ import { EnterRates } from "./enter-rates.tsx";
 
 type Period = Answer<"GET /v1/exchange-rates/own">["data"]["periods"][number];
 
-/** What books are kept in where the settings name no currency. */
+/** The bookkeeping currency where the settings name none. */
 const DEFAULT_CURRENCY = "EUR";
 
 export function Rates({ query }: ScreenProps) {

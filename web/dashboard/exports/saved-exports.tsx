@@ -1,4 +1,4 @@
-/** Exports with a name: which columns of which movements in which format, made on request or by a schedule. */
+/** Exports with a name: which columns of which movements in which format, created on request or by a schedule. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";

@@ -1,4 +1,4 @@
-/** Saved exports that are made every week or month, and what became of the last one. */
+/** Saved exports that are created every week or month, and the outcome of the last one. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";

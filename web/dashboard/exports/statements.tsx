@@ -1,4 +1,4 @@
-/** Statements of a wallet: of any month or days on request, and of each month by themselves where the settings say so. */
+/** Statements of a wallet: for any month or days on request, and automatically for each month if the settings say so. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";

@@ -6,15 +6,15 @@ import { messageOf, Refusal } from "./service.ts";
 export type Action = {
   isBusy: boolean;
   fault: string | undefined;
-  /** The field that the API names as the cause. */
+  /** The field that the API reports as the cause. */
   field: string | undefined;
-  /** True when `act` has ended without a fault. */
+  /** True when `act` succeeded. */
   run: (act: () => Promise<unknown>) => Promise<boolean>;
-  /** The same for what makes old what was read under these paths. */
+  /** The same for an action that invalidates what was read under these paths. */
   change: (paths: readonly string[], act: () => Promise<unknown>) => Promise<boolean>;
 };
 
-/** `explain`: the words for what `act` throws. */
+/** `explain`: the message for an error that `act` throws. */
 export function useAction(explain: (error: unknown) => string = messageOf): Action {
   const [error, setError] = useState<unknown>();
   const [isBusy, setBusy] = useState(false);

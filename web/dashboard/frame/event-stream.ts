@@ -6,12 +6,12 @@ import { useEffect } from "preact/hooks";
 import type { LiveRecord } from "./live-record.ts";
 import { invalidate, takeChange } from "./load.ts";
 
-/** `data` carries the link or transaction concerned as it is now. */
+/** `data` contains the current state of the link or transaction concerned. */
 type LiveEvent = { type: string; data: { link?: LiveRecord; transaction?: LiveRecord } };
 
 const LOCK = "dashboard-events";
 const RETRY_MS = 5_000;
-/** What an event makes old, by the beginning of its type. */
+/** The paths that an event invalidates, by the prefix of its type. */
 const CONCERNS: Readonly<Record<string, readonly string[]>> = {
   payment_link: ["/v1/payment-links", "/api/v1/public/", "/v1/transactions", "/v1/wallets/balance"],
   transaction: ["/v1/transactions", "/v1/payment-links", "/api/v1/public/", "/v1/wallets/balance"],
@@ -20,13 +20,13 @@ const CONCERNS: Readonly<Record<string, readonly string[]>> = {
   refund: ["/v1/payment-links", "/v1/refunds", "/v1/transactions", "/v1/wallets"],
 };
 
-/** Every tab hears the events of its own account: a channel an account and person. `address`: of the stream. */
+/** Every tab gets the events of its own account: one channel per account and person. `address`: of the stream. */
 export function useLiveEvents(account: string, address: string): void {
   useEffect(() => {
     const channel = new BroadcastChannel(`${LOCK}-${account}`);
     const ended = new AbortController();
     const take = (event: LiveEvent | "open") => {
-      // what happened while no stream was open is not known, so everything is read again
+      // events may have been missed while no stream was open, so everything is read again
       if (event === "open") invalidate("/v1/", "/api/");
       else takeChange(CONCERNS[event.type.split(".")[0] ?? ""] ?? [], recordsOf(event));
     };
@@ -51,7 +51,7 @@ export function useLiveEvents(account: string, address: string): void {
 const recordsOf = ({ data: { link, transaction } }: LiveEvent) =>
   [link, transaction].filter((record) => record !== undefined);
 
-/** Holds the stream until the tab ends. The browser reconnects by itself after a lost connection, but not after a refusal. */
+/** Holds the stream until the tab closes. The browser reconnects after a lost connection, but not after a refusal. */
 function hold(
   pass: (event: LiveEvent | "open") => void,
   { address, signal }: { address: string; signal: AbortSignal },
@@ -71,7 +71,7 @@ function hold(
       source.onmessage = ({ data }) => pass(JSON.parse(data) as LiveEvent);
       source.onerror = () => {
         if (source?.readyState !== EventSource.CLOSED) return;
-        // refused: the session or the membership may be over, which any call tells
+        // refused: the session or the membership may have ended, which any call shows
         if (!isRefused) pass("open");
         isRefused = true;
         timer = setTimeout(open, RETRY_MS);

@@ -1,9 +1,9 @@
-/** Links and transactions that events carry, put into answers that are on the screen. Pure. */
+/** Writes the links and transactions in events into the responses on the screen. Pure. */
 export type LiveRecord = { id: string; createdAt?: string; detectedAt?: string; parentId?: string | null };
 
 /**
- * The answer with the record's new state, or the answer itself when it does not show the record. `newestMax`: rows of the newest page of
- * everything, which a newer record begins; 0 for any other answer.
+ * The response with the record's new state, or the response itself when it does not contain the record. `newestMax`: rows of the newest
+ * unfiltered page, to which a newer record is prepended; 0 for any other response.
  */
 export function withRecord(answer: unknown, record: LiveRecord, newestMax: number): unknown {
   if (!answer || typeof answer !== "object") return answer;
@@ -19,7 +19,7 @@ function withRow(rows: readonly LiveRecord[], record: LiveRecord, newestMax: num
   const at = rows.findIndex(({ id }) => id === record.id);
   const [newest] = rows;
   if (at >= 0) return rows.with(at, { ...rows[at], ...record });
-  // a use of a reusable link is listed with that link alone
+  // a use of a reusable link is listed only with that link
   if (newestMax === 0 || record.parentId || (newest && timeOf(record) <= timeOf(newest))) return rows;
   return [record, ...rows].slice(0, newestMax);
 }

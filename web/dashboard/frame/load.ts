@@ -1,6 +1,6 @@
 /**
- * The cache of what screens read: cached data is shown immediately and read again in the background. An event's data is written into the
- * cache without a call; what it does not carry is read again, immediately and then at most four times a second while the page is visible.
+ * The cache of the screens' data: cached data is shown immediately and read again in the background. An event's data is written into the
+ * cache without a call; data it does not contain is read again, immediately and then at most four times a second while the page is visible.
  */
 import { useEffect, useState } from "preact/hooks";
 import type { Wire } from "../wire.ts";
@@ -17,7 +17,7 @@ type Entry = {
   readers: Set<() => void>;
   read: () => Promise<unknown>;
   readAtMs: number;
-  /** Rows of the newest page of everything; 0 for any other answer. */
+  /** Rows of the newest unfiltered page; 0 for any other response. */
   newestMax: number;
   due?: { atMs: number; timer: ReturnType<typeof setTimeout> } | undefined;
 };
@@ -25,18 +25,18 @@ type Entry = {
 export type Loaded<Value> = {
   value: Value | undefined;
   error: Refusal | undefined;
-  /** The value belongs to an earlier question. */
+  /** The value belongs to an earlier request. */
   isOld: boolean;
   retry: () => void;
 };
 
 const KEPT_MAX = 200;
 const REREAD_EVERY_MS = 250;
-/** What an event has changed in place is read again for the rest of it: sums, order, what a filter shows. */
+/** Data that an event changed in place is read again for everything else: sums, order, filter results. */
 const REREAD_PATCHED_AFTER_MS = 5_000;
 const entries = new Map<string, Entry>();
 
-/** `undefined` for the name: nothing is asked. */
+/** With `undefined` as the name nothing is requested. */
 export function useLoad<Of extends keyof Wire>(
   name: Of | undefined,
   given: Given<Of> = {},
@@ -106,13 +106,13 @@ async function run(entry: Entry): Promise<void> {
     rereadAt(entry, entry.readAtMs + REREAD_EVERY_MS);
 }
 
-/** Marks what was read under these paths as old, and reads again what is shown. */
+/** Invalidates what was read under these paths, and reads again what is shown. */
 export function invalidate(...paths: readonly string[]): void {
   for (const entry of entries.values())
     if (isUnder(entry, paths)) makeStale(entry, entry.readAtMs + REREAD_EVERY_MS);
 }
 
-/** The same for a change whose new state is known: `records` replace what has their ids, and begin the list of everything if they are new. */
+/** The same for a change whose new state is known: `records` replace those with their ids, and are prepended to the unfiltered list if new. */
 export function takeChange(paths: readonly string[], records: readonly LiveRecord[]): void {
   for (const entry of entries.values()) {
     if (!isUnder(entry, paths)) continue;
@@ -129,17 +129,17 @@ const isUnder = ({ path }: Entry, paths: readonly string[]) =>
 
 function makeStale(entry: Entry, rereadAtMs: number): void {
   entry.isStale = true;
-  // one that runs is followed by another at its end
+  // a read in progress is followed by another one
   if (entry.readers.size > 0 && !entry.running) rereadAt(entry, rereadAtMs);
 }
 
-/** One timer an entry, the earliest that was asked for. */
+/** One timer per entry, the earliest requested. */
 function rereadAt(entry: Entry, atMs: number): void {
   if (entry.due && entry.due.atMs <= atMs) return;
   clearTimeout(entry.due?.timer);
   const reread = () => {
     entry.due = undefined;
-    // a hidden page reads when it is shown again
+    // a hidden page reads once it is shown again
     if (!entry.isStale || entry.readers.size === 0 || document.hidden) return;
     const waitMs = takeReread(entry.path);
     if (waitMs > 0) rereadAt(entry, Date.now() + waitMs);
@@ -156,7 +156,7 @@ document.addEventListener("visibilitychange", () => {
       if (entry.isStale && entry.readers.size > 0 && !entry.running) rereadAt(entry, Date.now());
 });
 
-/** Another account's data must not be seen for a moment. */
+/** Another account's data must not be visible even briefly. */
 export function forgetAll(): void {
   for (const entry of entries.values()) clearTimeout(entry.due?.timer);
   entries.clear();

@@ -1,4 +1,4 @@
-/** The account that the page acts for: one's own, or a merchant's whose member one is. Chosen once a page load, kept in this browser. */
+/** The account that the page acts for: one's own, or that of a merchant one is a member of. Chosen once per page load, stored in this browser. */
 import { setMerchant } from "./service.ts";
 import type { Me } from "./session.tsx";
 
@@ -9,7 +9,7 @@ let acting: Merchant | undefined;
 
 const keyOf = (userId: string) => `merchant-${userId}`;
 
-/** The account as screens show it. A choice that no longer holds is dropped. */
+/** The account as screens show it. A choice that is no longer valid is dropped. */
 export function actAs(me: Me): Me {
   const chosen = localStorage.getItem(keyOf(me.id));
   acting = me.merchants.find(({ merchantId }) => merchantId === chosen);
@@ -21,19 +21,19 @@ export function actAs(me: Me): Me {
 /** Undefined in one's own account. */
 export const actingMerchant = () => acting;
 
-/** What the role does not include is not offered; the service refuses it in any case. */
+/** Actions that the role does not include are hidden; the service refuses them in any case. */
 export function can(capability: Capability): boolean {
   return !acting || acting.permissions.includes(capability);
 }
 
-/** Everything that was read belongs to the other account: the page begins again. */
+/** Everything read so far belongs to the other account, so the page restarts. */
 export function chooseMerchant(me: Pick<Me, "id">, merchantId: string | undefined): void {
   if (merchantId) localStorage.setItem(keyOf(me.id), merchantId);
   else localStorage.removeItem(keyOf(me.id));
   location.assign("/");
 }
 
-/** The address of a download, which cannot carry a header. */
+/** The URL of a download, which cannot send a header. */
 export function forMerchant(path: string): string {
   return acting ? `${path}${path.includes("?") ? "&" : "?"}merchant=${acting.merchantId}` : path;
 }

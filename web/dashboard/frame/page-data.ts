@@ -1,4 +1,4 @@
-/** What the server put into the page. */
+/** The data that the server embeds in the page. */
 export type NetworkId = "base" | "base-sepolia";
 
 export type PageNetwork = {
@@ -18,10 +18,10 @@ type PageData = {
   readonly networks: readonly PageNetwork[];
   readonly serviceName: string;
   readonly hasGoogle: boolean;
-  /** The local mailbox can be read: only in test mode. */
+  /** Whether the local mailbox can be read: only in test mode. */
   readonly hasMailbox: boolean;
   readonly hasTestWallet: boolean;
-  /** The address leads nowhere. */
+  /** The URL matches no screen. */
   readonly isUnknown: boolean;
 };
 
@@ -31,7 +31,7 @@ export function networkOf(id: string): PageNetwork | undefined {
   return page.networks.find((network) => network.id === id);
 }
 
-/** Nothing here is real money. A service of both kinds of networks says of each wallet where it is. */
+/** None of the money is real. A service with both kinds of networks names the network of each wallet. */
 export const isTestOnly = page.networks.every(({ isTestnet }) => isTestnet);
 
 export const nameOfNetwork = (id: string) => networkOf(id)?.name ?? id;

@@ -1,4 +1,4 @@
-/** Passkeys of this browser: made and asked with the options that the API gives. */
+/** Passkeys of this browser: created and used with the options from the API. */
 import { useEffect, useRef } from "preact/hooks";
 import { type Answer, call } from "./service.ts";
 import { say } from "./texts.ts";
@@ -14,7 +14,7 @@ type Made = Extract<
 export type Attestation = Extract<Made, { response: { attestationObject: string } }>;
 export type Assertion = Exclude<Made, Attestation>;
 
-/** What a person is told when the browser gives no passkey. */
+/** The message when the browser returns no passkey. */
 export class PasskeyFault extends Error {}
 
 export async function makePasskey(options: unknown): Promise<Attestation> {
@@ -26,7 +26,7 @@ export async function makePasskey(options: unknown): Promise<Attestation> {
   });
 }
 
-/** The browser's prompt for a passkey that signs. It goes with the sheet that asks: a passkey used afterwards signs nothing. */
+/** The browser's prompt for a signing passkey. It closes with its sheet: a passkey used afterwards signs nothing. */
 export function useSigningPrompt() {
   const asking = useRef<AbortController | undefined>(undefined);
   const withdraw = () => asking.current?.abort();
@@ -40,7 +40,7 @@ export function useSigningPrompt() {
       const { signal } = controller;
       try {
         const assertion = await usePasskeyOf(options, signal);
-        // withdrawn between the passkey's use and this line: it is never sent
+        // cancelled between the passkey's use and this line: it is never sent
         signal.throwIfAborted();
         return assertion;
       } finally {
@@ -50,7 +50,7 @@ export function useSigningPrompt() {
   };
 }
 
-/** `signal` takes the browser's prompt away. */
+/** `signal` closes the browser's prompt. */
 export async function usePasskeyOf(options: unknown, signal?: AbortSignal): Promise<Assertion> {
   return ask(async () => {
     const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(
@@ -86,12 +86,12 @@ function explain(cause: unknown): string {
   });
 }
 
-/** So long before a challenge ends a new one takes its place. */
+/** How long before it expires a challenge is replaced. */
 const RENEW_BEFORE_MS = 60_000;
 
 /**
- * Offers this device's passkeys in the list that the browser shows at the address field. True: a person chose one and is signed in; false:
- * the browser or the service has no such list now, or `signal` ended it. Throws PasskeyFault or Refusal for what came after the choice.
+ * Offers this device's passkeys in the browser's autofill at the address field. True: the person chose one and is signed in; false: autofill
+ * is unavailable in the browser or the service, or `signal` ended it. Throws PasskeyFault or Refusal for failures after the choice.
  */
 export async function signInFromList(signal: AbortSignal): Promise<boolean> {
   if (!(await globalThis.PublicKeyCredential?.isConditionalMediationAvailable?.())) return false;
@@ -113,7 +113,7 @@ export async function signInFromList(signal: AbortSignal): Promise<boolean> {
   return false;
 }
 
-/** Undefined: ended by the signal. "no list": the browser has none after all, which nobody asked for. */
+/** Undefined: ended by the signal. "no list": the browser has no autofill for passkeys after all. */
 async function chooseFromList(
   options: unknown,
   signal: AbortSignal,

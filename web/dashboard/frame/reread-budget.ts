@@ -1,6 +1,6 @@
 /**
- * How often events may cause a read. An account has 1,000 calls an hour and 100 balances: a burst is read at once, and in a busy hour one
- * read follows each so often, which leaves calls for what the person does.
+ * How often events may cause a read. An account has 1,000 calls and 100 balance reads per hour: a burst is read immediately, and in a busy
+ * hour reads are spaced out, which leaves calls for the person's own actions.
  */
 type Budget = { left: number; countedAtMs: number; burst: number; everyMs: number };
 
@@ -14,7 +14,7 @@ function openBudget(given: { burst: number; everyMs: number }): Budget {
   return { ...given, left: given.burst, countedAtMs: Date.now() };
 }
 
-/** Takes a read of this path: 0, or the time in ms until one is free. */
+/** Takes a read of this path from the budget: 0, or the time in ms until one is available. */
 export function takeReread(path: string): number {
   const budget = path.startsWith(BALANCE) ? budgets.balance : budgets.others;
   const now = Date.now();

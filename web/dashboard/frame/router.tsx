@@ -1,4 +1,4 @@
-/** The address bar as state: screens, ids and filters live in it, so Back, reload and sharing work. */
+/** The URL as state: screens, ids and filters are in it, so Back, reload and sharing work. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
@@ -29,7 +29,7 @@ export function usePlace(): Place {
   return place;
 }
 
-/** Changes these filters and leaves the others; an empty one goes. What leads to other rows also leads to the first page. */
+/** Changes these filters and keeps the others; an empty one is removed. A filter that changes the rows also resets the page. */
 export function setQuery(
   changes: Readonly<Record<string, string | undefined>>,
   options?: { replace?: boolean },

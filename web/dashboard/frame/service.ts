@@ -1,4 +1,4 @@
-/** Calls of the API, typed by its own document. A call that needs the passkey waits for it and is made again, so nothing typed is lost. */
+/** API calls, typed by the OpenAPI document. A call that needs the passkey waits for it and is repeated, so nothing typed is lost. */
 import type { Wire } from "../wire.ts";
 import { say } from "./texts.ts";
 
@@ -19,7 +19,7 @@ export type Given<Of extends Name> = {
 export class Refusal extends Error {
   readonly status: number;
   readonly code: string;
-  /** The field that is at fault, if the API names one. */
+  /** The invalid field, if the API names one. */
   readonly field: string | undefined;
   readonly issue: string | undefined;
   constructor(status: number, code: string, message: string, details?: { field?: string; issue?: string }) {
@@ -31,14 +31,14 @@ export class Refusal extends Error {
   }
 }
 
-/** Why the passkey is asked for: the session is over, or what is wanted takes a passkey used a moment ago. */
+/** Why the passkey is requested: the session has ended, or the call needs a recently used passkey. */
 export type PasskeyReason = "session" | "fresh";
 type PasskeyPrompt = (reason: PasskeyReason) => Promise<boolean>;
 let askForPasskey: PasskeyPrompt | undefined;
 
 let merchantId: string | undefined;
 
-/** Whom every call acts for; undefined: the signed-in person's own account. */
+/** The account every call acts for; undefined: the signed-in person's own. */
 export function setMerchant(id: string | undefined): void {
   merchantId = id;
 }
@@ -49,7 +49,7 @@ export function onPasskeyNeeded(prompt: PasskeyPrompt | undefined): void {
 
 export async function call<Of extends Name>(name: Of, given: Given<Of> = {}): Promise<Answer<Of>> {
   let answer = await send(name, given);
-  // events wake reads, which may be sent with the cookie of a session that an answer was replacing just then
+  // events trigger reads, which may be sent with the cookie of a session that a response is just replacing
   if (answer.status === 401 && !given.isQuiet && name.startsWith("GET ")) answer = await send(name, given);
   const reason = given.isQuiet ? undefined : passkeyReason(answer);
   if (!reason || !askForPasskey || (isDeclined && name.startsWith("GET "))) return take(answer);
@@ -58,7 +58,7 @@ export async function call<Of extends Name>(name: Of, given: Given<Of> = {}): Pr
   return take(answer);
 }
 
-/** After "Not now" what the page reads by itself does not ask again, until the person does something. */
+/** After "Not now" the page's automatic reads do not prompt again until the person does something. */
 let isDeclined = false;
 function noteDecline(): void {
   isDeclined = true;
@@ -91,7 +91,7 @@ async function send<Of extends Name>(name: Of, { id, query, body, headers }: Giv
     });
     const isJson = /json/.test(response.headers.get("content-type") ?? "");
     const answer = isJson ? await response.json() : await response.text();
-    // the membership has ended: the page begins again in the person's own account
+    // the membership has ended: the page restarts in the person's own account
     if (merchantId && issueOf({ body: answer }) === "not_a_member") location.assign("/");
     return {
       status: response.status,

@@ -1,4 +1,4 @@
-/** The session: who is signed in, and the dialog that asks for the passkey when the session has ended, over the page, so that typed input stays. */
+/** The session: who is signed in, and the dialog over the page that asks for the passkey when the session has ended, so that typed input stays. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Dialog } from "../parts/controls.tsx";
 import { Submit } from "../parts/forms.tsx";

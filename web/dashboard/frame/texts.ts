@@ -37,7 +37,7 @@ const weekdays = new Intl.DateTimeFormat(digits, {
   timeZone: "UTC",
 });
 
-/** The time for today, the day for this year, else the date. */
+/** The time if it is today, the day if it is this year, otherwise the date. */
 export function formatShort(iso: string): string {
   const time = new Date(iso);
   const now = new Date();
@@ -48,12 +48,12 @@ export function formatShort(iso: string): string {
 }
 
 export const formatFull = (iso: string) => full.format(new Date(iso));
-/** Of a bare date, which has no zone. */
+/** Of a plain date, which has no time zone. */
 export const formatDay = (date: string) => weekdays.format(new Date(`${date}T00:00:00Z`));
 const bareDates = new Intl.DateTimeFormat(digits, { dateStyle: "medium", timeZone: "UTC" });
 /** The same with its year. */
 export const formatDate = (date: string) => bareDates.format(new Date(`${date}T00:00:00Z`));
-/** The day of an instant, with its year, by the clocks of a zone. */
+/** The day of an instant, with its year, in a time zone. */
 export const formatDateIn = (iso: string, timeZone: string) =>
   new Intl.DateTimeFormat(digits, { dateStyle: "medium", timeZone }).format(new Date(iso));
 const months = new Intl.DateTimeFormat(digits, { month: "long", year: "numeric", timeZone: "UTC" });

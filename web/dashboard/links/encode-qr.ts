@@ -1,4 +1,4 @@
-/** The encoder of QR codes, in a part of its own. */
+/** The QR code encoder, in a chunk of its own. */
 import { encode } from "uqr";
 
 export const encodeQr: typeof encode = (text, options) => encode(text, options);

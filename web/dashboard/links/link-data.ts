@@ -1,11 +1,11 @@
-/** What is known of one link. */
+/** Everything known about one link. */
 import type { Answer } from "../frame/service.ts";
 
 export type LinkData = Answer<"GET /v1/payment-links/{id}">;
 export type PublicData = Answer<"GET /api/v1/public/payment-links/{linkId}/data">;
 export type Refunds = Answer<"GET /v1/payment-links/{id}/refunds">;
 
-/** How it is known that a payment is this link's. */
+/** The evidence that a payment is for this link. */
 export const SETTLED_BY: Readonly<Record<NonNullable<LinkData["settledBy"]>, string>> = {
   authorization: "the payer's signed authorization",
   tag: "a mark in the transfer",
@@ -16,7 +16,7 @@ export const SETTLED_BY: Readonly<Record<NonNullable<LinkData["settledBy"]>, str
   merchant: "your assignment",
 };
 
-/** Refunds that somebody without a passkey of the wallet has asked for, and that no owner has signed. */
+/** Refunds requested by somebody without a passkey of the wallet and not signed by an owner. */
 export function openRequests({ refunds }: Refunds) {
   return refunds.filter(
     ({ status, requestedBy }) => requestedBy && (status === "REQUESTED" || status === "AWAITING_SIGNATURE"),

@@ -1,4 +1,4 @@
-/** One link: what it asks for, what has happened to it so far, live, and what can be done. */
+/** One link: its terms, its history so far, live, and the possible actions. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
@@ -64,7 +64,7 @@ type FoundProps = {
   link: LinkData;
   open: PublicData | undefined;
   refunds: Refunds | undefined;
-  /** The wallet that refunds leave. */
+  /** The wallet that refunds are sent from. */
   from: string;
   isNew: boolean;
   isRefunding: boolean;
@@ -205,7 +205,7 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
   );
 }
 
-/** Lists the link for agents that look for what they can buy, or takes it off the list. */
+/** Lists the link for agents that search for offers, or removes it from the list. */
 function Listing({ link: { id, discoverable } }: { link: LinkData }) {
   const [isOn, setOn] = useState(discoverable);
   const { isBusy, fault, run } = useAction();

@@ -1,4 +1,4 @@
-/** The form for a new link; fields that few need are folded. */
+/** The form for a new link; rarely needed fields are collapsed. */
 import { useRef, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { navigate } from "../frame/router.tsx";
@@ -45,7 +45,7 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
   const [fields, setFields] = useState(EMPTY);
   const action = useAction();
   const { fault, field } = action;
-  // the same form is the same link, however often its answer is lost
+  // the same form creates the same link, however often its response is lost
   const key = useRef(crypto.randomUUID());
   const set =
     <Name extends keyof typeof EMPTY>(name: Name) =>

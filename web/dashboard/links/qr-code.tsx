@@ -1,4 +1,4 @@
-/** A QR code, always black on white with a quiet zone: many readers take no other. Its encoder is loaded when it is first needed. */
+/** A QR code, always black on white with a quiet zone: many readers accept nothing else. Its encoder is loaded when it is first needed. */
 
 import { useEffect, useState } from "preact/hooks";
 import { pathOf } from "../../qr/path.ts";

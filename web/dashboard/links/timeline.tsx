@@ -1,4 +1,4 @@
-/** The history of a link in order; the last line is its present state. */
+/** The history of a link in order; the last line is its current state. */
 import type { ComponentChildren } from "preact";
 import { say } from "../frame/texts.ts";
 import { Amount, Time } from "../parts/page-parts.tsx";

@@ -1,4 +1,4 @@
-/** A bar a day, and the same as a table for readers who do not see bars. */
+/** A bar for each day, and the same data as a table for screen readers. */
 import { formatAmount, formatCount, formatDay, say } from "../frame/texts.ts";
 
 type Day = { date: string; received: string; count: number };
@@ -10,7 +10,7 @@ const LEAST = 2;
 const WEEK = 7;
 
 export function DayBars({ days, isLoading }: { days: readonly Day[]; isLoading: boolean }) {
-  // for heights and headings alone: a float is exact enough
+  // only for heights and headings: a float is precise enough
   const amounts = days.map(({ received }) => Number(received));
   const highest = Math.max(...amounts, 0);
   const sum = (list: readonly number[]) => list.reduce((total, amount) => total + amount, 0).toFixed(6);

@@ -6,10 +6,10 @@ import { Submit } from "./forms.tsx";
 
 type ConfirmProps = {
   title: string;
-  /** On the button. */
+  /** Label of the button. */
   word: string;
   work: () => Promise<unknown>;
-  /** Paths of what is old after it. */
+  /** Paths that it invalidates. */
   changes?: readonly string[];
   onClose: () => void;
   closeText?: string;

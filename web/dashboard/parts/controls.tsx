@@ -9,7 +9,7 @@ type ButtonProps = {
   isBusy?: boolean;
   isOff?: boolean | undefined;
   label?: string;
-  /** Money must not move by Enter: whoever sent a form with it may still hold the key. */
+  /** Enter must not move money: whoever submitted a form with it may still hold the key. */
   ignoresEnter?: boolean;
   onClick?: () => void;
   children: ComponentChildren;
@@ -48,7 +48,7 @@ type FieldProps = {
   error?: string | undefined;
   value: string;
   onInput: (value: string) => void;
-  /** Shown behind what is typed, as "USDC". */
+  /** Shown after the input, such as "USDC". */
   unit?: string;
   isLong?: boolean;
   rows?: number;
@@ -85,7 +85,7 @@ export function Field({
   const box = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
   useEffect(() => {
     if (!autofocus) return;
-    // a dialog that is about to open gives the focus to what has the attribute
+    // a dialog that is about to open gives the focus to the element with this attribute
     box.current?.setAttribute("autofocus", "");
     box.current?.focus();
   }, []);

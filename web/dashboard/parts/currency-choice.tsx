@@ -1,4 +1,4 @@
-/** A currency of ISO 4217; `none`: what no currency is called. */
+/** An ISO 4217 currency; `none`: the label for no currency. */
 import { Choice } from "./controls.tsx";
 
 type Props = { label: string; value: string; onInput: (currency: string) => void; none?: string };

@@ -1,4 +1,4 @@
-/** What forms and the screens around them share: submitting, why an action failed, loading, and panels. */
+/** Shared by forms and their screens: submitting, errors of actions, loading, and panels. */
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import type { Action } from "../frame/action.ts";
@@ -28,14 +28,14 @@ type SubmitProps = {
   text: string;
   kind?: "main" | "danger";
   isOff?: boolean;
-  /** Without it the button sends the form that it stands in. */
+  /** Without it the button submits its form. */
   onClick?: () => unknown;
   onClose?: () => void;
   closeText?: string;
   children?: ComponentChildren;
 };
 
-/** Why an action has failed, its button, and the way out. */
+/** Why an action failed, its button, and a way to cancel. */
 export function Submit({
   action: { isBusy, fault },
   text,
@@ -75,7 +75,7 @@ type LoadingProps<Value> = {
   children: (value: Value) => ComponentChildren;
 };
 
-/** What was read; until then its outline, or why it could not be read. */
+/** The data that was read; until then a placeholder, or why it could not be read. */
 export function Loading<Value>({ of, rows, children }: LoadingProps<Value>) {
   if (of.value !== undefined) return <>{children(of.value)}</>;
   return of.error ? <Broken loaded={of} /> : <Skeleton {...(rows ? { rows } : {})} />;
@@ -115,7 +115,7 @@ type ChecksProps<Name extends string> = {
   onInput: (value: Name[]) => void;
 };
 
-/** Any number of some. */
+/** Any number of the options. */
 export function Checks<Name extends string>({ legend, options, value, onInput }: ChecksProps<Name>) {
   return (
     <fieldset class="checks">

@@ -17,7 +17,7 @@ export function LazySignDialog({ children }: { children: (dialogs: Dialogs) => C
   return fault ? <ScreenLoadFailed /> : null;
 }
 
-/** What the page asks for later is gone from the server when a new version was published meanwhile. */
+/** A chunk that the page requests later is gone from the server if a new version was published meanwhile. */
 export function ScreenLoadFailed() {
   return (
     <Notice kind="bad">

@@ -1,4 +1,4 @@
-/** On which network: nothing to choose while the merchant has one wallet. */
+/** The network; there is no choice while the merchant has one wallet. */
 import { nameOfNetwork } from "../frame/page-data.ts";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { say } from "../frame/texts.ts";

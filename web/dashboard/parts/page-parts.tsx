@@ -13,7 +13,7 @@ type ScreenProps = {
   children: ComponentChildren;
 };
 
-/** A screen's heading takes the focus, so that a reader of the screen hears where they are. */
+/** A screen's heading takes the focus, so that screen readers announce it. */
 export function Screen({ title, lead, actions, children }: ScreenProps) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
@@ -49,7 +49,7 @@ export function Empty({ title, children, action }: EmptyProps) {
   );
 }
 
-/** A part that could not be read says so alone; the rest of the screen stays. */
+/** Shows that one part could not be read; the rest of the screen stays. */
 export function Broken({ loaded }: { loaded: Pick<Loaded<unknown>, "error" | "retry"> }) {
   return (
     <Notice kind="bad">
@@ -125,7 +125,7 @@ export function Status({ of }: { of: string }) {
   return <span class={`status ${TONES[of] ?? "off"}`}>{nameOfStatus(of)}</span>;
 }
 
-/** What a person, a shop or a key is called: in the direction of its own script. */
+/** The name of a person, shop or key, in its script's own direction. */
 export function Name({ of }: { of: string }) {
   return (
     <strong>
@@ -134,7 +134,7 @@ export function Name({ of }: { of: string }) {
   );
 }
 
-/** `isWhole`: with its day, second and zone, where it is one fact and not one of a list. */
+/** `isWhole`: with day, second and zone, for a single fact instead of one in a list. */
 export function Time({ of, isWhole }: { of: string; isWhole?: boolean }) {
   return (
     <time dateTime={of} title={`${formatFull(of)} · ${toUtc(of)}`}>
@@ -143,7 +143,7 @@ export function Time({ of, isWhole }: { of: string; isWhole?: boolean }) {
   );
 }
 
-/** Longer ones are set smaller where they are the largest text, so that no number is broken. */
+/** Longer ones get a smaller font where they are the largest text, so that no number is broken. */
 const LONG_AMOUNT_CHARS = 14;
 
 export function Amount({ of, sign = "" }: { of: string | number; sign?: "" | "+" | "−" }) {
@@ -151,7 +151,7 @@ export function Amount({ of, sign = "" }: { of: string | number; sign?: "" | "+"
   return <bdi class={text.length > LONG_AMOUNT_CHARS ? "amount long" : "amount"}>{text}</bdi>;
 }
 
-/** An address in groups of four, which people can compare. */
+/** An address in groups of four, so that people can compare it. */
 export function Address({ of }: { of: string }) {
   const groups = of.slice(2).match(/.{1,4}/g) ?? [];
   return (
@@ -180,13 +180,13 @@ type TableProps = {
   label: string;
   class?: string;
   columns: readonly ComponentChildren[];
-  /** The rows belong to an earlier question. */
+  /** The rows belong to an earlier request. */
   isOld?: boolean | undefined;
   /** Its rows. */
   children: ComponentChildren;
 };
 
-/** What is wider than the screen scrolls in itself, also by the keyboard. */
+/** Content wider than the screen scrolls within itself, with the keyboard too. */
 export function Table({ label, class: more, columns, isOld, children }: TableProps) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: without the focus nobody can scroll it by keys (WCAG 2.1.1)

@@ -1,4 +1,4 @@
-/** A search that is carried out when typing pauses, and at once with Enter. */
+/** A search that runs when typing pauses, or immediately on Enter. */
 import { useEffect, useRef, useState } from "preact/hooks";
 
 const PAUSE_MS = 350;
@@ -24,7 +24,7 @@ export function SearchField({ label, value, onSearch }: Props) {
         maxLength={100}
         onKeyDown={(event) => {
           if (event.key !== "Enter") return;
-          // it may stand inside a form that does something else
+          // it may be inside a form that does something else
           event.preventDefault();
           search(text);
         }}

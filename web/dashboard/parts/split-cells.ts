@@ -1,4 +1,4 @@
-/** Cells of a line of a table, separated by tabs, semicolons or commas (RFC 4180); a separator inside quotes is text. */
+/** Cells of a table's line, separated by tabs, semicolons or commas (RFC 4180); a separator inside quotes is text. */
 export function splitCells(line: string): string[] {
   const separator = line.includes("\t") ? "\t" : line.includes(";") ? ";" : ",";
   const cells: string[] = [];
@@ -18,7 +18,7 @@ export function splitCells(line: string): string[] {
   return [...cells, cell.trim()];
 }
 
-/** The lines with something in them, and their numbers. */
+/** The non-empty lines and their numbers. */
 export function filledLines(text: string): { line: string; number: number }[] {
   return text
     .split(/\r\n|\r|\n/)

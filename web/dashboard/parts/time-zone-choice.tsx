@@ -1,4 +1,4 @@
-/** An IANA time zone, this device's first; `none`: what no zone is called. */
+/** An IANA time zone, this device's first; `none`: the label for no zone. */
 import { Choice } from "./controls.tsx";
 
 type Props = { label: string; value: string; onInput: (zone: string) => void; none?: string };

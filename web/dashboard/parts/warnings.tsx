@@ -1,4 +1,4 @@
-/** What the API warns of before a signature, in the reader's language. */
+/** The API's warnings before a signature, in the reader's language. */
 import { networkOf, page } from "../frame/page-data.ts";
 import type { Answer } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
@@ -9,7 +9,7 @@ type Warning = Answer<"POST /v1/wallets/send/prepare">["warnings"][number];
 const ADDRESSES = /0x[0-9a-f]{40}/gi;
 const NETWORK = /\bbase(-sepolia)?\b/;
 
-/** A translation stands under the warning's code; the addresses and the network in it are those of the API's English message. */
+/** Translations are looked up by the warning's code; addresses and network are taken from the API's English message. */
 function textOf({ code, message }: Warning): string {
   const key = `warning ${code}`;
   if (!page.messages[key]) return message;

@@ -34,7 +34,7 @@ export type Shown = {
   readonly tag: string;
 };
 
-/** The service offers something else to sign than what is shown; `field` says where they differ. */
+/** The service offers something other than what is shown; `field` says where they differ. */
 export class ForeignOperation extends Error {
   readonly field: string;
   constructor(field: string) {
@@ -49,7 +49,7 @@ const EXECUTE = "b61d27f6";
 const EXECUTE_BATCH = "34fcd5be";
 /** `REPLAYABLE_NONCE_KEY` of the account. */
 const ANY_CHAIN_NONCE_KEY = 8453n;
-/** Of an operation's or a link's tag, which stands behind a transfer's arguments; the token ignores it. */
+/** Of an operation's or a link's tag, which follows a transfer's arguments; the token ignores it. */
 const TAG_DIGITS = 32;
 const LINK_TAG_END = 2 + TAG_DIGITS;
 
@@ -103,7 +103,7 @@ function encodeTarget(target: string, data: string): string {
   return `${addressWord(target)}${word(0n)}${word(96n)}${encodeBytes(data)}`;
 }
 
-/** Length, and the digits filled up to whole words. */
+/** Length, then the digits padded to whole words. */
 export const encodeBytes = (digits: string) => `${word(BigInt(digits.length / 2))}${padded(digits)}`;
 
 /** The account's call of one contract without ETH: `execute`. */
@@ -112,14 +112,14 @@ export const encodeExecute = (target: string, data: string): Hex =>
 
 const padded = (data: string) => data.padEnd(Math.ceil(data.length / WORD) * WORD, "0");
 
-/** Names the operation by its id, and the link whose money goes back: a rebuilt ledger finds both. */
+/** Identifies the operation by its id, and the link whose money is refunded: a rebuilt ledger finds both. */
 export function tagOf(operationId: string, linkId?: string): string {
   const own = operationId.slice(-TAG_DIGITS);
   if (linkId === undefined) return own;
   return own + keccak256(new TextEncoder().encode(`link-tag:${linkId}`)).slice(2, LINK_TAG_END);
 }
 
-/** Who gets the last transfer of a batch: the service's fee, which is shown like every other recipient. */
+/** The recipient of a batch's last transfer: the service's fee, which is shown like every other recipient. */
 export function lastRecipient(callData: string, tag: string): string {
   const data = padded(`${TRANSFER}${"0".repeat(2 * WORD)}${tag}`);
   const at = callData.length - data.length + TRANSFER.length + (WORD - 40);
@@ -150,7 +150,7 @@ const addressWord = (address: string) => address.slice(2).toLowerCase().padStart
 
 const AMOUNT = /^(\d{1,12})(?:[.,](\d{1,6}))?$/;
 
-/** Micro-USDC; undefined when the text is no amount of at most 6 places. */
+/** Micro-USDC; undefined when the text is not an amount with at most 6 decimals. */
 export function readUnits(text: string): bigint | undefined {
   const [, whole, fraction = ""] = AMOUNT.exec(text.trim()) ?? [];
   return whole === undefined ? undefined : BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, "0"));

@@ -10,7 +10,7 @@ type State = Answer<"GET /v1/wallets/sends/{id}">["status"];
 
 const WAIT_S = 20;
 
-/** Network, recipients and amounts are those that were chosen here, and the wallet is the account's: never what the service sends back. */
+/** Network, recipients and amounts are those chosen here, and the wallet is the account's: never values that the service returned. */
 export function toSign(
   prepared: Prepared,
   { network, from, payments }: Pick<ToSign, "network" | "from" | "payments">,
@@ -42,7 +42,7 @@ export function actionsOf({ sendId, challengeId }: Prepared) {
         id: sendId,
         query: known ? { known: known as State, wait: WAIT_S } : {},
       }),
-    // it expires by itself when this does not arrive
+    // it expires if this does not arrive
     onAbandon: () =>
       void call("POST /v1/wallets/sends/{id}/cancel", { id: sendId, isQuiet: true }).catch(() => undefined),
   };

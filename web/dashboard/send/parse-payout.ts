@@ -13,9 +13,9 @@ export type PayoutLine = {
   readonly amount: string;
   readonly note: string;
   readonly units: bigint;
-  /** An English text, to be translated; undefined: nothing is wrong with it. */
+  /** An English text, to be translated; undefined if the line is valid. */
   readonly fault: string | undefined;
-  /** The earlier line that says the same. */
+  /** The earlier line with the same content. */
   readonly twin: number | undefined;
 };
 
@@ -43,7 +43,7 @@ export function readPayout(text: string, ownAddress: string): PayoutLine[] {
   });
 }
 
-/** How many lines could be paid, what they come to, and how many have a fault: those say nothing about the total. */
+/** How many lines can be paid, their total, and how many are invalid; those do not count towards the total. */
 export function sumPayout(lines: readonly PayoutLine[]): { payable: number; faulty: number; total: bigint } {
   const payable = lines.filter(({ fault }) => fault === undefined);
   const total = payable.reduce((sum, { units }) => sum + units, 0n);

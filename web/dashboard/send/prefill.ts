@@ -1,4 +1,4 @@
-/** `/send?to=…&amount=…&note=…&network=…`: what a link has filled in. Whoever made the link chose it, so the screen says so, and nothing is sent by it. */
+/** `/send?to=…&amount=…&note=…&network=…`: prefilled values. Whoever made the link chose them, so the screen says so, and opening it sends nothing. */
 
 export type Prefill<Network> = { to: string; amount: string; note: string; network: Network | undefined };
 
@@ -6,7 +6,7 @@ const TO_MAX = 42;
 const AMOUNT_MAX = 20;
 const NOTE_MAX = 500;
 
-/** Undefined when the address fills nothing in. */
+/** Undefined when the URL prefills nothing. */
 export function readPrefill<Network extends string>(
   query: URLSearchParams,
   networks: readonly Network[],

@@ -1,4 +1,4 @@
-/** Money back to who paid: payment, amount and recipient are chosen here, and what is signed is compared with that choice. */
+/** Refunds the payer: payment, amount and recipient are chosen here, and the operation to sign is compared with that choice. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
@@ -16,7 +16,7 @@ type Prepared = Answer<"POST /v1/payment-links/{id}/refunds">;
 type State = NonNullable<Given<"GET /v1/refunds/{id}">["query"]>["known"];
 type Request = Refunds["refunds"][number];
 type Chosen = ToSign["payments"][number];
-/** `isRequest`: somebody else asked for it, so that closing the sheet leaves the request. */
+/** `isRequest`: somebody else requested it, so closing the sheet leaves the request in place. */
 type Offer = { prepared: Prepared; chosen: Chosen; isRequest?: boolean };
 
 const WAIT_S = 20;
@@ -78,7 +78,7 @@ function Sign({ link, from, offer, onClose }: Pick<Props, "link" | "from" | "onC
 
 type Attempt = (work: () => Promise<Offer | undefined>) => Promise<boolean>;
 
-/** Somebody without a passkey of the wallet has asked for it: what they asked for is what is signed. */
+/** Somebody without a passkey of the wallet requested it, and exactly that is signed. */
 function Requested({ request, isBusy, attempt }: { request: Request; isBusy: boolean; attempt: Attempt }) {
   const { refundId, to, amount, note, requestedBy } = request;
   const review = async () => ({

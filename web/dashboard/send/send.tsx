@@ -1,4 +1,4 @@
-/** One transfer out of the wallet. */
+/** One transfer from the wallet. */
 import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
@@ -34,7 +34,7 @@ export function Send({ me, query }: ScreenProps) {
     setPrefill(undefined);
     setFields(EMPTY);
   };
-  /** The service's answer to what was asked for, and that: fields may be typed in meanwhile. */
+  /** The service's response together with its request: fields may be edited meanwhile. */
   const [offer, setOffer] = useState<{
     prepared: Answer<"POST /v1/wallets/send/prepare">;
     shown: Parameters<typeof toSign>[1];

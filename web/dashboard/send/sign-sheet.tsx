@@ -26,7 +26,7 @@ export type ToSign = {
   from: string;
   network: "base" | "base-sepolia";
   payments: readonly { to: string; amount: string; note?: string }[];
-  /** What the calls carry behind their arguments. */
+  /** The tag that follows the calls' arguments. */
   tag: string;
   /** Decimal text; "0.000000" without one. */
   fee: string;
@@ -38,11 +38,11 @@ export type Progress = { status: string; transactionHash: string | null; reason:
 
 type Props = ToSign & {
   confirm: (assertion: Assertion) => Promise<void>;
-  /** Answers when the status is another than `known`. */
+  /** Returns when the status differs from `known`. */
   follow: (known: string | undefined) => Promise<Progress>;
-  /** Nothing was signed: what is reserved is free again. */
+  /** Nothing was signed: the reservation is released. */
   onAbandon: () => void;
-  /** `isSigned`: it is, or may be, on its way. */
+  /** `isSigned`: it was, or may have been, submitted. */
   onClose: (isSigned: boolean) => void;
 };
 
@@ -87,7 +87,7 @@ export function SignSheet(props: Props) {
     }
     setBusy(false);
   };
-  /** From here on it may be on its way, whatever the answer: only a refusal, or the service itself, says that it is not. */
+  /** From here on it may have been submitted, whatever the response: only a refusal, or the service itself, shows that it was not. */
   const submit = async (assertion: Assertion) => {
     try {
       await props.confirm(assertion);
@@ -103,7 +103,7 @@ export function SignSheet(props: Props) {
     }
     setProgress({ status: "QUEUED", transactionHash: null, reason: null });
   };
-  /** Waits for as long as the service does not answer: giving up would look like a failure. */
+  /** Waits for as long as the service does not respond: giving up would look like a failure. */
   const followOnce = async (known: string | undefined): Promise<Progress> => {
     for (;;) {
       try {
@@ -112,7 +112,7 @@ export function SignSheet(props: Props) {
         return next;
       } catch (error) {
         const message = `${messageOf(error)} ${say("It is signed and may be on its way: do not send it again.")}`;
-        // signed out: asking again would ask for the passkey each time
+        // signed out: each retry would ask for the passkey
         if (error instanceof Refusal && GONE.has(error.status)) throw new Error(message, { cause: error });
         setFault(message);
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
@@ -129,7 +129,7 @@ export function SignSheet(props: Props) {
     invalidate("/v1/wallets", "/v1/transactions", "/v1/payment-links", "/api/v1/public/");
   };
   const isLeft = useRef(false);
-  /** Closed, or left by the browser's Back. True: it is, or may be, on its way. */
+  /** Closed, or left with the browser's Back button. True: it was, or may have been, submitted. */
   const leave = (): boolean => {
     // until the passkey is used, nothing is signed
     const isSigned = progress !== undefined || (isBusy && !prompt.isOpen());

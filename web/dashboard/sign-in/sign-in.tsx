@@ -73,7 +73,7 @@ function EmailStep({ initial, onCode, onDone }: EmailProps) {
     given ? say(GOOGLE_FAULTS[given] ?? "The sign-in with Google did not work. Try again.") : undefined,
   );
   const [isBusy, setBusy] = useState(false);
-  /** The browser's list of passkeys at the field; only one request of passkeys may be open at a time. */
+  /** Passkey autofill at the field; only one passkey request may be open at a time. */
   const list = useRef<AbortController | undefined>(undefined);
   const offer = async () => {
     const own = new AbortController();
@@ -138,12 +138,12 @@ function EmailStep({ initial, onCode, onDone }: EmailProps) {
   );
 }
 
-/** "code": a mail is on its way. Else the passkey's challenge. */
+/** "code": a mail was sent. Otherwise the passkey's challenge. */
 async function begin(email: string) {
   try {
     const options = await call("POST /v1/auth/options", { body: { email }, isQuiet: true });
     if (options.success) return options;
-    // an unfinished account comes back by a new code
+    // an unfinished account continues with a new code
     if (options.reason === "WALLET_SETUP_REQUIRED") await resend(email);
     return "code" as const;
   } catch (error) {
@@ -153,7 +153,7 @@ async function begin(email: string) {
   }
 }
 
-/** A code that was sent a moment ago is still good. */
+/** A recently sent code is still valid. */
 async function resend(email: string): Promise<void> {
   try {
     await call("POST /v1/email-verification/resend", { body: { email }, isQuiet: true });

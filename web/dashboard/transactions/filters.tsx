@@ -1,4 +1,4 @@
-/** The history's filters, read from the address and written to it. */
+/** The history's filters, read from the URL and written to it. */
 import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { setQuery } from "../frame/router.tsx";
 import type { Given } from "../frame/service.ts";
@@ -18,7 +18,7 @@ export const TYPE_NAMES = { PAYMENT_LINK: "Paid links", RECEIVE: "Other received
 const AMOUNT = /^\d+(\.\d{1,6})?$/;
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 
-/** What is no filter is ignored: an address can be typed by hand. */
+/** Anything that is not a filter is ignored: a URL can be typed manually. */
 export function readFilters(query: URLSearchParams): TransactionFilters {
   const listOf = <Value extends string>(name: string, known: readonly Value[]) => {
     const found = known.filter((value) => query.get(name)?.split(",").includes(value));

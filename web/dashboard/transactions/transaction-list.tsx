@@ -1,4 +1,4 @@
-/** The wallet's history. Every filter is in the address, so that it can be kept, shared and exported. */
+/** The wallet's history. Every filter is in the URL, so that it can be bookmarked, shared and exported. */
 
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";

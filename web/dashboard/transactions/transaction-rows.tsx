@@ -1,4 +1,4 @@
-/** The history as a table; a row opens its details beside it. */
+/** The history as a table; a row opens its details next to it. */
 import { setQuery } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
 import { say, shorten } from "../frame/texts.ts";

@@ -67,7 +67,7 @@ export function TransactionSheet({ transaction, onClose }: Props) {
 
 type AssignProps = Pick<Transaction, "id" | "candidates"> & { onDone: () => void };
 
-/** Several links fit, and nothing decides between them: the merchant does. */
+/** Several links match and nothing distinguishes them: the merchant chooses. */
 function Assign({ id, candidates, onDone }: AssignProps) {
   const { isBusy, fault, change } = useAction();
   const assign = (linkId: string) =>

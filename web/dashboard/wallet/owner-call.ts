@@ -1,4 +1,4 @@
-/** The account's calls that change its owners, made again from what the page shows before a passkey signs them. */
+/** The account's calls that change its owners, rebuilt from what the page shows before a passkey signs them. */
 import { hexOfBytes } from "../../chain/bytes.ts";
 import type { Hex } from "../../chain/networks.ts";
 import { encodeBytes, encodeExecute, ForeignOperation, word } from "../send/check-signed-operation.ts";
@@ -17,7 +17,7 @@ export function encodeAddPasskey(point: string, tag: string): Hex {
   return `0x${WITHOUT_CHAIN}${word(32n)}${word(1n)}${word(32n)}${encodeBytes(data)}`;
 }
 
-/** `owner`: its bytes as the chain holds them, with 0x. */
+/** `owner`: its bytes as stored on the chain, with 0x. */
 export function encodeRemoveOwner(
   wallet: string,
   { index, owner }: { index: number; owner: Hex },

@@ -1,4 +1,4 @@
-/** Shows an owner change in full, checks that it is what is signed, and follows it on each network. */
+/** Shows an owner change in full, checks that exactly this is signed, and follows it on each network. */
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
@@ -20,7 +20,7 @@ const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
 
 type Props = {
   prepared: PreparedChange;
-  /** Throws ForeignOperation unless the offered operation is what is shown. */
+  /** Throws ForeignOperation unless the offered operation matches what is shown. */
   check: () => Promise<void>;
   /** The owner as the person chose it. */
   owner: { name: string; address: string | null };
@@ -46,7 +46,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
     for (;;) {
       const now = await call("GET /v1/wallets/owners/changes/{id}", { id: ownerChangeId }).catch(
         (error: unknown) => {
-          // no answer is no failure: it is signed, and goes on
+          // a lost response is not a failure: the change is signed and continues
           if (error instanceof Refusal && error.status >= 400 && error.status < 500) throw error;
         },
       );
@@ -118,7 +118,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
   );
 }
 
-/** A lost answer is asked for by following the change; the same assertion may not be made twice. */
+/** After a lost response the change is followed; the same assertion cannot be created twice. */
 async function confirm(
   body: NonNullable<Parameters<typeof call<"POST /v1/wallets/owners/confirm">>[1]>["body"],
 ) {

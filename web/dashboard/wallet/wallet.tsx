@@ -1,4 +1,4 @@
-/** The wallets: their addresses, what they hold, who owns them, and what one needs to leave. */
+/** The wallets: addresses, balances, owners, and everything needed to leave. */
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { actingMerchant, can, forMerchant } from "../frame/merchant.ts";
