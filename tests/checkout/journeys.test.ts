@@ -53,7 +53,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     const first = await world.makeLink();
     const second = await world.makeLink(first.amountUnits);
     const { page, expectClean, close } = await world.open(second.id);
-    await page.getByText("Pay by hand").click();
+    await page.getByText("Pay manually").click();
     const amount = (await page.locator("[data-copy]").first().getAttribute("data-copy")) ?? "";
     const address = (await page.locator("[data-copy]").nth(1).getAttribute("data-copy")) ?? "";
     const units = BigInt(Math.round(Number(amount) * 1e6));

@@ -147,7 +147,7 @@ describe.if(isBrowserThere)("embedding", () => {
     const { page, context, close } = await openShop(id, "popup");
     const opened = context.waitForEvent("page");
     await page.getByRole("button", { name: "Pay with USDC" }).click();
-    await (await opened).getByText("Pay by hand").waitFor();
+    await (await opened).getByText("Pay manually").waitFor();
     await page.waitForFunction(`heard.includes("payment-status ACTIVE ${id}")`);
     const payer = await newPayer(world.rpcUrl, amountUnits);
     await sendUsdc(world.rpcUrl, payer, world.merchantWallet, amountUnits);

@@ -114,13 +114,13 @@ export async function listStates(world: CheckoutWorld): Promise<PictureState[]> 
         await page.getByRole("alert").waitFor();
       },
     },
-    { name: "by hand", path: await link(), wallets: [wallet], act: click("Pay by hand") },
+    { name: "by hand", path: await link(), wallets: [wallet], act: click("Pay manually") },
     {
       name: "claim form",
       path: await link(),
       wallets: [wallet],
       act: async (page) => {
-        await page.getByText("Pay by hand").click();
+        await page.getByText("Pay manually").click();
         await page.getByText("Sent, but not shown here?").click();
         await page.getByLabel("Transaction hash").fill("0x12");
       },

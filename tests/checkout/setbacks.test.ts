@@ -270,12 +270,12 @@ describe.if(isBrowserThere)("the payment page", () => {
       return rows.length > 0;
     });
     const { page, close } = await world.open(second.id, [wallet]);
-    await page.getByText("Pay by hand").click();
+    await page.getByText("Pay manually").click();
     await page.getByText("Sent, but not shown here?").click();
     await page.getByLabel("Transaction hash").fill(hash);
     await page.getByLabel("Sent from address").fill(wallet.address);
     await page.getByRole("button", { name: "Find my payment" }).click();
-    await page.getByText("Several links fit this transfer.").waitFor();
+    await page.getByText("This transfer matches several links.").waitFor();
     expect(await findBarriers(page)).toEqual([]);
     await page.getByRole("button", { name: "Sign with Test Wallet" }).click();
     await page.getByRole("heading", { name: "Paid" }).waitFor({ timeout: PAID_MS });
@@ -289,7 +289,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     const stranger = await newProvingPayer(world.rpcUrl, amountUnits);
     const hash = await sendUsdc(world.rpcUrl, stranger.lower, stranger.lower, 1n);
     const { page, close } = await world.open(id);
-    await page.getByText("Pay by hand").click();
+    await page.getByText("Pay manually").click();
     await page.getByText("Sent, but not shown here?").click();
     await page.getByLabel("Transaction hash").fill(hash);
     await page.getByLabel("Sent from address").fill(stranger.lower);
@@ -309,7 +309,7 @@ describe.if(isBrowserThere)("several people, or several tabs, and one link", () 
   test("with six other tabs open, the seventh loads and pays, and the first one sees it on return", async () => {
     const { id, amountUnits } = await world.makeLink();
     const { page: first, context, close } = await world.open(id);
-    await first.getByText("Pay by hand").waitFor();
+    await first.getByText("Pay manually").waitFor();
     const tabs = [first];
     for (let tab = 1; tab < 6; tab++) {
       for (const other of tabs) await setHidden(other, true);
@@ -336,7 +336,7 @@ describe.if(isBrowserThere)("several people, or several tabs, and one link", () 
     const honest = await world.makeLink();
     const thiefs = await world.makeLink(honest.amountUnits);
     const { page, expectClean, close } = await world.open(honest.id);
-    await page.getByText("Pay by hand").click();
+    await page.getByText("Pay manually").click();
     const amount = (await page.locator("[data-copy]").first().getAttribute("data-copy")) ?? "";
     const units = BigInt(Math.round(Number(amount) * 1e6));
     const payer = await newPayer(world.rpcUrl, units);
@@ -363,12 +363,12 @@ describe.if(isBrowserThere)("several people, or several tabs, and one link", () 
     const stolen = await world.claim(thiefs.id, hash, payer.lower);
     expect([stolen.status, stolen.body.proofRequired]).toEqual([200, true]);
     const { page, expectClean, close } = await world.open(honest.id);
-    await page.getByText("Pay by hand").click();
+    await page.getByText("Pay manually").click();
     await page.getByText("Sent, but not shown here?").click();
     await page.getByLabel("Transaction hash").fill(hash);
     await page.getByLabel("Sent from address").fill(payer.lower);
     await page.getByRole("button", { name: "Find my payment" }).click();
-    await page.getByText("Several links fit this transfer.").waitFor();
+    await page.getByText("This transfer matches several links.").waitFor();
     expect((await world.prove(honest.id, hash, payer)).status).toBe(200);
     await paid(page).waitFor({ timeout: PAID_MS });
     expect(await world.statusOf(thiefs.id)).toBe("ACTIVE");

@@ -146,7 +146,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await page.getByLabel("Amount", { exact: true }).fill("1");
     await button("Review").click();
     await dialog().getByRole("button", { name: "Sign with passkey" }).click();
-    await dialog().getByText("something else to sign").waitFor();
+    await dialog().getByText("differs from what is shown here").waitFor();
     await page.unroute("**/v1/wallets/send/prepare");
     const [row] = await dashboard.world
       .sql`select count(*)::int as open from wallet_operations where state not in ('CONFIRMED', 'AWAITING_SIGNATURE')`;
@@ -346,7 +346,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
 
   test("an export is made in the background and can be downloaded", async () => {
     await page.getByRole("link", { name: "Export this view" }).click();
-    await button("Make the file").click();
+    await button("Create the file").click();
     const [file] = await Promise.all([
       page.waitForEvent("download"),
       page.getByRole("link", { name: "Download" }).first().click(),
@@ -360,7 +360,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await dialog().getByLabel("Name").fill("Shop server");
     await dashboard.world.sql`delete from sessions`;
     await dialog().getByRole("button", { name: "Create key" }).click();
-    await page.getByText("Your session is over.").waitFor();
+    await page.getByText("Your session has ended.").waitFor();
     await button("Use passkey").click();
     await dialog()
       .getByText(/^sk_[\w-]{30,}$/)

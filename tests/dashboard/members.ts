@@ -104,7 +104,7 @@ export const testMembers = (service: () => DashboardWorld) =>
       await menu(page).getByRole("link", { name: "Transactions" }).click();
       await heading(page, "Transactions");
       await menu(page).getByRole("link", { name: "Exports", exact: true }).click();
-      await button(page, "Make the file").click();
+      await button(page, "Create the file").click();
       const link = page.getByRole("link", { name: "Download" });
       await link.waitFor();
       await picture(page, "accountant-exports");
@@ -237,7 +237,7 @@ export const testMembers = (service: () => DashboardWorld) =>
       await promote.click();
       await button(page, "Review").click();
       await sign.click();
-      await dialog.getByText(/offers something else to sign/).waitFor();
+      await dialog.getByText(/differs from what is shown here/).waitFor();
       await picture(page, "owner-refused");
       await page.unroute(OWNERS_PREPARE);
       await button(page, "Do not sign").click();

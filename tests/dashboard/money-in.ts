@@ -104,12 +104,12 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await page.getByRole("link", { name: "Nobody wants this" }).click();
       await page.getByRole("button", { name: "Cancel link", exact: true }).click();
       const dialog = page.getByRole("dialog");
-      await dialog.getByText("Nobody can pay it any more").waitFor();
+      await dialog.getByText("Nobody can pay it anymore").waitFor();
       expect(await findBarriers(page)).toEqual([]);
       await dialog.getByRole("button", { name: "Cancel link" }).click();
       await dialog.waitFor({ state: "detached" });
       await page.locator(".big").getByText("Cancelled").waitFor();
-      await page.getByRole("link", { name: "Make a new one" }).waitFor();
+      await page.getByRole("link", { name: "Create a new one" }).waitFor();
     });
 
     test("money that fits two links is assigned to the one that the merchant chooses", async () => {
@@ -167,7 +167,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await go("Statements");
       await page.getByText("Days begin in Asia/Tokyo.").waitFor();
       await page.getByLabel("Period").selectOption({ index: 0 });
-      await page.getByRole("button", { name: "Make the statement" }).click();
+      await page.getByRole("button", { name: "Create the statement" }).click();
       const [file] = await Promise.all([
         page.waitForEvent("download"),
         page.getByRole("link", { name: "Download" }).first().click(),
@@ -182,7 +182,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await kill("worker", "SIGTERM");
       await go("Exports");
       await page.evaluate("globalThis.isSamePage = true");
-      await page.getByRole("button", { name: "Make the file" }).click();
+      await page.getByRole("button", { name: "Create the file" }).click();
       const row = page.getByRole("region", { name: "Files", exact: true }).getByRole("listitem").first();
       await row.getByText("Queued", { exact: true }).waitFor();
       await row.getByText("Transactions · all days", { exact: true }).waitFor();
@@ -222,7 +222,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await page.getByLabel("Format").selectOption("quickbooks_csv");
       // no rate of this day is known here
       await page.getByLabel("Values in").selectOption("EUR");
-      await page.getByRole("button", { name: "Make the file" }).click();
+      await page.getByRole("button", { name: "Create the file" }).click();
       const row = page.getByRole("region", { name: "Files", exact: true }).getByRole("listitem").first();
       await row.getByText("Failed", { exact: true }).waitFor();
       await row.getByText(/there is no EUR rate for \d{4}-\d\d-\d\d/).waitFor();
@@ -347,8 +347,8 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       expect(zones.map(({ definition }) => definition.timeZone)).toEqual(["America/St_Johns"]);
       const files = page.getByRole("region", { name: "Files", exact: true }).getByRole("listitem");
       const listed = await files.count();
-      await saved.getByRole("button", { name: "Make the file of Cash book" }).click();
-      await dialog.getByRole("button", { name: "Make the file" }).click();
+      await saved.getByRole("button", { name: "Create the file of Cash book" }).click();
+      await dialog.getByRole("button", { name: "Create the file" }).click();
       // files of earlier exports are listed, too
       await until("the new file to be listed", async () => (await files.count()) > listed);
       const [file] = await Promise.all([
@@ -379,7 +379,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await dialog.getByLabel("Format").selectOption("datev");
       expect(await zone.inputValue()).toBe("America/St_Johns");
       await zone.selectOption("");
-      await dialog.getByText("This program's format has columns of its own.").waitFor();
+      await dialog.getByText("This program's format has its own columns.").waitFor();
       await dialog.getByRole("button", { name: "Save" }).click();
       await saved.getByText("DATEV · All columns").waitFor();
       const [changed] = await dashboard.world.sql`select definition from export_profiles`;

@@ -8,7 +8,7 @@ import { newEmail } from "../support/sign-up.ts";
 import { createLinkInBrowser, type DashboardWorld, signUpInBrowser } from "./dashboard-world.ts";
 import { withOtherTransfer } from "./tampered-answer.ts";
 
-const REFUSED = /offers something else to sign/;
+const REFUSED = /differs from what is shown here/;
 const PREPARE = "**/v1/wallets/send/prepare";
 
 export const testSigning = (service: () => DashboardWorld) =>
@@ -108,7 +108,7 @@ export const testSigning = (service: () => DashboardWorld) =>
           return route.fulfill({ response, json: { ...told, to: lie.to, amount } });
         });
         await dialog().getByLabel("Amount", { exact: true }).fill("2.5");
-        await dialog().getByText("It goes back to who paid").waitFor();
+        await dialog().getByText("It goes back to the payer").waitFor();
         await dialog().getByRole("button", { name: "Review" }).click();
         await expectRefused();
         await page.unroute("**/refunds");

@@ -12,7 +12,7 @@ import { withOtherTransfer } from "./tampered-answer.ts";
 setDefaultTimeout(120_000);
 
 const OWNERS_PREPARE = "**/v1/wallets/owners/prepare";
-const REFUSED = /offers something else to sign/;
+const REFUSED = /differs from what is shown here/;
 
 describe.if(isBrowserThere)("the wallet screen", () => {
   let dashboard: DashboardWorld;

@@ -128,7 +128,7 @@ export function App({ me, fault, onChange, onSignOut }: AppProps) {
   return (
     <>
       <a class="skip" href="#main">
-        {say("To the content")}
+        {say("Skip to content")}
       </a>
       <div class="frame">
         <aside class={isMenuOpen ? "open" : undefined}>

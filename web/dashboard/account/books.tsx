@@ -123,7 +123,7 @@ function BooksForm({ settings }: { settings: Settings }) {
         label={say("Monthly statements")}
         isOn={given.monthlyStatements}
         onInput={(monthlyStatements) => change({ monthlyStatements })}
-        hint={say("Of each wallet, as PDF and CSV, announced by mail when a month is over.")}
+        hint={say("For each wallet, as PDF and CSV, announced by mail after each month.")}
       />
       <Datev of={given.datev} onInput={(datev) => change({ datev })} />
       <Submit action={action} text={say("Save")} isOff={isSaved} />

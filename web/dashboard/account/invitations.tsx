@@ -35,7 +35,9 @@ export function Invitations({ me }: ScreenProps) {
           {({ data: invitations }) =>
             invitations.length === 0 ? (
               <Empty title={say("No open invitations")}>
-                {say("One to {email} appears here. It is valid for seven days.", { email: me.email })}
+                {say("An invitation to {email} appears here. It is valid for seven days.", {
+                  email: me.email,
+                })}
               </Empty>
             ) : (
               <ul class="rows">

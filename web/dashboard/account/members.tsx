@@ -116,7 +116,7 @@ export function Members({ me }: ScreenProps) {
           changes={["/v1/members"]}
           onClose={() => setRemoving(undefined)}
         >
-          {say("Their sessions for this account end at once, and so do the API keys they made.")}
+          {say("Their sessions for this account end immediately, as do the API keys they created.")}
         </Confirm>
       )}
       {leaving && (
@@ -129,7 +129,7 @@ export function Members({ me }: ScreenProps) {
           }}
           onClose={() => setLeaving(false)}
         >
-          {say("You are signed out. Only a new invitation brings you back.")}
+          {say("You are signed out. You need a new invitation to return.")}
         </Confirm>
       )}
     </Screen>

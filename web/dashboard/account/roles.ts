@@ -14,8 +14,8 @@ const NAMES: Readonly<Record<Role, string>> = {
 };
 const MAY: Readonly<Record<Role, string>> = {
   owner: "everything; signs once the passkey is an owner of the wallet",
-  operator: "makes links, asks for refunds",
-  accountant: "reads everything, makes exports",
+  operator: "creates links, requests refunds",
+  accountant: "reads everything, creates exports",
   viewer: "reads",
 };
 

@@ -130,7 +130,7 @@ function explain(outcome: string): string {
   if (outcome === "linked_elsewhere")
     return say("This Google account signs in to another account here. Unlink it there first.");
   if (outcome === "too_many")
-    return say("The largest possible number of Google accounts is linked. Unlink one first.");
+    return say("The maximum number of Google accounts is linked. Unlink one first.");
   if (outcome === "access_denied") return say("No account was chosen: nothing was linked.");
   if (outcome === "session_ended")
     return say("Your session ended in the meantime: nothing was linked. Try again.");

@@ -18,7 +18,7 @@ const SCOPES: Readonly<Record<Scope, string>> = {
   "payments:read": "Read payments and receipts of links",
   "transactions:read": "Read transactions",
   "wallet:read": "Read the balance",
-  exports: "Make exports",
+  exports: "Create exports",
   webhooks: "Webhooks and events",
   "refunds:request": "Request refunds",
   facilitator: "Settle x402 payments",
@@ -151,7 +151,7 @@ function Revoke({ apiKey, onClose }: { apiKey: Key; onClose: () => void }) {
     });
   return (
     <Dialog title={say("Revoke this key?")} onClose={onClose} narrow>
-      <p class="muted">{say("Programs that use it are refused at once, permanently.")}</p>
+      <p class="muted">{say("Programs that use it are refused immediately and permanently.")}</p>
       <Form onSubmit={() => typed === apiKey.name && revoke()}>
         <Field
           label={say("Type its name: {name}", { name: apiKey.name })}

@@ -36,7 +36,7 @@ export function Webhooks({ query }: ScreenProps) {
             endpoints.length === 0 ? (
               <Empty title={say("No endpoints yet")} action={add}>
                 {say(
-                  "Your server hears of a payment as soon as it is confirmed: payment_link.paid, with the whole link.",
+                  "Your server is notified as soon as a payment is confirmed: payment_link.paid, with the whole link.",
                 )}
               </Empty>
             ) : (
@@ -131,7 +131,7 @@ function EndpointRow({
           onClose={() => setDeleting(false)}
           closeText={say("Keep it")}
         >
-          {say("{url} gets no further messages, and its log is gone.", { url })}
+          {say("{url} gets no further messages, and its log is deleted.", { url })}
         </Confirm>
       )}
     </li>

@@ -29,7 +29,7 @@ export function ColumnChoice({ value, onInput }: Props) {
             }
             options={[
               ["", say("All columns")],
-              ["chosen", say("Chosen ones, under titles of your own")],
+              ["chosen", say("Selected columns, with your own titles")],
             ]}
           />
           {value && <Chosen value={value} known={known} onInput={onInput} />}

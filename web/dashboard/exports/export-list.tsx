@@ -39,7 +39,7 @@ export function ExportList({ query }: ScreenProps) {
   return (
     <Screen
       title={say("Exports")}
-      lead={say("Files for accounting: exactly the transactions that the filters choose.")}
+      lead={say("Files for accounting: exactly the transactions that match the filters.")}
     >
       <section class="panel padded">
         <Form class="" onSubmit={start}>
@@ -67,7 +67,7 @@ export function ExportList({ query }: ScreenProps) {
             )}
             <div>
               <Button kind="main" type="submit" isBusy={isBusy}>
-                {say("Make the file")}
+                {say("Create the file")}
               </Button>
             </div>
           </div>

@@ -45,7 +45,7 @@ export function Files() {
         {({ data: { exports: files } }) =>
           files.length === 0 ? (
             <Empty title={say("None yet")}>
-              {say("A file that you make appears here when it is ready.")}
+              {say("Files that you create appear here when they are ready.")}
             </Empty>
           ) : (
             <ul class="rows">

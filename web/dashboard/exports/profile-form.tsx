@@ -79,7 +79,7 @@ export function ProfileForm({ profile, onClose }: { profile: Profile | undefined
         {hasColumns ? (
           <ColumnChoice value={given.columns} onInput={(columns) => change({ columns })} />
         ) : (
-          <p class="muted">{say("This program's format has columns of its own.")}</p>
+          <p class="muted">{say("This program's format has its own columns.")}</p>
         )}
         <Checks
           legend={say("Movements (none chosen: all)")}

@@ -26,14 +26,14 @@ export function Rates({ query }: ScreenProps) {
     <Screen
       title={say("Exchange rates")}
       lead={say(
-        "Rates of your own, for example those that your tax office publishes: what one USDC was worth on a day.",
+        "Your own rates, for example those that your tax office publishes: what one USDC was worth on a day.",
       )}
     >
       {books.value && !isUsed && (
         <Notice kind="info">
           <p>
             {say(
-              "Your books take the rates of {source}. Yours count when the settings name them as the source.",
+              "Your books use the rates of {source}. Your own apply when the settings name them as the source.",
               { source: books.value.rateSource.toUpperCase() },
             )}
           </p>

@@ -38,7 +38,7 @@ export function SavedExports() {
           {({ data: { profiles } }) =>
             profiles.length === 0 ? (
               <Empty title={say("None yet")} action={add}>
-                {say("Save an export once, then make its file for any days, or let a schedule make it.")}
+                {say("Save an export once, then create its file for any days, or let a schedule create it.")}
               </Empty>
             ) : (
               <ul class="rows">
@@ -63,7 +63,7 @@ export function SavedExports() {
           onClose={close}
           closeText={say("Keep it")}
         >
-          {say("Its schedules end with it. Files that were made stay.")}
+          {say("Its schedules end with it. Files already created stay.")}
         </Confirm>
       )}
     </Screen>
@@ -87,8 +87,8 @@ function ProfileRow({ profile, onOpen }: { profile: Profile; onOpen: (opened: Op
             .join(" · ")}
         </span>
       </span>
-      <Button label={say("Make the file of {name}", { name })} onClick={open("run")}>
-        {say("Make the file")}
+      <Button label={say("Create the file of {name}", { name })} onClick={open("run")}>
+        {say("Create the file")}
       </Button>
       <Button label={say("Change {name}", { name })} onClick={open("form")}>
         {say("Change")}
@@ -126,7 +126,7 @@ function Run({ profile: { id, name }, onClose }: { profile: Profile; onClose: ()
           onInput={(dateTo) => setDays({ ...days, dateTo })}
           hint={say("Leave empty for everything so far.")}
         />
-        <Submit action={action} text={say("Make the file")} onClose={onClose} />
+        <Submit action={action} text={say("Create the file")} onClose={onClose} />
       </Form>
     </Dialog>
   );

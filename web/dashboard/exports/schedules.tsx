@@ -35,7 +35,7 @@ export function Schedules({ profiles }: { profiles: readonly Profile[] }) {
           schedules.length === 0 ? (
             <Empty title={say("None yet")}>
               {say(
-                "A schedule makes a saved export when a week or month is over and all of it is confirmed.",
+                "A schedule creates a saved export once a week or month is over and all of it is confirmed.",
               )}
             </Empty>
           ) : (
@@ -104,7 +104,7 @@ function ScheduleRow({ schedule }: { schedule: Schedule }) {
           onClose={() => setEnding(false)}
           closeText={say("Keep it")}
         >
-          {say("The saved export stays, and so do files that were made.")}
+          {say("The saved export stays, as do files already created.")}
         </Confirm>
       )}
     </li>
@@ -144,7 +144,7 @@ function NewSchedule({ profiles, onClose }: { profiles: readonly Profile[]; onCl
         />
         <p class="muted small">
           {say(
-            "The first file is that of the week or month we are in. It takes your passkey, because it outlives the session.",
+            "The first file is for the current week or month. It needs your passkey, because the schedule outlasts the session.",
           )}
         </p>
         <Submit action={action} text={say("Start the schedule")} onClose={onClose} />

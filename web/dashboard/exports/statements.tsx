@@ -32,7 +32,7 @@ export function Statements({ me }: ScreenProps) {
   return (
     <Screen
       title={say("Statements")}
-      lead={say("Opening balance, every movement, closing balance, and whether the chain says the same.")}
+      lead={say("Opening balance, every movement, closing balance, and whether the chain agrees.")}
     >
       <NewStatement networks={me.wallets.map(({ network }) => network)} />
       <Monthly />
@@ -101,7 +101,7 @@ function NewStatement({ networks }: { networks: readonly Network[] }) {
           />
           <div>
             <Button kind="main" type="submit" isBusy={isBusy}>
-              {say("Make the statement")}
+              {say("Create the statement")}
             </Button>
           </div>
         </div>
@@ -124,7 +124,7 @@ function Monthly() {
               action={can("settings:write") && <Link to="/settings">{say("Settings")}</Link>}
             >
               {say(
-                "When the settings say so, a statement of each wallet is made after the end of every month.",
+                "If the settings say so, a statement of each wallet is created after the end of every month.",
               )}
             </Empty>
           ) : (

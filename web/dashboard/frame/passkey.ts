@@ -79,7 +79,7 @@ function explain(cause: unknown): string {
   const name = cause instanceof Error ? cause.name : "";
   if (name === "NotAllowedError")
     return say("The passkey was not used: you cancelled, or it timed out. Try again.");
-  if (name === "InvalidStateError") return say("This device already holds a passkey of this account.");
+  if (name === "InvalidStateError") return say("This device already has a passkey of this account.");
   if (name === "SecurityError") return say("This address may not use the service's passkeys.");
   return say("The passkey could not be used: {reason}", {
     reason: cause instanceof Error ? cause.message : String(cause),

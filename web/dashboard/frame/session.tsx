@@ -51,10 +51,8 @@ function Prompt({ reason, email, onEnd }: PromptProps) {
     >
       <p class="muted">
         {reason === "session"
-          ? say("Your session is over. Use your passkey to go on: what you typed is still there.")
-          : say(
-              "This change outlives the session, so it takes your passkey, used within the last 15 minutes.",
-            )}
+          ? say("Your session has ended. Use your passkey to continue: what you typed is still there.")
+          : say("This change outlasts the session, so it needs a passkey used within the last 15 minutes.")}
       </p>
       <p class="who">{email}</p>
       <Submit

@@ -11,7 +11,7 @@ export const SETTLED_BY: Readonly<Record<NonNullable<LinkData["settledBy"]>, str
   tag: "a mark in the transfer",
   proof: "the payer's proof",
   early_claim: "the payer's claim",
-  pay_amount: "the exact amount asked for",
+  pay_amount: "the exact amount requested",
   amount: "the plain amount",
   merchant: "your assignment",
 };

@@ -97,7 +97,7 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
           {link.status === "ACTIVE" && can("links:write") && <CancelLink id={link.id} />}
           {(link.status === "EXPIRED" || link.status === "CANCELLED") && can("links:write") && (
             <Link to="/links?new=1" class="button plain">
-              {say("Make a new one")}
+              {say("Create a new one")}
             </Link>
           )}
           {link.status === "PAID" && (
@@ -245,7 +245,7 @@ function CancelLink({ id }: { id: string }) {
           onClose={() => setAsking(false)}
           closeText={say("Keep it")}
         >
-          {say("Nobody can pay it any more. What is on its way already still arrives, and can be refunded.")}
+          {say("Nobody can pay it anymore. A payment already on its way still arrives, and can be refunded.")}
         </Confirm>
       )}
     </>

@@ -99,7 +99,7 @@ export function LinkList({ me, query }: ScreenProps) {
                   )
                 }
               >
-                {say("A link asks for an amount. Whoever opens it can pay; you see it here at once.")}
+                {say("A link asks for an amount. Whoever opens it can pay; you see it here immediately.")}
               </Empty>
             )
           }

@@ -6,7 +6,7 @@ import { ForeignOperation } from "./check-signed-operation.ts";
 export function explainSigning(error: unknown): string {
   if (!(error instanceof ForeignOperation)) return messageOf(error);
   return say(
-    "The service offers something else to sign than what is shown here ({field}). Nothing was signed. Tell the operator.",
+    "The service offered something to sign that differs from what is shown here ({field}). Nothing was signed. Tell the operator.",
     { field: error.field },
   );
 }

@@ -86,7 +86,7 @@ export function Payout({ me }: ScreenProps) {
             <p class="sum">
               {faulty > 0 && (
                 <span class="error">
-                  {sayCount(faulty, "{count} line has a fault", "{count} lines have a fault")} ·{" "}
+                  {sayCount(faulty, "{count} line has an error", "{count} lines have an error")} ·{" "}
                 </span>
               )}
               {sayCount(payable, "{count} recipient", "{count} recipients")} ·{" "}

@@ -194,7 +194,7 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
         hint={say("On the receipt and in your history.")}
       />
       <div class="goes-back">
-        <p class="muted small">{say("It goes back to who paid:")}</p>
+        <p class="muted small">{say("It goes back to the payer:")}</p>
         <Address of={payment.payer} />
       </div>
       <details>

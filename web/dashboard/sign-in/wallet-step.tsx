@@ -34,7 +34,7 @@ export function WalletStep({ email, onDone, onLeave }: Props) {
       <h1>{say("Create your wallet")}</h1>
       <p class="muted">
         {say(
-          "Your device makes a passkey: a key that it unlocks with your finger, face or PIN. It alone can move what your wallet holds.",
+          "Your device creates a passkey: a key that it unlocks with your fingerprint, face or PIN. Only this passkey can move the money in your wallet.",
         )}
       </p>
       {page.networks.length > 1 && (

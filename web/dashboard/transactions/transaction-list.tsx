@@ -58,7 +58,9 @@ function TransactionList({ query }: ScreenProps) {
                   )
                 }
               >
-                {say("What arrives in your wallet and what leaves it appears here, with or without a link.")}
+                {say(
+                  "Everything that arrives in your wallet or leaves it appears here, with or without a link.",
+                )}
               </Empty>
             )
           }

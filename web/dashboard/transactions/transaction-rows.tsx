@@ -12,7 +12,7 @@ export function TransactionRows({ transactions, isOld }: Props) {
   return (
     <Table
       label={say("Transactions")}
-      columns={[say("What"), say("Status"), say("Other side"), say("When"), USDC]}
+      columns={[say("What"), say("Status"), say("Counterparty"), say("When"), USDC]}
       isOld={isOld}
     >
       {transactions.map((transaction) => (

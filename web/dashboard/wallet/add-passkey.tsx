@@ -19,7 +19,7 @@ export function AddPasskey({ wallets }: { wallets: Me["wallets"] }) {
     <Panel title={say("A second owner")} isPadded>
       <p class="muted">
         {say(
-          "Make a passkey on another device or a security key, and it owns the wallet too. Whoever loses one then signs with the other.",
+          "Create a passkey on another device or a security key, and it owns the wallet too. If you lose one, you sign with the other.",
         )}
       </p>
       <div class="actions">

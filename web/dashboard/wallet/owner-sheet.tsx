@@ -102,7 +102,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
         <p class="muted">
           {isAddition
             ? say("It will be able to move everything that the wallet holds, on its own.")
-            : say("It will not be able to sign for this wallet any more.")}
+            : say("It will no longer be able to sign for this wallet.")}
         </p>
       )}
       <Fault of={fault} />
