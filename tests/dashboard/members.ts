@@ -115,7 +115,7 @@ export const testMembers = (service: () => DashboardWorld) =>
       await page.getByLabel("One USDC is").fill("0.9");
       await button(page, "Save").click();
       await page.getByText("0.9 EUR").waitFor();
-      await page.getByText("Your books take the rates of ECB.").waitFor();
+      await page.getByText("Your books use the rates of ECB.").waitFor();
       // the source is chosen by whoever may change the settings
       expect(await page.locator(".notice.info").getByRole("link").count()).toBe(0);
       await page.goto(`${dashboard.world.baseUrl}/send`);

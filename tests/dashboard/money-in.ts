@@ -251,7 +251,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
     test("rates of one's own are entered for days and from a file, listed as periods, and removed", async () => {
       await go("Exchange rates");
       await page.getByText("None yet").waitFor();
-      await page.getByText("Your books take the rates of ECB.").waitFor();
+      await page.getByText("Your books use the rates of ECB.").waitFor();
       expect(await findBarriers(page)).toEqual([]);
       await page.getByLabel("First day").fill("2026-01-01");
       await page.getByLabel("Last day").fill("2026-01-31");
