@@ -14,7 +14,7 @@ test("there are fonts to name", () => {
 });
 
 for (const name of fonts) {
-  test(`${name} stands in NOTICE with the copyright line of its licence, which is the OFL of licenses/`, () => {
+  test(`${name} is in NOTICE with the copyright line of its licence, which is the OFL of licenses/`, () => {
     const [copyright = "", ...rest] = read(`node_modules/${name}/LICENSE`).split("\n");
     expect(notice).toContain(`${name}\n    ${copyright.trim()}\n`);
     expect(rest.join("\n").trim()).toEndWith(read("licenses/OFL-1.1.txt").trim());
@@ -26,7 +26,7 @@ test("NOTICE names no font that is not shipped", () => {
   expect(named.sort()).toEqual([...fonts].sort());
 });
 
-test("DejaVu stands in NOTICE, and its licence is the one of licenses/", () => {
+test("DejaVu is in NOTICE, and its licence is the one of licenses/", () => {
   expect(dependencies).toHaveProperty("dejavu-fonts-ttf");
   expect(notice).toContain("\ndejavu-fonts-ttf\n    Copyright (c) 2003 by Bitstream, Inc.");
   expect(read("licenses/DejaVu.txt")).toBe(read("node_modules/dejavu-fonts-ttf/LICENSE"));

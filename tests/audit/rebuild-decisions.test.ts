@@ -194,7 +194,7 @@ test("a link made in the second of a block that was read before it takes nothing
   expect(await statusOf(linkId)).toEqual({ status: "PAID", exception: "NONE" });
 });
 
-describe("a transfer missing from the books takes no link from a later one whose decision stands", () => {
+describe("a transfer missing from the books takes no link from a later one whose decision is kept", () => {
   /** Two transfers to one link, as if the first had never been seen and the second had paid. */
   async function loseFirst(
     units: bigint,
@@ -259,7 +259,7 @@ test("a link that an early claim gave its transfer keeps it, whatever a wallet a
   expect(await linkOf(lab, rival)).toMatchObject({ exception: "NONE", settledBy: null, paidAt: null });
 });
 
-test("what was decided before the ways of deciding were recorded stands, and is recorded by what it rested on", async () => {
+test("a decision from before evidence was recorded is kept, and its evidence is recorded", async () => {
   const [plain, authorized, claimed] = [freshUnits(), freshUnits(), freshUnits()];
   const byAmount = await makeLink(lab, merchant, { units: plain });
   await pay(lab, payer, merchant.address, plain);

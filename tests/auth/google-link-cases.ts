@@ -208,7 +208,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect(users).toHaveLength(0);
   });
 
-  test("race: of three accounts linked at once beside three, two are taken: five at most", async () => {
+  test("race: of three accounts linked concurrently in addition to three, two are accepted: at most five", async () => {
     const owner = await signUp(world().baseUrl);
     for (let n = 0; n < 3; n++) {
       person(newEmail());

@@ -91,7 +91,7 @@ describe("POST /v1/auth/options", () => {
     });
   });
 
-  test("error: 404 for an unknown address, 400 for an address beside discoverable", async () => {
+  test("error: 404 for an unknown address, 400 for an address together with discoverable", async () => {
     const unknown = await client.post("/v1/auth/options", { email: newEmail() });
     expect(unknown.status).toBe(404);
     expect(unknown.body.error.code).toBe("NOT_FOUND");

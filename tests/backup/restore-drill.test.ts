@@ -13,7 +13,7 @@ import { waitFor } from "../support/relay-lab.ts";
 import { seedLinks, seedMerchant } from "../support/seed.ts";
 import { type DrillReport, runRestoreDrill } from "./restore-drill.ts";
 
-describe("restore beside a chain that moved on", () => {
+describe("restoring while the chain has moved on", () => {
   let report: DrillReport;
   beforeAll(async () => {
     report = await runRestoreDrill();
@@ -68,7 +68,7 @@ describe("a backup's file", () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("a backup that begins beside a migration waits for it, and has the rows of a table that it rewrites", async () => {
+  test("a backup that begins during a migration waits for it, and has the rows of a table that it rewrites", async () => {
     const other = await createTestDatabase();
     const shared = openDatabase(other.url, { name: "test", maxConnections: 3 });
     await seedLinks(shared, await seedMerchant(shared), { count: 5 });

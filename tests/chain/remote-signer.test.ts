@@ -90,7 +90,7 @@ test("error: what no relay sends is never shown to the signer", async () => {
   expect(signer.requests).toHaveLength(asked);
 });
 
-test("error: credentials of the signer's URL stand in no message", async () => {
+test("error: no message contains the credentials of the signer's URL", async () => {
   const signerUrl = "http://user:hunter2@127.0.0.1:1/";
   const error = await signRemotely({ address, signerUrl }, TRANSACTION).catch((thrown) => thrown);
   expect(error).toBeInstanceOf(SignerError);

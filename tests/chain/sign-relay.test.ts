@@ -161,7 +161,7 @@ describe("nextFees", () => {
     });
   });
 
-  test("raises both fees by a quarter when the market stands still", () => {
+  test("raises both fees by a quarter when the market does not move", () => {
     const previous = { maxFeePerGas: 40n * GWEI, maxPriorityFeePerGas: 4n * GWEI };
     expect(nextFees({ ...market, previous })).toEqual({
       maxFeePerGas: 50n * GWEI,

@@ -94,7 +94,7 @@ describe.if(canRun)("further wallets", () => {
     await close();
   });
 
-  test("a link that cannot be paid any more offers none, and its policy names no foreign origin", async () => {
+  test("a link that can no longer be paid offers none, and its policy names no foreign origin", async () => {
     const { id } = await world.makeLink();
     expect((await world.ann.client.post(`/v1/payment-links/${id}/cancel`)).status).toBe(200);
     const answer = await fetch(world.urlOf(id));

@@ -287,7 +287,7 @@ describe.if(isBrowserThere)("a logo", () => {
     expect([refused.status, refused.body.error.details.issue]).toEqual([403, "passkey_required"]);
   });
 
-  test("and a colour stand on page, receipt, PDF and mail, readable by day and by night", async () => {
+  test("and a colour appear on page, receipt, PDF and mail, readable in light and dark mode", async () => {
     expect((await world.ann.client.patch(PAGES, { accentColor: YELLOW.toUpperCase() })).body).toMatchObject({
       accentColor: YELLOW,
     });

@@ -138,7 +138,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("does not call a reverted transfer on its way, and lets its payer try again", async () => {
+  test("does not show a reverted transfer as pending, and lets its payer try again", async () => {
     const { id } = await world.makeLink();
     const wallet = await world.wallet({ ...DECLINES_SIGNING, gas: 35_000n });
     const { page, expectClean, close } = await world.open(id, [wallet], { allowedErrors: BAD_REQUEST });
@@ -153,7 +153,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("does not call a transfer on its way that no block ever held", async () => {
+  test("does not show a transfer that never reached a block as pending", async () => {
     const { id } = await world.makeLink();
     const wallet = await world.wallet({ ...DECLINES_SIGNING, neverSends: true });
     const { page, expectClean, close } = await world.open(id, [wallet]);
@@ -207,7 +207,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("that is not answered is asked about again with the same bytes, and offers no second payment meanwhile", async () => {
+  test("that gets no response is submitted again with the same bytes, and offers no second payment meanwhile", async () => {
     const { id } = await world.makeLink();
     const bodies: (string | null)[] = [];
     const { page, close } = await world.open(id, [await world.wallet()], {

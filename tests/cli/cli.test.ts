@@ -250,7 +250,7 @@ describe("listen", () => {
   });
 });
 
-test("export writes text to standard output and files to --out, where the caller stands", async () => {
+test("export writes text to standard output and files to --out, in the caller's directory", async () => {
   const { out } = await runAlone(["export", "--format", "csv"]);
   expect(out).toStartWith("Date,");
   const made = await runJson(["export", "--format", "pdf", "--out", "report.pdf"]);

@@ -182,7 +182,7 @@ describe("remote signers of relayer keys", () => {
   const ADDRESS = `0x${"Ab".repeat(20)}`;
   const signer = { RELAYER_SIGNER_URL: "http://127.0.0.1:9000", RELAYER_SIGNER_ADDRESSES: ADDRESS };
 
-  test("replace private keys, or stand behind them; a network may have a signer of its own", () => {
+  test("replace private keys or follow them; a network may have its own signer", () => {
     const { relayerKeys } = readWorkerConfig({
       ...{ ...WITHOUT_KEYS, ...signer },
       RELAYER_SIGNER_URL_BASE: "https://signer.example.com/base",

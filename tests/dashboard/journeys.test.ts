@@ -90,7 +90,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     expect(await findBarriers(page)).toEqual([]);
   });
 
-  test("a link is created, paid with the test wallet in another tab, and its screen says so by itself", async () => {
+  test("a link is created, paid with the test wallet in another tab, and its screen updates automatically", async () => {
     paidLink = await createLinkInBrowser(page, "12.5", "Two coffees and a book");
     await page.getByText("Waiting for a payment").waitFor();
     const [checkout] = await Promise.all([
@@ -297,7 +297,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await second.close();
   });
 
-  test("every screen stands at 320 pixels without scrolling sideways, by night, and axe finds no barrier", async () => {
+  test("every screen fits 320 pixels without horizontal scrolling, in dark mode, and axe finds no violation", async () => {
     await page.emulateMedia({ colorScheme: "dark" });
     // the colors change at once however deep the element: who wants less motion gets no transition of an inherited color
     expect(await page.evaluate("getComputedStyle(document.querySelector('h1')).color")).toBe(

@@ -40,7 +40,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       return { status: response.status(), body: await response.json() };
     };
 
-    test("a link that another device makes is in the list by itself, and what an event carries is shown without a call", async () => {
+    test("a link created on another device appears in the list automatically, and an event's data is shown without a call", async () => {
       await go("Links");
       await page.getByText("No links yet").waitFor();
       const made = await elsewhere("/v1/payment-links", { amount: 4, description: "From the phone" });

@@ -197,7 +197,7 @@ describe.if(isBrowserThere)("a call that is refused with 401", () => {
     expect(await world.sql`select from payment_links`).toHaveLength(1);
   });
 
-  test("signing out while the account cannot be read leads to sign-in, and an answer on its way does not bring the screens back", async () => {
+  test("signing out while the account cannot be read leads to sign-in, and a pending response does not bring the screens back", async () => {
     await page.goto(`${world.baseUrl}/settings`);
     const form = page.getByRole("region", { name: "Your name, as payers see it" });
     const retry = page.getByRole("alert").getByRole("button", { name: "Try again" });

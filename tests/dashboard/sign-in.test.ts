@@ -140,7 +140,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     expect([head.status, head.headers.get("content-type")]).toEqual([404, "text/html; charset=utf-8"]);
   });
 
-  test("whoever is signed in sees it inside the frame, whoever is not is led to the start", async () => {
+  test("signed-in people see it inside the frame, others are led to the start", async () => {
     await page.goto(`${world.baseUrl}/setings`);
     await page.getByRole("heading", { level: 1, name: "Not found" }).waitFor();
     await page.getByRole("navigation", { name: "Screens" }).waitFor();
@@ -216,7 +216,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await ada.close();
   });
 
-  test("whoever took the wrong Google account signs out before the wallet is made, and goes on with another", async () => {
+  test("a person who chose the wrong Google account signs out before the wallet is created, and continues with another", async () => {
     const [wrong, right] = ["grace-private", "grace"].map((sub) => {
       return { sub, email: newEmail(), email_verified: true };
     }) as [GoogleAccount, GoogleAccount];

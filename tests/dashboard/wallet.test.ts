@@ -218,7 +218,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(await prepared()).toBe(before);
   });
 
-  test("the largest balance stands in one line, on a desk and on a phone", async () => {
+  test("the largest balance fits on one line, on a desktop and on a phone", async () => {
     await dashboard.fund(page, 1_234_567_890_123_456n);
     const balance = page
       .getByRole("region", { name: "Balances" })

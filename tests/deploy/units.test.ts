@@ -82,7 +82,7 @@ describe("deploy/systemd", () => {
     }
   });
 
-  test("no unit is stopped by a restart of another, as an upgrade restarts the migration beside running processes", () => {
+  test("no unit is stopped by a restart of another, as an upgrade restarts the migration while processes run", () => {
     for (const name of services) {
       const text = readFileSync(join(UNITS, name), "utf8");
       const bound = ["Requires", "Requisite", "BindsTo", "PartOf"].flatMap((key) => valuesOf(text, key));
@@ -187,7 +187,7 @@ describe("deploy/kubernetes", () => {
     }
   });
 
-  test("a second indexer stands by, and every object is in the namespace", () => {
+  test("a second indexer is on standby, and every object is in the namespace", () => {
     const indexer = manifests.find(
       ({ kind, metadata }) => kind === "Deployment" && metadata.name === "indexer",
     );

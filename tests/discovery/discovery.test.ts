@@ -70,7 +70,7 @@ describe("which links are listed", () => {
     expect(await isListed(id)).toBe(false);
   });
 
-  test("a payment of a reusable link is not listed beside it, and its merchant cannot list it", async () => {
+  test("a payment of a reusable link is not listed in addition to it, and its merchant cannot list it", async () => {
     const id = await make({ maxPayments: null });
     const use = await stranger().post(`/api/v1/public/payment-links/${id}/uses`, {});
     const refused = await merchant.client.patch(`${LINKS}/${use.body.linkId}`, { discoverable: true });

@@ -103,7 +103,7 @@ test("faults of every process and of every server are reported at once, and the 
   expect(output).toContain("4 faults.");
 }, 120_000);
 
-test("a shell without any of the settings is told where they belong, and one that lacks some is not", async () => {
+test("a shell without any of the settings gets a hint where they belong, and one that lacks some is not", async () => {
   const isAdvised = async (source: Record<string, string>) =>
     JSON.stringify(await examine(source, { isOffline: true })).includes(
       "none of the settings of a deployment",

@@ -78,7 +78,7 @@ describe("a receipt is due", () => {
     expect(await receiptsOf(link)).toEqual([{ txHash, language: null }]);
   });
 
-  test("beside the credit note of the same transfer, whose language says nothing", async () => {
+  test("besides the credit note of the same transfer, whose language does not count", async () => {
     const txHash = await paid();
     await issue(link);
     await set(

@@ -76,7 +76,7 @@ describe("the facts of documents", () => {
     expect(await store()).toBe("array");
   });
 
-  test("are stored short beside processes of this version", async () => {
+  test("are stored in short form next to processes of this version", async () => {
     const stop = reportProcess(sql, {
       kind: "worker",
       version: "0.0.2",

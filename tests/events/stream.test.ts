@@ -192,7 +192,7 @@ test("a process that was stopped for longer than its rows are valid writes them 
   expect(rows.map(({ isValid }) => isValid)).toEqual([true]);
 });
 
-test("what a process noted and no longer reads is removed, by itself too", async () => {
+test("a reader that a process registered and no longer reads is removed, on its own too", async () => {
   const [reader, users] = [crypto.randomUUID(), Array.from({ length: 20 }, newUserId)];
   await noteReaders(world.sql, reader, users);
   await world.sql`update event_readers set until = now() - interval '1 second' where reader = ${reader}`;

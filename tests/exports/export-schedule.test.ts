@@ -154,7 +154,7 @@ describe("a schedule", () => {
     await ann.client.delete(`/v1/export-schedules/${id}`);
   });
 
-  test("waits for a network whose ledger is not known yet, and not for one that is not enabled any more", async () => {
+  test("waits for a network whose ledger is not known yet, and not for one that is no longer enabled", async () => {
     await world.sql`
       insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
       select ${newWalletId()}, user_id, 'base', address, passkey_id, factory, owners

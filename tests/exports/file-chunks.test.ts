@@ -56,7 +56,7 @@ test("pieces share a chunk of 64 kB while they fit into it", async () => {
   expect(await writtenSizes([40 * KB, 40 * KB, 24 * KB, 1])).toEqual([40 * KB, 64 * KB, 1]);
 });
 
-test("a piece larger than a chunk is one by itself, and a file of nothing has none", async () => {
+test("a piece larger than a chunk is a chunk of its own, and an empty file has none", async () => {
   expect(await writtenSizes([1, 100 * KB, 2])).toEqual([1, 100 * KB, 2]);
   expect(await writtenSizes([])).toEqual([]);
 });

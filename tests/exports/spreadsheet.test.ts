@@ -101,7 +101,7 @@ describe("a cell of a spreadsheet", () => {
     expect(none).toEqual([]);
   });
 
-  test("of a column of numbers stands on the right: its title, and a number that is text", async () => {
+  test("of a column of numbers is right-aligned: its title, and a number stored as text", async () => {
     const columns: readonly TableColumn[] = [
       { title: "Text", kind: "text" },
       { title: "Net", kind: "amount" },
@@ -117,7 +117,7 @@ describe("a cell of a spreadsheet", () => {
     expect(["A1", "B1", "A2", "B2"].map(isRight)).toEqual([false, true, false, true]);
   });
 
-  test("stands in its column beyond Z, too", async () => {
+  test("is in its column beyond Z, too", async () => {
     const columns = Array.from({ length: 60 }, (_, n) => ({ title: `c${n}`, kind: "text" as const }));
     const [row] = await write(columns, [columns.map(({ title }) => title)]);
     expect(row).toEqual(columns.map(({ title }) => ({ text: title })));

@@ -108,7 +108,7 @@ describe("an export", () => {
     expect([await read(id, 3, 0), await read(other, 2, 0)]).toEqual(["newer", "other"]);
   });
 
-  test("that another attempt has begun, or that has ended, is not changed by an earlier one", async () => {
+  test("that another attempt has started, or that has ended, is not changed by an earlier one", async () => {
     const [id, other] = [await request(), await request()];
     for (const one of [id, other]) await set(one, { status: "RUNNING", attempts: 2 });
     const failure = { error: "failed", attemptsMax: 5 };

@@ -136,7 +136,7 @@ describe("payments of authorizations", () => {
   });
 });
 
-test("mined payments are confirmed up to a block, each network by itself", async () => {
+test("mined payments are confirmed up to a block, each network separately", async () => {
   const mined = async (blockNumber: number, change: Partial<NewFacilitatedPayment> = {}) => {
     const { id } = await inserted(change);
     await lab.sql`update payments set state = 'MINED', block_number = ${blockNumber} where id = ${id}`;

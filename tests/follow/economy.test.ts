@@ -143,7 +143,7 @@ test("without a websocket a payment among blocks of others is found all the same
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("without a websocket the head is asked for every quarter second while a link is looked at", async () => {
+test("without a websocket the head is polled every quarter second while a link is being viewed", async () => {
   const counting = await follow(false);
   counting.reset();
   await noteLinkWatch(lab.sql, NETWORK, 60);
@@ -152,7 +152,7 @@ test("without a websocket the head is asked for every quarter second while a lin
   await lab.sql`delete from link_watches`;
 });
 
-test("a reorganisation of passed-over blocks takes none back that stands, and finds what is new on the other branch", async () => {
+test("a reorganisation of skipped blocks reverts no canonical one, and finds what is new on the other branch", async () => {
   await follow(true);
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });
@@ -177,7 +177,7 @@ test("a reorganisation of passed-over blocks takes none back that stands, and fi
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("the second reading goes on where few blocks are stored", async () => {
+test("the second reading continues where few blocks are stored", async () => {
   await follow(true);
   await payStrangers(BLOCKS * 2);
   await until("the head is read", async () => (await cursorNumber()) === (await headOf(lab)).number);

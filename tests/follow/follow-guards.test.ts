@@ -96,7 +96,7 @@ test("one node on another branch does not undo what another holds, unless it is 
   }
 });
 
-test("a leader ends its term when another one's has begun, though no block comes", async () => {
+test("a leader ends its term when another one's has started, though no block arrives", async () => {
   term.close();
   await readToHead();
   term = await openTerm(lab);

@@ -123,7 +123,7 @@ test("behavior: an indexer that takes over reports the differences known so far,
   );
 });
 
-test("a process that does not lead any more reports no lag", async () => {
+test("a process that no longer leads reports no lag", async () => {
   await indexer.stop();
   expect(await indexer.metric("indexer_leader")).toBe(0);
   for (const name of [

@@ -346,7 +346,7 @@ test("a range that an assignment names is not stored ahead", async () => {
   expect(row).toMatchObject({ settledBy: "merchant" });
 });
 
-test("a reorganisation below a range that is read while two are on their way is noticed, and both stand before it is undone", async () => {
+test("a reorganisation below a range that is read while two are in flight is noticed, and both are committed before it is undone", async () => {
   await readToHead();
   const proxy = startFaultProxy(lab.chain.rpcUrl);
   const start = (await headOf(lab)).number;

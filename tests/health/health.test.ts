@@ -140,7 +140,7 @@ test("a contract without code is named", async () => {
   expect((await untilCheck("smart-contract-base-sepolia", "healthy")).body.status).toBe("healthy");
 });
 
-test("a stopped chain is unhealthy and not ready, and recovers by itself", async () => {
+test("a stopped chain is unhealthy and not ready, and recovers automatically", async () => {
   const { pid } = world.chainOf("base-sepolia");
   process.kill(pid, "SIGSTOP");
   try {
@@ -167,7 +167,7 @@ test("a stopped chain is unhealthy and not ready, and recovers by itself", async
   expect((await until("/health/ready", ({ status }) => status === 200)).status).toBe(200);
 }, 120_000);
 
-test("an unavailable database is unhealthy and not ready without naming it, and it recovers by itself", async () => {
+test("an unavailable database is unhealthy and not ready without naming it, and it recovers automatically", async () => {
   const name = new URL(world.databaseUrl).pathname.slice(1);
   const admin = openDatabase(new URL("/postgres", world.databaseUrl).href, {
     name: "admin",

@@ -211,7 +211,7 @@ describe("a leader's lock", () => {
     expect(await leader.keepAlive()).toBe(true);
   });
 
-  test("is left to a new leader beside the old heartbeat of another one", async () => {
+  test("is left to a new leader despite the old heartbeat of another one", async () => {
     await beatBefore(60);
     await other.sql`update indexer_leaders set backend_pid = backend_pid + 1`;
     expect(await standby.endFrozenLeader()).toBe(false);

@@ -61,7 +61,7 @@ test("a wallet whose joining was done but not heard of is followed from then on"
   }
 });
 
-test("a server that vanished without a word is asked anew within seconds", async () => {
+test("a server that vanished silently is queried again within seconds", async () => {
   const payer = await makePayer(lab);
   const merchant = await makeMerchant(lab);
   await mine(lab);

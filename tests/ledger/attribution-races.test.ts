@@ -191,7 +191,7 @@ describe("a link that only claims hold is cancelled", () => {
     expect(await cancel(sql, link)).toBeUndefined();
   });
 
-  test("not beside a payment that is being accepted", async () => {
+  test("not while a payment is being accepted", async () => {
     const link = await newLink();
     await claimFor(link);
     const { second } = await overlap(
@@ -202,7 +202,7 @@ describe("a link that only claims hold is cancelled", () => {
     expect(await statusOf(link)).toBe("PENDING");
   });
 
-  test("not beside a transfer that is being booked", async () => {
+  test("not while a transfer is being booked", async () => {
     const link = await newLink();
     await claimFor(link);
     const { second } = await overlap(
@@ -387,7 +387,7 @@ describe("a proof against another link's transfer", () => {
   );
 });
 
-test("a claim that ends beside a payment that is being accepted leaves the link PENDING", async () => {
+test("a claim that ends while a payment is being accepted leaves the link PENDING", async () => {
   const link = await newLink();
   const stored = await claimFor(link);
   const id = stored?.claim.id ?? "";

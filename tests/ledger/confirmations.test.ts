@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 
-test("with one confirmation the head itself is confirmed, by itself", () => {
+test("with one confirmation the head itself is confirmed immediately", () => {
   expect(newestConfirmedBlock(100, 1)).toBe(100);
   expect(confirmingBlock(100, 1)).toBe(100);
 });

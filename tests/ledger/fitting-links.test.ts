@@ -109,7 +109,7 @@ test("of links with the price, those that a transfer counts for already take no 
   expect(links.filter(({ isTaken }) => !isTaken).map(({ id }) => id)).toEqual([link]);
 });
 
-describe("a link that is paid, beside an open one of its amount,", () => {
+describe("a link that is paid, in addition to an open one of its amount,", () => {
   let open: string;
   beforeEach(async () => {
     open = await seedLink(lab.sql, lab.merchant);

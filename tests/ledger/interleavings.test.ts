@@ -257,7 +257,7 @@ describe("the events of a link that was held", () => {
     expect(await eventsOf(linkId)).toEqual(["pending", "expired"]);
   });
 
-  test("by a claim beside the payment that failed: released once, when both have ended", async () => {
+  test("by a claim in addition to the payment that failed: released once, when both have ended", async () => {
     const linkId = await seedLink(sql, merchant);
     const claimId = await claim(linkId, randomHash(), randomAddress());
     const payment = await accept(linkId);

@@ -153,7 +153,7 @@ describe("an attribution by a payment is kept", () => {
     expect(await isKept(txHash)).toBe(true);
   });
 
-  test("of a payment that had failed only beside what paid the link", async () => {
+  test("of a payment that failed only because another transfer paid the link", async () => {
     const failed = await paid();
     const state = { state: "FAILED", reason: "EXPIRED_TRANSFER" };
     await lab.sql`update payments set ${lab.sql(state)} where id = ${failed.payment.id}`;
@@ -174,7 +174,7 @@ describe("an attribution by other evidence than a payment of a link", () => {
   const setPayment = ({ id }: NewPayment, given: object) =>
     lab.sql`update payments set ${lab.sql(given)} where id = ${id}`;
 
-  test("is decided anew where its authorization belongs to a payment of ours", async () => {
+  test("is decided again where its authorization belongs to one of our payments", async () => {
     const { txHash } = await beside();
     expect(await isKept(txHash)).toBe(false);
   });

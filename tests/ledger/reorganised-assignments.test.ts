@@ -227,7 +227,7 @@ test("a decision is moved while another transaction holds its link, and waits fo
   expect([...rows]).toEqual([{ logIndex: 7, linkId: chosen }]);
 });
 
-test("a decision about what stands at the place of another's belongs to whoever makes it", async () => {
+test("a decision about a transfer at the place of another's belongs to the merchant who makes it", async () => {
   const transfer = makeTransfer(lab, 101);
   await assign(transfer, await seedLink(lab.sql, lab.merchant));
   lab.merchant = await seedMerchant(lab.sql);

@@ -67,7 +67,7 @@ describe("a reorganisation", () => {
     expect(row).toEqual({ state: "QUEUED", relayId: null });
   });
 
-  test("a claim whose transfer is in the last common block stays matched beside one that is open again", async () => {
+  test("a claim whose transfer is in the last common block stays matched while another one is open again", async () => {
     const claimIds: string[] = [];
     for (const [index, blockNumber] of [90, 91].entries()) {
       const units = BigInt(index + 2) * UNITS;

@@ -192,7 +192,7 @@ describe("a late claim", () => {
     expect(await statusOf(side, twin)).toBe("ACTIVE");
   });
 
-  test("of the only link lets it go by itself", async () => {
+  test("of the only link releases it automatically", async () => {
     const units = nextUnits();
     const [meant = ""] = await makeLinks(side, 1, units);
     const hash = await sendUnread(units, async (hash) => {

@@ -115,7 +115,7 @@ describe("a claim that is made again", () => {
   });
 });
 
-describe("a claim beside other claims", () => {
+describe("a claim among other claims", () => {
   test("of the same transaction for the same link is no rival", async () => {
     const id = await opened();
     expect(await open({ clientAddress: randomAddress() })).toMatchObject({ claim: { state: "OPEN" } });

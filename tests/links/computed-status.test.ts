@@ -47,7 +47,7 @@ describe("the link of a failed payment", () => {
     expect(await linkOf(lab, over)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("the link of a failed payment stays PENDING beside a transfer of its amount that is going to pay it", async () => {
+  test("the link of a failed payment stays PENDING when a transfer of its amount is going to pay it", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accepted(lab, linkId);
     await bookTransfer(lab, { link: linkId });

@@ -63,7 +63,7 @@ describe("whether a transaction's logs count for another link", () => {
     expect(await areTaken()).toBe(false);
   });
 
-  test("a log is free beside a payment of another payer, nonce, network or token", async () => {
+  test("a log is free next to a payment of another payer, nonce, network or token", async () => {
     expect(await areTaken({ payer: randomAddress() })).toBe(false);
     expect(await areTaken({ nonces: [randomHash()] })).toBe(false);
     await lab.sql`update payments set network = 'base' where id = ${payment.id}`;

@@ -204,7 +204,7 @@ describe("a paying transfer that is reorganised away leaves its link to the tran
     expect(rows).toMatchObject([{ type: "PAYMENT_LINK", status: "CONFIRMED" }]);
   });
 
-  test("of a payment that was settled beside it, rather than one that failed", async () => {
+  test("of a payment that was settled in addition to it, rather than one that failed", async () => {
     const scene = await executeFailed({ blockNumber: 96 });
     await read(lab, [makeTransfer(lab, 105)]);
     const own = makeTransfer(lab, 97, { payment: scene.second });

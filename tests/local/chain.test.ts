@@ -281,7 +281,7 @@ test("without state roots a block has none, and the genesis block's hash is that
   await chain.stop();
 });
 
-test("a chain whose folder was removed leaves the one that was begun in its place alone", async () => {
+test("a chain whose folder was removed leaves the one started in its place alone", async () => {
   const dataDir = newFolder();
   const removed = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true });
   await payOneUsdc(removed);
@@ -308,7 +308,7 @@ test("error: the state of a chain with another genesis block is refused", async 
   await (await startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true })).stop();
 });
 
-test("a chain that was begun with state roots keeps them", async () => {
+test("a chain that was started with state roots keeps them", async () => {
   const dataDir = newFolder();
   const chain = await startChain({ dataDir, blockTimeS: 0 });
   const first = await readBlock(chain, "0x0");

@@ -15,7 +15,7 @@ test("an empty data folder: a database, and nothing to report", () => {
   expect(chooseDatabaseFolder(dataDir)).toEqual({ folder: join(dataDir, "database"), notice: undefined });
 });
 
-test("beside the database of an earlier version: a new folder and one sentence that names both, once", () => {
+test("next to the database of an earlier version: a new folder and one sentence that names both, once", () => {
   mkdirSync(join(dataDir, "postgres"));
   writeFileSync(join(dataDir, "postgres", "password"), "kept");
   const { folder, notice } = chooseDatabaseFolder(dataDir);

@@ -62,7 +62,7 @@ function walkInstalled(): Set<string> {
 }
 
 describe("the software bill of materials", () => {
-  test("is CycloneDX 1.6 with the service on top and its runtime beside the libraries", () => {
+  test("is CycloneDX 1.6 with the service on top and its runtime next to the libraries", () => {
     expect(sbom).toMatchObject({ bomFormat: "CycloneDX", specVersion: "1.6", version: 1 });
     expect(sbom.serialNumber).toMatch(
       /^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/,

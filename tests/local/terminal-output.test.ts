@@ -4,7 +4,7 @@ import { withHangingIndent } from "../../local/terminal-output.ts";
 
 const HASH = `0x${"7a".repeat(32)}`;
 
-test("in a terminal what does not fit goes on below the first word, and a hash is whole", () => {
+test("in a terminal a long line continues below the first word, and a hash stays whole", () => {
   expect(withHangingIndent("  payer  ", `answers 200: relayed as ${HASH} at last`, 40).split("\n")).toEqual([
     "  payer  answers 200: relayed as",
     `         ${HASH}`,

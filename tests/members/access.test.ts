@@ -272,7 +272,7 @@ describe.each(["O", "P", "A", "V"] as const)("a member (%s)", (letter) => {
   });
 });
 
-describe("whoever is no member", () => {
+describe("a person who is not a member", () => {
   const refusals = async (client: Client, headers: Record<string, string>) => {
     const answers: Record<string, number> = {};
     for (const route of routes.filter((one) => isRoleRoute(one) || rolesOf(one) === "account")) {

@@ -99,7 +99,7 @@ describe("problems of the operator's page", () => {
     test(`${what} is ${alert}`, () => expect(alertsOf({ ...HEALTHY, ...change })).toEqual([alert]));
   }
 
-  test("critical problems stand first", () => {
+  test("critical problems come first", () => {
     const status = {
       ...HEALTHY,
       relayers: [{ ...relayer, balanceWei: 0n }],

@@ -22,7 +22,7 @@ test("after a payment that was relayed alone the next one is relayed at once", (
   expect(timing.isBusy()).toBe(false);
 });
 
-test("while others are on their way the next batch is gathered for 4 ms a payment of the last one, up to 150 ms", () => {
+test("while others are in flight the next batch is gathered for 4 ms per payment of the last one, up to 150 ms", () => {
   const waits = [2, 7, 24, 25, 26, 100].map((payments) => {
     timing.noteBatch(payments);
     return timing.gatherMs(true);
@@ -30,7 +30,7 @@ test("while others are on their way the next batch is gathered for 4 ms a paymen
   expect(waits).toEqual([8, 28, 96, 100, 104, 150]);
 });
 
-test("a network is busy from sixteen payments in a batch on: its next one is gathered for 20 ms while none is on its way", () => {
+test("a network is busy from sixteen payments in a batch on: its next one is gathered for 20 ms while none is in flight", () => {
   timing.noteBatch(15);
   expect([timing.isBusy(), timing.gatherMs(false)]).toEqual([false, 0]);
   timing.noteBatch(16);

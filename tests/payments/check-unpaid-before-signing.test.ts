@@ -301,7 +301,7 @@ describe("blocks that only the node has", () => {
     },
   );
 
-  test("our relay of a payment that is not bound to it any more, or has failed: early", async () => {
+  test("our relay of a payment that is no longer bound to it, or has failed: early", async () => {
     const other = await accepted(await seedLink(lab.sql, lab.merchant));
     const own = seen(other, await signedFor(other));
     await lab.sql`update payments set state = 'QUEUED' where id = ${other.id}`;

@@ -38,7 +38,7 @@ const book = (change: BookedTransfer = {}) =>
   bookTransfer(lab, { from: payment.payer, nonce: payment.nonce, ...change });
 
 describe("whether the ledger can tell", () => {
-  test("it can once its cursor stands on the block, not one block earlier", async () => {
+  test("it can once its cursor is at the block, not one block earlier", async () => {
     expect(await consult(BigInt(READ_TO) + 1n)).toBe("too-early");
     expect(await consult()).toBe("not-ours");
   });

@@ -107,7 +107,7 @@ describe("a payer that burns gas", () => {
     for (const { gasUsed } of burnt) expect(gasUsed).toBeLessThanOrEqual(CONTRACT_GAS);
   }, 120_000);
 
-  test("error: PAYMENT_NOT_ALLOWED for the next payment of a payer that burnt gas, before any more is spent", async () => {
+  test("error: PAYMENT_NOT_ALLOWED for the next payment of a payer that burned gas, before more is spent", async () => {
     const [row] = await lab.sql<{ payer: Hex }[]>`select payer from payments where reverts >= 3`;
     if (!row) throw new Error("no payer wasted three transactions");
     const before = (await relaysOf(lab)).length;

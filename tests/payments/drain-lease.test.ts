@@ -65,7 +65,7 @@ test("a lease whose time is over is taken by another worker, not one that still 
   expect([await take("two"), await take("one")]).toEqual(["taken", "busy"]);
 });
 
-test("a full batch is taken beside the lease, one payment less is not", async () => {
+test("a full batch is taken without the lease, one payment less is not", async () => {
   await queue(BATCH - 1);
   expect([await take("one"), await take("two")]).toEqual(["taken", "busy"]);
   await queue(1);
@@ -77,7 +77,7 @@ test("a full batch is no less one for the worker that has the lease", async () =
   expect([await take("one"), await take("one")]).toEqual(["full", "full"]);
 });
 
-test("what is due is pending beside a payment on its way into a block, not beside one that waits or has ended", async () => {
+test("due payments are pending next to a payment in flight, not next to one that waits or has ended", async () => {
   await queue(1);
   await leaseAll();
   const turns: Record<string, string> = {};
@@ -224,7 +224,7 @@ describe("a job that wakes a worker", () => {
     expect(await isJobAdded()).toBe(true);
   });
 
-  test("is not missed: a drain does not end before what was queued beside it, and finds it then", async () => {
+  test("is not missed: a drain does not end before a payment queued during it, and then finds it", async () => {
     await queue(1);
     await take("one");
     await leaseAll();
@@ -243,7 +243,7 @@ describe("a job that wakes a worker", () => {
     expect([await take("one"), await take("one")]).toEqual(["released", "idle"]);
   });
 
-  test("does not keep the drain from its work: the lease is extended beside it", async () => {
+  test("does not block the drain: the lease is extended concurrently", async () => {
     await queue(1);
     await take("one");
     await lab.sql.begin(async (tx) => {

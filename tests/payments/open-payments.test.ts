@@ -86,7 +86,7 @@ test("only open payments are leased, each by one worker", async () => {
   expect(await lease()).not.toContain(queued.id);
 });
 
-test("a relay names its payments; one that was queued again is not its own any more", async () => {
+test("a relay names its payments; one that was queued again no longer belongs to it", async () => {
   const [lost, kept] = [await acceptOne(), await acceptOne()];
   const { relayId } = await signRelay(lab, lost);
   expect(await carriedBy(relayId)).toEqual([lost.id]);

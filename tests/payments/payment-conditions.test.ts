@@ -93,7 +93,7 @@ describe("accepting a payment", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("accepting a payment takes none beside a transfer of its link's amount, unless that left the chain", async () => {
+  test("no payment is accepted next to a transfer of its link's amount, unless that left the chain", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     await bookTransfer(lab, { link: linkId });
     expect(await accept(lab, linkId)).toBeUndefined();
@@ -174,7 +174,7 @@ describe("queueing a failed payment again", () => {
     },
   );
 
-  test("a failed payment is not queued again beside a transfer of its link's amount, unless that left the chain", async () => {
+  test("a failed payment is not queued again next to a transfer of its link's amount, unless that left the chain", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await failed(linkId);
     await bookTransfer(lab, { link: linkId });

@@ -98,7 +98,7 @@ describe("the next payment of the link", () => {
     expect(outcomes.toSorted(byId)).toEqual(expected.toSorted(byId));
   });
 
-  test(`is accepted beside ${UNKNOWN_OUTCOMES_MAX - 1} unknown outcomes, not beside ${UNKNOWN_OUTCOMES_MAX}; nor is its row written`, async () => {
+  test(`is accepted with ${UNKNOWN_OUTCOMES_MAX - 1} unknown outcomes, not with ${UNKNOWN_OUTCOMES_MAX}; nor is its row written`, async () => {
     const outcomes: NewPayment[] = [];
     while (outcomes.length < UNKNOWN_OUTCOMES_MAX) {
       expect(await hasTooManyUnknownOutcomes(lab.sql, linkId)).toBe(false);

@@ -110,7 +110,7 @@ describe("a link with as many unknown outcomes as it may have", () => {
       from generate_series(1, ${count}::int)`;
   }
 
-  test("error: INTERNAL_ERROR, retryable and without a row, beside the most unknown outcomes a link may have; with one less the payment is relayed", async () => {
+  test("error: INTERNAL_ERROR, retryable and without a row, at the maximum of unknown outcomes a link may have; with one less the payment is relayed", async () => {
     const order = await newOrder(lab);
     await addUnknownOutcomes(order, 8);
     expect(await pay(lab, order)).toMatchObject({

@@ -163,7 +163,7 @@ test("a mined payment of a link is queued again once its block is deep, a facili
   expect(await idsAt(depth)).toEqual([payment.id]);
 });
 
-test("a mined payment is queued again from a stored block that is its own, or when that block is not stored any more", async () => {
+test("a mined payment is queued again from a stored block that is its own, or when that block is no longer stored", async () => {
   await setJoined(true);
   const payment = await relayed();
   const keepBlock = (hash: Hex) =>
@@ -227,7 +227,7 @@ test("a mined payment that an earlier version left BROADCAST is queued again", a
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
 });
 
-test("behavior: a payment whose block is reorganised away starts its retry time anew", async () => {
+test("behavior: a payment whose block is reorganised away restarts its retry time", async () => {
   await setJoined(true);
   const payment = await acceptedAt(ACCEPTED_AT);
   await lab.sql`update payments set unavailable_since = now() - interval '7 seconds' where id = ${payment.id}`;

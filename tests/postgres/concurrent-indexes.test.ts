@@ -105,7 +105,7 @@ test("while an index waits for a writer to end, others write the table", async (
   await expectApplied();
 }, 120_000);
 
-test("what a build that was cut off left is dropped and built anew", async () => {
+test("the remains of an interrupted build are dropped and rebuilt", async () => {
   await besideWriter(async () => {
     const cut = apply().catch((error: unknown) => String(error));
     await buildWaits();
@@ -146,7 +146,7 @@ test("a version that waits for the lock in one statement has it while an index i
   await expectApplied();
 }, 120_000);
 
-test("a connection opened anew does not mark what the one before has built", async () => {
+test("a reopened connection does not mark what the previous one has built", async () => {
   await expect(sql.begin((tx) => assertStillLocked(tx))).rejects.toThrow("start the migration again");
   await sql.begin(async (tx) => {
     await lockMigrations(tx as unknown as Sql, () => {});

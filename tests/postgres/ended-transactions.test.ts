@@ -35,7 +35,7 @@ async function divide(tx: Tx): Promise<string> {
   return "divided";
 }
 
-test("behavior: a branch that goes on beside a failed one writes nothing, in whatever moment it does", async () => {
+test("behavior: a branch that continues next to a failed one writes nothing, whenever it does", async () => {
   for (const delay of DELAYS) {
     const ends: Promise<string>[] = [];
     const work = sql.begin(async (tx) => {
@@ -49,7 +49,7 @@ test("behavior: a branch that goes on beside a failed one writes nothing, in wha
   }
 });
 
-test("behavior: nor beside an error of our own, which Postgres never saw", async () => {
+test("behavior: nor next to our own error, which Postgres never saw", async () => {
   const { promise: isOver, resolve: end } = Promise.withResolvers<void>();
   let late: Promise<string> | undefined;
   const work = sql.begin(async (tx) => {

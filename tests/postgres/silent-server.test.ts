@@ -73,7 +73,7 @@ test("behavior: a connection that owes nobody an answer may be silent for as lon
   expect(await pidsOf()).toEqual(before);
 }, 120_000);
 
-test("behavior: listening goes on after more than that long without a notice", async () => {
+test("behavior: listening continues after more than that long without a notification", async () => {
   const heard: string[] = [];
   await sql.listen("quiet", (payload) => void heard.push(payload));
   await Bun.sleep(SILENCE_TIMEOUT_S * 2_000);

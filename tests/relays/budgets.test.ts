@@ -242,7 +242,7 @@ test("merchants: payments settled for an API key count against its owner", async
   expect(await budgetOf(merchant.userId)).toBeUndefined();
 });
 
-test("reverted: what is on its way and what reverted fill the budget of an implementation; what succeeded does not", async () => {
+test("reverted: relays in flight and reverted ones fill the budget of an implementation; successful ones do not", async () => {
   const implementation = `0x${"ab".repeat(20)}`;
   const gas = 200_000n;
   const limit = { implementation, relayRevertedGasPerDay: 2n * gas };

@@ -279,7 +279,7 @@ describe("a reorganisation", () => {
     expect(await reopenRelays(lab.sql, [{ ...moved, blockHash: randomHash() }, lost])).toBe(0);
   });
 
-  test("a node is asked about mined relays up to the cursor whose block is not stored", async () => {
+  test("mined relays up to the cursor are read from a node if their block is not stored", async () => {
     const pruned = await relay({ state: "MINED", block: READ_TO, isBlockKept: false });
     await relay({ nonce: 1n, state: "MINED", block: READ_TO + 1, isBlockKept: false });
     await relay({ nonce: 2n, state: "MINED" });

@@ -145,7 +145,7 @@ test("nonces that are missing are those of the key's lane on its own network", a
   expect(await findNonceGaps(lab.sql, lane, 0n, 10)).toEqual([0n, 1n]);
 });
 
-test("a payment on its way contradicts its own network's relay, and none once it is settled", async () => {
+test("a payment in flight contradicts its own network's relay, and none once it is settled", async () => {
   await lab.sql`delete from open_payments`;
   const [first, second] = [await relay(), await relay()];
   for (const one of [first, second]) {
@@ -215,7 +215,7 @@ describe("a relay whose block left the chain", () => {
     expect(states).toEqual(["BROADCAST", "CONFIRMED", "MINED", "MINED"]);
   });
 
-  test("is asked about on its own network, where the ledger has pruned its block", async () => {
+  test("is read on its own network, where the ledger has pruned its block", async () => {
     const [pruned, elsewhere] = [await relay(), await relay({ network: "base" })];
     for (const one of [pruned, elsewhere]) await mine(one, "MINED", 50);
     expect((await findPrunedRelays(lab.sql, NETWORK, 10)).map(({ id }) => id)).toEqual([pruned.id]);

@@ -193,7 +193,7 @@ describe("a batch", () => {
     expect(number?.ok).toBe(true);
   });
 
-  test("an item the node left out is no verdict, the others stand", async () => {
+  test("an item that the node left out decides nothing, the others are valid", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
     first.fault = () => ({ kind: "edit", edit: (answer) => (answer as unknown[]).slice(0, 2) });
@@ -261,7 +261,7 @@ describe("rate limits", () => {
 describe("health", () => {
   const labels = (chain: Chain) => chain.nodesByHealth().map((one) => chain.nodes.indexOf(one));
 
-  test("a failing node goes to the end and comes back by itself once it answers", async () => {
+  test("a failing node goes to the end and comes back once it responds", async () => {
     const chain = open();
     await refreshHeads(chain);
     first.fault = () => ({ kind: "status", status: 500 });

@@ -142,7 +142,7 @@ describe("a batch that a node refuses for its size", () => {
 describe("a node that answers 429", () => {
   const limited: Fault = { kind: "status", status: 429, headers: { "retry-after": "1" } };
 
-  test("gets no request before its Retry-After, whoever asks and whatever else is answered", async () => {
+  test("gets no request before its Retry-After, no matter who asks and what else is answered", async () => {
     await chain.request("eth_blockNumber", []);
     let release = () => {};
     const slow = new Promise<void>((resolve) => {

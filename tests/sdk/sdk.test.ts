@@ -323,7 +323,7 @@ describe("payLink", () => {
 });
 
 describe("event streams", () => {
-  test("events.stream yields each event once and goes on from its cursor after a lost connection", async () => {
+  test("events.stream yields each event once and continues from its cursor after a lost connection", async () => {
     const positions: (string | null)[] = [];
     // the first connection breaks after one event, the second after two, and so on: within a page, which is sent again
     const breaking = async (url: string | URL | Request, init?: RequestInit) => {

@@ -133,7 +133,7 @@ test("behavior: with a relayer that has no ETH, payments of links that others pa
   expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
 }, 120_000);
 
-test("behavior: while the signer is down, a refused contract payer is told its own reason, though another one waits for a signature", async () => {
+test("behavior: while the signer is down, a refused contract payer gets its own reason, though another one waits for a signature", async () => {
   await waitForLedger(lab);
   const [waiting, refused] = [await contractOrder(lab, YES_SAYER), await contractOrder(lab, YES_SAYER)];
   signer.behave(async () => ({ error: { code: -32000, message: "the key store is away" } }));
@@ -238,7 +238,7 @@ test("behavior: with an exhausted fee budget what was signed before is resent an
   expect(await payWithRetries(lab, queued)).toMatchObject({ body: { success: true } });
 }, 120_000);
 
-test("behavior: a node that stops following the chain pays no link twice: nothing is signed or first sent by it, and all goes on when it recovers", async () => {
+test("behavior: a node that stops following the chain pays no link twice: nothing is signed or first sent by it, and everything continues when it recovers", async () => {
   Object.assign(lab.env, { RELAY_HEAD_MAX_AGE_S: String(HEAD_MAX_AGE_S) });
   const [signed, queued] = [await signUnsent(), await newOrder(lab)];
   const funds = [await balanceOf(lab, signed), await balanceOf(lab, queued)] as const;

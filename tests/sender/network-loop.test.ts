@@ -36,7 +36,7 @@ function openNetwork(): RelayNetwork {
   } as unknown as RelayNetwork;
 }
 
-test("a drain that goes on is not started twice, and holds up neither the monitor nor other queues", async () => {
+test("a drain in progress is not started twice, and holds up neither the monitor nor other queues", async () => {
   const network = openNetwork();
   const [over, thirdDrain] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const drains = { long: 0, short: 0 };

@@ -26,7 +26,7 @@ test("blocks made before an attempt was sent to a node do not count", () => {
   expect(isPassedOver(heads, sent, 152n)).toBe(true);
 });
 
-test("a lagging node only prolongs the wait, and each attempt waits by itself", () => {
+test("a lagging node only prolongs the wait, and each attempt waits separately", () => {
   const heads: FirstHeads = new Map();
   expect(isPassedOver(heads, sent, 100n)).toBe(false);
   expect(isPassedOver(heads, sent, 98n)).toBe(false);

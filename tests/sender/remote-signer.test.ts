@@ -122,7 +122,7 @@ test("behavior: a link paid by hand while the signer works: the signed relay is 
   expect(await balanceOf(lab, order)).toBe(balance);
 }, 120_000);
 
-test("error: a link paid by hand while the signer works and the indexer stands is not paid twice", async () => {
+test("error: a link paid manually while the signer works and the indexer is stopped is not paid twice", async () => {
   await waitForLedger(lab);
   const order = await newOrder(lab);
   const [before, balance] = [await sentNonces(), await balanceOf(lab, order)];
@@ -170,7 +170,7 @@ test("error: a signer that raises the fee or is down signs nothing for us; the p
   expect(await sentNonces()).toHaveLength(before.length + 1);
 }, 120_000);
 
-test("error: a link paid by hand while the signer signs a higher fee and the indexer stands: the replacement is not stored", async () => {
+test("error: a link paid manually while the signer signs a higher fee and the indexer is stopped: the replacement is not stored", async () => {
   await waitForLedger(lab);
   const order = await newOrder(lab);
   const balance = await balanceOf(lab, order);

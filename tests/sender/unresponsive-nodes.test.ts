@@ -79,7 +79,7 @@ test("behavior: a node that answers everything but sends delays a relay, and the
   await waitUntilConfirmed(orders);
 }, 120_000);
 
-test("behavior: beside a node that never answers, relays are signed, sent and confirmed by the other, which a timeout or two make the first to be asked", async () => {
+test("behavior: with one node that never responds, relays are signed, sent and confirmed by the other, which is asked first after a timeout or two", async () => {
   const asked = nodes.map(({ methods }) => methods.length);
   lab.proxy.fault = () => ({ kind: "hang" });
   const orders = await newOrders(lab, 5);
@@ -127,7 +127,7 @@ test("behavior: nodes that take half as long as a head is valid: payments of key
   await waitUntilConfirmed(orders);
 }, 120_000);
 
-test("behavior: beside a node that stopped following the chain, relays are simulated, sent, mined and settled by the other", async () => {
+test("behavior: with one node that stopped following the chain, relays are simulated, sent, mined and settled by the other", async () => {
   const order = await newOrder(lab);
   const number = await readHead(lab);
   Object.assign(lab.env, { RELAY_HEAD_MAX_AGE_S: String(HEAD_MAX_AGE_S) });

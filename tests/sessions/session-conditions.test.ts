@@ -187,7 +187,7 @@ describe("an ended session", () => {
     expect(await left(acting, actingElsewhere, idle, others)).toEqual([false, true, true, true]);
   });
 
-  test("was opened by a passkey of this user that is no owner any more", async () => {
+  test("was opened by a passkey of this user that is no longer an owner", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const [kept, removed] = [await seedPasskey(sql, user), await seedPasskey(sql, user)];
     const foreign = await seedPasskey(sql, stranger);

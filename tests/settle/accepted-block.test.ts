@@ -87,7 +87,7 @@ test("also when it was not committed yet while the cursor was set back", async (
   await expectPaid(payment);
 });
 
-test("in any block when it was accepted before the indexer had begun", async () => {
+test("in any block when it was accepted before the indexer had started", async () => {
   const payment = await accepted(lab, linkId);
   await lab.sql`update payments set accepted_block = null where id = ${payment.id}`;
   await execute(payment);

@@ -148,7 +148,7 @@ describe("attribution of random transfers to random links", () => {
     expect(evident).toBeGreaterThan(0);
   });
 
-  test("a proof decides for its signer's transfer alone, and for every link that was made before it", () => {
+  test("a proof decides only for its signer's transfer, and for every link created before it", () => {
     holds(({ ledger }, judged) => {
       for (const { transfer, verdict } of judged) {
         const { attribution } = verdict;

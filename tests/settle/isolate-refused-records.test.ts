@@ -118,7 +118,7 @@ const refused = async (kind: string) =>
     ({ labels }) => labels.kind === kind,
   )?.value;
 
-test("an account's log is left out after three tries, the sound one beside it and the payment are not", async () => {
+test("an account's log is left out after three tries, the valid one next to it and the payment are not", async () => {
   const sound = accountLog();
   const unsound = accountLog(TOO_LARGE);
   const { linkId, span, head } = await readPaid(() => ({ accountLogs: [unsound, sound] }));
@@ -206,7 +206,7 @@ describe("what is confirmed or reported", () => {
     return row?.state;
   };
 
-  test("goes on for everybody else, and later blocks are not tried in vain for it", async () => {
+  test("continues for everybody else, and later blocks are not retried for it", async () => {
     const [sound, unsound] = [await makeMined(), await makeMined()];
     await lab.sql.unsafe(
       `alter table wallet_operations add constraint refused check (id <> '${unsound.id}' or state = 'MINED')`,

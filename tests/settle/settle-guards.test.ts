@@ -167,7 +167,7 @@ describe("what a rebuild keeps", () => {
   });
 });
 
-test("only an operation that succeeded made transfers: those beside a failed one are not its own", async () => {
+test("only an operation that succeeded made transfers: those next to a failed one are not its own", async () => {
   const { userId, walletId, address } = await seedMerchant(lab.sql);
   const seen = async (succeeded: boolean): Promise<[SeenOperation, SeenTransfer]> => {
     const [userOpHash, to] = [randomHash(), randomAddress()];

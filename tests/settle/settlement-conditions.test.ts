@@ -127,7 +127,7 @@ describe("a transfer of another amount", () => {
   });
 });
 
-describe("what stands beside a link's payment", () => {
+describe("what exists in addition to a link's payment", () => {
   test("a further transfer to a link that a transfer pays is a DUPLICATE, whatever its amount", async () => {
     const link = await seedLink(lab.sql, lab.merchant);
     await bookTransfer(lab, { link, pays: true });

@@ -134,7 +134,7 @@ describe("transfers", () => {
     expect(() => decode({ ...transfer(0), data: "0x" })).toThrow("is not USDC's Transfer");
   });
 
-  test("execute the authorization of the log before them, whoever is paid", () => {
+  test("execute the authorization of the log before them, no matter who is paid", () => {
     const [nonce, elsewhere] = [randomHash(), randomHash()];
     const content = decode(
       authorization(0, nonce),

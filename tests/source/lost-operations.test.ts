@@ -81,7 +81,7 @@ test("an operation without a row has what its transaction says of it", async () 
   expect(asked).toEqual([lost.seen.txHash]);
 });
 
-test("one with a row is not asked about, also beside one without", async () => {
+test("one with a row is not read, not even next to one without", async () => {
   const [known, lost] = [await run(OURS), await run(OURS)];
   const { id } = await lab.makeOperation();
   await lab.sql`update wallet_operations set user_op_hash = ${known.seen.userOpHash} where id = ${id}`;

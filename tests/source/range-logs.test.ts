@@ -85,7 +85,7 @@ describe("a range", () => {
     expect(later).toEqual(Array.from({ length: 12 }, (_, n) => [n * 100 + 1, n * 100 + 100]));
   });
 
-  test("of more pieces than a request has is read whole, also when the last piece is refused by itself", async () => {
+  test("of more pieces than a request has is read whole, even when only the last piece is refused", async () => {
     const { node, limit, read } = open(502, [1, 500, 501, 502]);
     limit.size = 2;
     node.answer = (call) => {
@@ -193,7 +193,7 @@ describe("a node that takes no range at all", () => {
     });
   });
 
-  test("error: and does not know the block any more, or fails: nothing is concluded", async () => {
+  test("error: and no longer knows the block, or fails: nothing is concluded", async () => {
     const { node, read } = open(3, [3]);
     let headers = 0;
     node.answer = (call) =>

@@ -115,7 +115,7 @@ describe("of a block whose receipts are too large for one answer", () => {
     expect(chain?.nodes.map(({ health }) => health.errorsInARow)).toEqual([0, 0, 0]);
   });
 
-  test("the answer is no verdict, and not asked for again by itself or of another node", async () => {
+  test("the response decides nothing, and is not requested again alone or from another node", async () => {
     const all = open(large, large);
     const [outcome] = await askForReceipts(all, [receiptsCall(header)]);
     expect(outcome).toMatchObject({ ok: false, error: { kind: "too-large" } });

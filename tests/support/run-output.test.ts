@@ -109,7 +109,7 @@ test("a run that crashed, or ended badly without a failed test, has failed", () 
   expect(failed({ isGood: false, isWhole: false })).toBe(1);
 });
 
-test("a file that was not run has failed, also beside one that passed when it was run again", () => {
+test("a file that was not run has failed, even next to one that passed when it was run again", () => {
   const run = (failed: number) => ({
     totals: new Map([["tests/a.test.ts", { passed: 1, failed, skipped: 0 }]]),
     ...{ isGood: failed === 0, isWhole: true },

@@ -185,7 +185,7 @@ describe("error: an invalid assignment", () => {
     expect(issueOf(await assign(row.id, { linkId: one.id }))).toEqual([409, "not_confirmed"]);
   });
 
-  test("beside a payment in flight is 409", async () => {
+  test("with a payment in flight is 409", async () => {
     const { one, row } = await ambiguous();
     await side.world.sql`
       insert into payments (

@@ -208,7 +208,7 @@ test("a list by amount reads no more rows than have such an amount, however the 
   });
 });
 
-test("amounts between dates that none of the newest rows has are looked for further down, before every row with them is read", async () => {
+test("amounts between dates that none of the newest rows has are searched for further down, before every row with them is read", async () => {
   await sql.begin("isolation level repeatable read read only", async (tx) => {
     const filter = { ...NO_FILTER, minUnits: 815n, before: new Date(Date.UTC(2026, 5, 2)) };
     let found: Awaited<ReturnType<typeof listTransactions>> | undefined;

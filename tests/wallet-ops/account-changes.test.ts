@@ -88,7 +88,7 @@ describe("a change of an account", () => {
     await sql`update wallet_operations set tx_hash = ${txHash} where id = ${id}`;
   }
 
-  test("is ours by the change of this owner that ran in its transaction, also beside another one's", async () => {
+  test("is ours by the change of this owner that was executed in its transaction, even next to another one's", async () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
     const [txHash, other, first, second] = [randomHash(), randomHash(), randomKey(), randomKey()];
     await mined(made, { changeId: undefined, txHash });

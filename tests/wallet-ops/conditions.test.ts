@@ -108,7 +108,7 @@ test("cancelOperation takes nothing that is signed or over", async () => {
   expect(await cancelOperation(sql, await makeOperation())).toBe(true);
 });
 
-test("markOperationsSigned and failQueuedOperations take nothing that is on its way already", async () => {
+test("markOperationsSigned and failQueuedOperations take nothing that is already in flight", async () => {
   const made = await relayed("BROADCAST");
   expect(await markOperationsSigned(sql, await makeRelay("SIGNED"), [made.id])).toEqual([]);
   expect(await failQueuedOperations(sql, [{ id: made.id, reason: "INSUFFICIENT_FUNDS" }])).toEqual([]);

@@ -128,7 +128,7 @@ describe("the event of an operation that is not queued", () => {
     ["CANCELLED", null],
     ["FAILED", "NOT_SENT"],
   ] as const)
-    test(`makes ${state} MINED beside a live one of the wallet, and a reorganisation takes that back`, async () => {
+    test(`makes ${state} MINED next to a live one of the wallet, and a reorganisation reverts that`, async () => {
       const made = await queued();
       await sql`update wallet_operations set state = ${state}, reason = ${reason} where id = ${made.id}`;
       const live = await queued(made, 1n);
@@ -306,7 +306,7 @@ test("a reorganisation of one network leaves the other's events", async () => {
   expect(rows).toHaveLength(1);
 });
 
-test("what is on its way is not leased again", async () => {
+test("an operation in flight is not leased again", async () => {
   const made = await relayed("BROADCAST");
   await sql`update wallet_operations set next_try_at = now() - interval '2 hours' where id = ${made.id}`;
   const leased = await leaseQueuedOperations(sql, NETWORK, { limit: 100, leaseMs: 0 });

@@ -107,7 +107,7 @@ describe("an end", () => {
     expect((await eventsOf(made)).map(({ type }) => type)).toEqual(["wallet.send_failed"]);
   });
 
-  test("withdrawn by a reorganisation is told of a send, CONFIRMED or FAILED, and not of an owner change", async () => {
+  test("withdrawn by a reorganisation is reported for a send, CONFIRMED or FAILED, and not for an owner change", async () => {
     const [confirmed, failed] = [await queued(), await queued()];
     const change = await ownerOperation(await makeOperation());
     for (const made of [confirmed, change]) await settle(made, 20);

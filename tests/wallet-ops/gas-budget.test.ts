@@ -90,7 +90,7 @@ test("error: a day's gas is gas_budget with Retry-After; one gas less is taken, 
   expect((await ask(merchant)).status).toBe(201);
 });
 
-test("error: what is on its way counts for the day as long as no receipt says less", async () => {
+test("error: operations in flight count for the day until a receipt reports less", async () => {
   const merchant = await funded();
   await sendThatUsed(merchant, 1);
   await world.sql`update relay_budgets set reserved = ${LIMIT - 1} where subject = ${merchant.userId}`;

@@ -85,7 +85,7 @@ test("a waiting request and the events follow a send through each state, in orde
   ]);
 });
 
-test("a request that waits in vain shows the send as it is, after its time", async () => {
+test("a request that times out returns the send unchanged", async () => {
   const prepared = await prepareSend(owner.merchant, { to: randomAddress(), amount: "1" });
   const path = `/v1/wallets/sends/${prepared.sendId}`;
   const startedMs = performance.now();

@@ -126,7 +126,7 @@ async function historyOf(merchant: Merchant) {
   return [...rows];
 }
 
-test("an operation whose event was left out waits, and its transfers stand beside the rows opened for them", async () => {
+test("an operation whose event was left out waits, and its transfers are next to the rows opened for them", async () => {
   for (const merchant of failing) {
     expect(await showSend(merchant)).toMatchObject({ status: "BROADCAST", reason: null });
     expect(await historyOf(merchant)).toMatchObject([{ status: "PENDING" }]);

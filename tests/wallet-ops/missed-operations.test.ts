@@ -59,7 +59,7 @@ describe("events that were missed", () => {
     expect(found).toEqual([{ blockHash: inside.blockHash, logIndex: inside.logIndex }]);
   });
 
-  test("are looked for at this network's accounts, whatever earlier nonce is spent, in any state that may yet run", async () => {
+  test("are searched for at this network's accounts, whatever earlier nonce is spent, in any state that may yet run", async () => {
     const made = await relayed("SIGNED");
     await sql`update wallets set indexed_from = 0 where id = ${made.walletId}`;
     await recordOperationEvents(sql, NETWORK, [eventOf(made, { nonce: 1n, userOpHash: randomHash() })]);
@@ -74,7 +74,7 @@ describe("events that were missed", () => {
     }
   });
 
-  test("are looked for by the key of their nonce, those of an owner change since it was prepared first", async () => {
+  test("are searched for by the key of their nonce, those of an owner change since it was prepared first", async () => {
     const made = await relayed("SIGNED");
     await sql`update wallets set indexed_from = 0 where id = ${made.walletId}`;
     const compared = async (key: bigint) => {

@@ -115,7 +115,7 @@ describe("the missing nonce of a live operation", () => {
     expect(await missingOf(made)).toBeUndefined();
   });
 
-  test("is none while the operation is on its way into a block, or in one", async () => {
+  test("is none while the operation is in flight or in a block", async () => {
     const made = await lab.queued(undefined, 1n);
     await sql`
       update wallet_operations
@@ -127,7 +127,7 @@ describe("the missing nonce of a live operation", () => {
     }
   });
 
-  test("is none while another operation of the wallet that has it is on its way", async () => {
+  test("is none while another operation of the wallet that has it is in flight", async () => {
     const made = await lab.queued(undefined, 1n);
     // neither of another nonce, nor of another wallet, nor one that has ended
     const rival = await lab.makeOperation(made, 0n, { isExtra: true });
@@ -151,7 +151,7 @@ describe("the missing nonce of a live operation", () => {
     expect(await missingOf(made)).toBe(0n);
   });
 
-  test("a preparation beside the live operation is extra; prepared again without one, it is not", async () => {
+  test("a preparation next to the live operation is extra; prepared again without one, it is not", async () => {
     const made = await lab.makeOperation(undefined, 0n, { isExtra: true });
     expect((await lab.rowOf(made)).isExtra).toBe(true);
     await lab.insert(made, 1n, made);

@@ -70,7 +70,7 @@ describe("the transfers of an operation", () => {
     expect(pair(logs([alice, 1n]), logs([bob, 1n], [alice, 2n]))).toEqual([null]);
   });
 
-  test("never stand before that of an earlier item, and an item without one holds up none", () => {
+  test("never come before that of an earlier item, and an item without one blocks none", () => {
     expect(pair(logs([alice, 1n], [bob, 2n]), logs([bob, 2n], [alice, 1n]))).toEqual([1, null]);
     expect(pair(logs([alice, 9n], [bob, 2n]), logs([bob, 2n], [alice, 1n]))).toEqual([null, 0]);
     const three = logs([alice, 1n], [alice, 9n], [alice, 1n]);

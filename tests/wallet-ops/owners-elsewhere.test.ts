@@ -70,7 +70,7 @@ async function trailOf(type: string): Promise<Record<string, unknown>[]> {
 }
 
 describe("a change that came through the service", () => {
-  test("is mailed, and stands in the trail with who signed it and with what the chain made of it", async () => {
+  test("is mailed, and is in the trail with its signer and its outcome on the chain", async () => {
     const [signed] = await trailOf("owner_change_signed");
     expect(signed).toMatchObject({ details: { action: "ADD", networks: "base-sepolia" } });
     expect(signed?.clientAddress).toBeString();

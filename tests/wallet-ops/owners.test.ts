@@ -190,7 +190,7 @@ test("a network that is set up later has the same address and the owners that we
 }, 120_000);
 
 describe("an address", () => {
-  test("that signed for it becomes an owner beside the passkey, and is named", async () => {
+  test("that signed for it becomes an owner in addition to the passkey, and is named", async () => {
     const merchant = await signUp(world.baseUrl);
     const { address, add } = await addressOwner(merchant.client, 6);
     await changeOwner(merchant, { add: { ...add, name: "Ledger" } });

@@ -194,7 +194,7 @@ describe("the reservation", () => {
   });
 });
 
-test("a transfer with a refund on its way stays where the merchant assigned it", async () => {
+test("a transfer with a refund in flight stays where the merchant assigned it", async () => {
   const linkId = await makeLink(4.321);
   const from = randomAddress();
   const { rpcUrl } = world.chain;

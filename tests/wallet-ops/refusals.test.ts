@@ -214,7 +214,7 @@ describe("a refund", () => {
     expect(await readUsdcBalance(world.chain.rpcUrl, payer)).toBe(units);
   });
 
-  test("error: is operation_in_flight while another operation of the wallet is on its way", async () => {
+  test("error: is operation_in_flight while another operation of the wallet is in flight", async () => {
     const { linkId } = await paidByX402(1);
     const path = `/v1/payment-links/${linkId}/refund-requests`;
     const asked = (await merchant.client.post(path, { amount: "0.5" })).body;

@@ -102,7 +102,7 @@ test("at the first nonce of those for every network, too", async () => {
   expect(await note(await refused(key + 1n))).toBe(false);
 });
 
-test("not while an addition of its signer to this wallet is on its way, for a quarter of an hour", async () => {
+test("not while an addition of its signer to this wallet is in flight, for a quarter of an hour", async () => {
   const [made, stranger] = [await refused(), await lab.makeOperation()];
   await readTo(FIRST + BLOCKS);
   const owner = await ownerOf(made);

@@ -142,7 +142,7 @@ describe("a confirmed send", () => {
     expect((await user.client.post(`/v1/wallets/sends/${sendId}/cancel`, {})).status).toBe(409);
   });
 
-  test("error: while it is on its way the wallet prepares nothing else, and another tab's is nonce_taken", async () => {
+  test("error: while it is in flight the wallet prepares nothing else, and another tab's is nonce_taken", async () => {
     const user = await funded(2_000_000n);
     const [first, second] = [
       await prepareSend(user, { to: TO, amount: "1" }),

@@ -92,7 +92,7 @@ async function holding(work: (tx: Tx) => Promise<unknown>, during: (commit: () =
   }
 }
 
-describe("whoever writes an event", () => {
+describe("a writer of an event", () => {
   test("does not wait for a deletion that is open, and has it delivered to the others", async () => {
     const [own, other] = [await endpoint(), await endpoint()];
     await holding(
@@ -165,7 +165,7 @@ describe("a deleted endpoint", () => {
     expect(await insert(1)).toBeDefined();
   });
 
-  test("has neither secrets nor an address, and is left out when secrets are sealed anew", async () => {
+  test("has neither secrets nor an address, and is left out when secrets are resealed", async () => {
     const [own, other] = [await endpoint(), await endpoint()];
     await rotateSecret(sql, own, { sealedSecret: Buffer.from("new"), oldLifeH: 1 });
     await deleteEndpoint(sql, own);

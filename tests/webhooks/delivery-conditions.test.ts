@@ -288,7 +288,7 @@ describe("an endpoint", () => {
     expect(enabled).toMatchObject({ enabled: true, disabledReason: null });
   });
 
-  test("has its secret sealed anew unless it was changed meanwhile, alone", async () => {
+  test("alone has its secret resealed unless it was changed meanwhile", async () => {
     const [id, other] = [await endpointId(), await endpointId()];
     const renew = (sealed: Uint8Array) =>
       replaceSealedSecret(sql, { id, column: "sealedSecret", sealed, renewed: Buffer.from("renewed") });
@@ -303,7 +303,7 @@ describe("an endpoint", () => {
     expect([await page(""), await page(first), await page(second)]).toEqual([[first], [second], []]);
   });
 
-  test("keeps an old secret to be sealed anew only while that signs", async () => {
+  test("keeps an old secret to be resealed only while it still signs", async () => {
     const id = await endpointId();
     const old = async (oldLifeH: number) => {
       await rotateSecret(sql, { id, userId: user }, { sealedSecret: Buffer.from("fresh"), oldLifeH });

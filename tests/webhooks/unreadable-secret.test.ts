@@ -82,7 +82,7 @@ test("is left out of the signatures after its owner has rotated it", async () =>
   expect(message && isSigned(message, fresh)).toBe(true);
 });
 
-test("that opens still signs beside the new one", async () => {
+test("that can be decrypted still signs next to the new one", async () => {
   const { id, userId, place, secret } = await endpoint(NEW);
   const fresh = newWebhookSecret();
   await rotateSecret(sql, { id, userId }, { sealedSecret: seal(NEW, place, fresh), oldLifeH: 24 });

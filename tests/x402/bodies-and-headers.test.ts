@@ -136,7 +136,7 @@ describe("other large headers", () => {
     expect((await fetch(`${world.baseUrl}/health`, { headers })).status).toBe(431);
   });
 
-  test("behavior: headers just below the limit are accepted, beside a payment header of full size", async () => {
+  test("behavior: headers just below the limit are accepted together with a payment header of full size", async () => {
     const linkId = await newLink();
     const filler = randomBytes(HEADER_MAX)
       .toString("hex")

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { isGathered } from "../../api/x402/group-commit-timing.ts";
 
-test("a group of eight waits while its burst goes on, and is committed once none came since the last look", () => {
+test("a group of eight waits while its burst continues, and is committed once none arrived since the last check", () => {
   expect(isGathered(8, { before: 7, passedMs: 12 })).toBe(false);
   expect(isGathered(13, { before: 8, passedMs: 16 })).toBe(false);
   expect(isGathered(13, { before: 13, passedMs: 20 })).toBe(true);

@@ -34,7 +34,7 @@ describe("rotating the signing key", () => {
     openJwsSigner(keys, "pay.example.com").document as Document;
   const signed = openJwsSigner([OLD], "pay.example.com").sign({ version: 1, payer: PAYER });
 
-  test("a signature verifies while its key is in the list, wherever it stands, and not afterwards", async () => {
+  test("a signature verifies while its key is in the list, wherever it is, and not afterwards", async () => {
     for (const document of [documentOf(OLD), documentOf(OLD, NEW), documentOf(NEW, OLD)])
       expect(await verify(signed, document)).toMatchObject({ payer: PAYER });
     expect(() => verify(signed, documentOf(NEW))).toThrow("is not published");
