@@ -40,7 +40,7 @@ const WAIT_MAX_MS = 120_000;
 const IDLE_MAX_S = 255;
 const IDLE_MIN_S = 60;
 
-/** Connections for payments; few, because each one plans every payment statement anew. */
+/** Connections for payments; few, because each one plans every payment statement again. */
 const PLANNED_CONNECTIONS = 4;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;

@@ -114,7 +114,7 @@ function judge(bundleItem: BundleItem, [bundle, ...inner]: readonly RpcOutcome[]
   return { ok: true, bundleItem };
 }
 
-/** AA25: the nonce is spent, and the ledger says by what. AA23 and AA24: the signature is no owner's any more. */
+/** AA25: the nonce is spent; the ledger says by which operation. AA23 and AA24: the signer is no longer an owner. */
 function refusalOfEntryPoint(data: Hex | undefined): OperationVerdict {
   const text = explainFailedOperation(data) ?? explainRevert(data).text;
   if (/^AA25/.test(text)) return { ok: false, action: "wait", text };

@@ -4,7 +4,7 @@ import type { Tx } from "../postgres/client.ts";
 export type BackedUpTable = {
   /** Quoted, with its schema. */
   readonly name: string;
-  /** Quoted; generated columns are computed anew. */
+  /** Quoted; generated columns are recomputed. */
   readonly columns: readonly string[];
 };
 

@@ -126,7 +126,7 @@ export async function discardSums(tx: Tx, network: NetworkId, addresses: readonl
 }
 
 /**
- * Blocks above `ancestor` left the chain. Sums that reach above it begin anew, also those that are being made: none is stored after this.
+ * Blocks above `ancestor` left the chain. Sums that reach above it start again, including those in progress: none is stored after this.
  * Sums are made at final blocks, so this is free unless a final block was replaced.
  */
 export async function discardSumsAbove(tx: Tx, network: NetworkId, ancestor: number): Promise<void> {

@@ -15,7 +15,7 @@ const FILES = [
   ...["events", "webhooks", "notices", "http", "health", "traces"],
 ];
 export const BASELINE = "0159_baseline";
-/** SHA-256 of the names of all that it replaces, sorted, a line each. How it is made anew: db/migrations/README.md. */
+/** SHA-256 of the names of all migrations that it replaces, sorted, one per line. How to recreate it: db/migrations/README.md. */
 const REPLACED_SHA256 = ["823791d9decdc72ccca487e2a048ef5436ccb3998f736623451c77dbf91b9881"];
 /** The first baseline had no number; later ones are named like this one. */
 const FIRST_BASELINE = "baseline";

@@ -1,6 +1,6 @@
 -- The event log, and who reads it as it is written.
 
--- Transaction numbers order the event log, and another cluster, or a restored one, counts them anew: new events would sort before old
+-- Transaction numbers order the event log, and another cluster, or a restored one, restarts them: new events would sort before old
 -- ones, and a cursor from before would skip them silently. So a log has epochs, one for each run of a server that wrote into it.
 -- A cursor names its epoch, by a name no other history can have.
 create table event_epochs (

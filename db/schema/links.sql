@@ -33,7 +33,7 @@ create table payment_links (
   paid_units bigint check (paid_units > 0),
   -- block time of the transfer that paid it
   paid_at timestamptz,
-  -- What indexes order and choose rows by. With the status itself every change of it would write all indexes anew; open_until, is_unpaid
+  -- What indexes order and choose rows by. With the status itself every change of it would rewrite all indexes; open_until, is_unpaid
   -- and stage stay as they are from ACTIVE to PENDING and back, so such a change stays in its page (HOT).
   open_until timestamptz generated always as (case when status in ('ACTIVE', 'PENDING') then expires_at end) stored,
   -- It has lost what held it, while a transfer that fits it is booked on it: it stays PENDING until the indexer makes that one pay it.

@@ -165,7 +165,7 @@ create table refunds (
   user_id text not null references users,
   link_id text not null references payment_links,
   network text not null check (network in ('base', 'base-sepolia')),
-  -- the transfer whose money it is, by its place in the chain (with paid_log_index): a rebuild makes rows of transfers anew
+  -- the transfer whose money it is, by its place in the chain (with paid_log_index): a rebuild recreates rows of transfers
   paid_tx_hash text not null,
   to_address text not null check (to_address ~ '^0x[0-9a-f]{40}$'),
   to_source text not null check (to_source in ('x402_payer', 'transfer_sender', 'given')),

@@ -31,7 +31,7 @@ create table webhook_deliveries (
   lease_until timestamptz,
   delivered_at timestamptz,
   attempts int not null default 0,
-  -- attempts since it was put on the schedule: sending it again starts the schedule anew
+  -- attempts since it was put on the schedule: sending it again restarts the schedule
   tries int not null default 0,
   last_status int,
   id text primary key check (starts_with(id, 'whd_')),

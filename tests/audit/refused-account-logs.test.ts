@@ -1,4 +1,4 @@
-/** The search for owner changes goes on after a log whose record the database refuses. */
+/** The search for owner changes continues after a log whose record the database refuses. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { encodeAbiParameters } from "viem";
 import { ADD_OWNER_TOPIC } from "../../core/chain/account-logs.ts";

@@ -1,4 +1,4 @@
-/** Compares the money of two databases: what one says must be what the other says, for everything both can know. */
+/** Compares the money of two databases: they must agree on everything that both can know. */
 
 import type { Sql } from "../../db/postgres/client.ts";
 

@@ -104,7 +104,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await page.getByRole("link", { name: "Nobody wants this" }).click();
       await page.getByRole("button", { name: "Cancel link", exact: true }).click();
       const dialog = page.getByRole("dialog");
-      await dialog.getByText("Nobody can pay it anymore").waitFor();
+      await dialog.getByText("Nobody can pay it any more").waitFor();
       expect(await findBarriers(page)).toEqual([]);
       await dialog.getByRole("button", { name: "Cancel link" }).click();
       await dialog.waitFor({ state: "detached" });

@@ -1,4 +1,4 @@
-/** Numbers of documents: no gap and no repetition, whoever counts at the same time and whichever connection dies. */
+/** Document numbers: no gap and no repetition, no matter who counts concurrently and which connection dies. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { periodOfMonth } from "../../core/domain/calendar.ts";

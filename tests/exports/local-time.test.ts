@@ -1,4 +1,4 @@
-/** Local times beside those of the runtime, asked anew for each moment. */
+/** Local times compared with those of the runtime, computed again for each moment. */
 import { expect, test } from "bun:test";
 import { isTimeZone, localTime } from "../../core/domain/local-time.ts";
 import { seededRandom } from "../support/seeded-random.ts";

@@ -1,4 +1,4 @@
-/** Months that close by themselves, in time and late, each where the one before ended. */
+/** Months that close automatically, in time and late, each where the previous one ended. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { monthOf } from "../../core/domain/calendar.ts";
 import { formatUnits } from "../../core/domain/money.ts";

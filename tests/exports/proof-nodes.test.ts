@@ -1,4 +1,4 @@
-/** Exports with proofs and the nodes they are read from: how often, how fast, and what else goes on while a node does not answer. */
+/** Exports with proofs and the nodes they are read from: how often, how fast, and what continues while a node does not respond. */
 import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { newExportId } from "../../core/domain/ids.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";

@@ -1,4 +1,4 @@
-/** Which queued export may start: at most two of a user run at a time, whoever asks and however often. */
+/** Which queued export may start: at most two of a user run at a time, no matter who asks and how often. */
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { newExportId } from "../../core/domain/ids.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";

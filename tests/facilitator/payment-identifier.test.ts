@@ -1,4 +1,4 @@
-/** x402's `payment-identifier` in a facilitated payment: whoever signs again for the same purchase does not pay twice. */
+/** x402's `payment-identifier` in a facilitated payment: signing again for the same purchase does not pay twice. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
 import { signPayment } from "../support/payer.ts";

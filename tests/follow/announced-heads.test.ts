@@ -1,4 +1,4 @@
-/** While a websocket announces blocks, they are read from the announcements; when it goes silent, polling goes on. */
+/** While a websocket announces blocks, they are read from the announcements; when it goes silent, polling continues. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { type CountingProxy, startCountingProxy } from "../support/counting-proxy.ts";
 import {

@@ -1,4 +1,4 @@
-/** On a chain whose blooms rule nothing out, blocks without anything of ours are read several at a time, and payments as soon as ever. */
+/** On a chain whose blooms exclude nothing, blocks without anything of ours are read several at a time, and payments as quickly as before. */
 import { afterAll, afterEach, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";

@@ -1,4 +1,4 @@
-/** A refunded transfer that a reorganisation took away comes back within a range of a catch-up that waits for the one before it. */
+/** A refunded transfer that a reorganisation removed comes back within a range of a catch-up that waits for the previous one. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { newLinkId, newRefundId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
@@ -44,7 +44,7 @@ afterAll(async () => {
   await lab?.stop();
 });
 
-/** The transfer of this transaction, taken away by a reorganisation after it was refunded. */
+/** The transfer of this transaction, removed by a reorganisation after it was refunded. */
 async function seedOrphanedRefund(txHash: Hex): Promise<string> {
   const id = newRefundId(new Date());
   await lab.sql.begin(async (tx) => {

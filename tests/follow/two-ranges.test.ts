@@ -1,4 +1,4 @@
-/** Two ranges of a catch-up on their way into the database at the same time: whatever happens to either, the ledger is as if they came one by one. */
+/** Two ranges of a catch-up in flight at the same time: whatever happens to either, the ledger is as if they came one by one. */
 import { afterAll, afterEach, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
@@ -162,7 +162,7 @@ test("events of a range that has to be stored a second time still come before th
   if (!seen) throw new Error("nothing was read");
   const { block, txHash, logIndex, from, to, amountUnits } = seen;
   const holder = await holdCursor();
-  // left by a reorganisation, by a transaction that ends only when both ranges are on their way
+  // left by a reorganisation, by a transaction that ends only when both ranges are in flight
   await holder.sql`
     insert into transfers (network, block_number, block_hash, block_time, tx_hash, log_index, from_address, to_address, amount_units, status)
     values (

@@ -1,4 +1,4 @@
-/** A refunded transfer that a reorganisation took away comes back, alone or behind what fills its block: the refund is moved to its place. */
+/** A refunded transfer that a reorganisation removed comes back, alone or behind others that fill its block: the refund moves to its place. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { newLinkId, newRefundId } from "../../core/domain/ids.ts";
 import {

@@ -1,4 +1,4 @@
-/** Payers who transfer by themselves: accounts of the local chain that send USDC without our service. */
+/** Payers who transfer on their own: accounts of the local chain that send USDC without our service. */
 import { randomBytes } from "node:crypto";
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
 import { encodeTransfer } from "../../core/chain/usdc.ts";

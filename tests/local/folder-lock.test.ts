@@ -22,7 +22,7 @@ async function lockAndCollect(): Promise<Bun.Subprocess<"ignore", "pipe", "inher
   return owner;
 }
 
-test("a lock is held as long as its owner lives, even when nothing refers to it anymore", async () => {
+test("a lock is held as long as its owner lives, even when nothing refers to it any more", async () => {
   const owner = await lockAndCollect();
   try {
     expect(() => lockFolder(folder)).toThrow(`is in use by process ${owner.pid}`);

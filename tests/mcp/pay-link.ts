@@ -1,4 +1,4 @@
-/** An agent that pays, with a key of its own and within the limits of whoever started it; every link is paid on the chain by the running service. */
+/** An agent that pays with its own key within the limits set by the person who started it; every link is paid on the chain by the running service. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { NETWORKS } from "../../core/domain/networks.ts";

@@ -14,7 +14,7 @@ export async function judgeRound(stage: Stage): Promise<string[]> {
   stage.outcomes = {};
   await claimAgain(stage);
   const open = await waitUntilQuiet(stage);
-  const broken = open.map((row) => `waits for ever: ${row}`);
+  const broken = open.map((row) => `waits forever: ${row}`);
   const all: ChainTransfer[] = [];
   for (const chain of stage.chains) {
     const transfers = await readTransfers(chain.node.rpcUrl, chain.network);

@@ -13,7 +13,7 @@ const FILL_EVERY_MS = 20_000;
 const POLL_MS = 500;
 const ROWS_SHOWN = 6;
 
-/** What is still open when the time is up: it would wait for ever. */
+/** Rows still open when the time is up: they would wait forever. */
 export async function waitUntilQuiet(stage: Stage): Promise<string[]> {
   const deadline = Date.now() + QUIET_TIMEOUT_MS;
   let fillAtMs = Date.now() + FILL_AFTER_MS;
@@ -68,7 +68,7 @@ async function fillNonces(stage: Stage): Promise<void> {
     }
 }
 
-/** An operation for every chain may wait for ever on a network where its wallet is not deployed. */
+/** An operation for every chain may wait forever on a network where its wallet is not deployed. */
 async function readOpenRows(sql: Sql): Promise<string[]> {
   const rows = await sql<{ what: string }[]>`
     select concat_ws(' ', 'payment', id, network, state) as what

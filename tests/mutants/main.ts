@@ -1,13 +1,13 @@
 /**
  * `bun run mutants`: changes one condition of the rules of money and access at a time, in TypeScript or in SQL, and prints the changes
- * that no test detected. Interrupted, it goes on where it stopped: verdicts and what each test executes are kept in `.data/mutants`.
+ * that no test detected. Interrupted, it continues where it stopped: verdicts and what each test executes are kept in `.data/mutants`.
  *
  *   --count 40     how many, drawn over all kinds of changes; 0 takes every one
  *   --seed 7       which; printed when left out
  *   --file a,b     only sources whose path contains one of these
  *   --rule drop    only changes whose rule contains this
  *   --limit 60     seconds of tests a change may take before it counts as survived
- *   --minutes 10   no further change is begun after this; 0: no end
+ *   --minutes 10   no further change is started after this; 0: no limit
  *   --again        tries once more what survived earlier
  *   --processes    also tests of the same subject that start the service's processes
  */

@@ -83,7 +83,7 @@ test("its unique amount counts as its amount: early; another amount: free", asyn
   expect(await judge()).toBe("early");
 });
 
-test("a claim of another link, another sender, another wallet, another link's transfer, or no block anymore: free", async () => {
+test("a claim of another link, another sender, another wallet, another link's transfer, or no block any more: free", async () => {
   await bookNamed({}, otherLinkId);
   await bookNamed({ status: "ORPHANED" });
   await bookNamed({ to: randomAddress() });

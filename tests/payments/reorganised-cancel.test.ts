@@ -1,4 +1,4 @@
-/** A payer takes his authorization back while it is on its way, and a reorganisation puts our transaction before that. */
+/** A payer cancels an authorization while it is in flight, and a reorganisation puts our transaction before the cancellation. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";

@@ -1,4 +1,4 @@
-/** Payments of transactions still on their way whose authorizations are over: queued again only when nothing can execute them any more. */
+/** Payments of transactions in flight whose authorizations have expired: queued again only when nothing can execute them any more. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { startCursor } from "../../db/ledger/cursors.ts";
@@ -41,7 +41,7 @@ beforeEach(async () => {
   await lab.sql`update wallets set backfilled_at = now() where id = ${lab.merchant.walletId}`;
 });
 
-/** A payment in a transaction of ours that no block holds. */
+/** A payment in one of our transactions that is in no block. */
 async function signed({ validBefore = DEEP_TIME_S }: { validBefore?: number } = {}): Promise<NewPayment> {
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
   if (!payment) throw new Error("the payment was not accepted");

@@ -1,4 +1,4 @@
-/** Connections to Postgres that break in the middle of something: what was begun is over, the process lives, the pool is as good as before. */
+/** Connections to Postgres that break in mid-operation: the operation has ended, the process lives, the pool works as before. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { type BreakablePool, openBreakablePool } from "../support/breakable-pool.ts";

@@ -1,4 +1,4 @@
-/** A server that vanishes without a word, as in a failover: its connections stay open and nothing comes any more. */
+/** A server that vanishes silently, as in a failover: its connections stay open and nothing arrives any more. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { type DatabaseWay, startDatabaseWay } from "../support/database-way.ts";

@@ -1,4 +1,4 @@
-/** The loop of a network goes on beside a queue whose drain takes long. */
+/** The loop of a network continues while draining a queue takes long. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { Registry } from "prom-client";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";

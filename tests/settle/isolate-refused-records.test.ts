@@ -1,4 +1,4 @@
-/** Records that the database refuses: their network goes on without them, and nothing of payments is left out. */
+/** Records that the database refuses: their network continues without them, and no payment is left out. */
 import {
   afterAll,
   afterEach,

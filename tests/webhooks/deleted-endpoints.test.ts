@@ -1,4 +1,4 @@
-/** A deleted endpoint: gone at once whatever the length of its log, which housekeeping removes, and no obstacle to whoever writes events. */
+/** A deleted endpoint: gone immediately whatever the length of its log, which housekeeping removes, and never blocking writers of events. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { newWebhookEndpointId } from "../../core/domain/ids.ts";
 import { openLog } from "../../core/runtime/log.ts";

@@ -1,4 +1,4 @@
-/** What the chain holds settles a link, whoever sent the transaction. */
+/** A transfer on the chain settles a link, whoever sent the transaction. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";

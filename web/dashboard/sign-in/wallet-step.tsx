@@ -12,7 +12,7 @@ type Props = {
   /** Who is signed in. */
   email: string;
   onDone: () => void;
-  /** Nobody is signed in anymore. */
+  /** Nobody is signed in any more. */
   onLeave: () => void;
 };
 
