@@ -109,7 +109,9 @@ test("a reader with a cursor of an earlier version, without epoch or digest, con
   const id = await newLink(merchant);
   await untilListed(merchant, id);
   const { body } = await merchant.client.get("/v1/events?limit=100");
-  const [epoch, writtenBy, place] = Buffer.from(body.pagination.nextCursor, "base64url").toString().split(".");
+  const [epoch, writtenBy, place] = Buffer.from(body.pagination.nextCursor, "base64url")
+    .toString()
+    .split(".");
   for (const earlier of [`${epoch}.${writtenBy}.${place}`, `${writtenBy}.${place}`]) {
     const cursor = Buffer.from(earlier).toString("base64url");
     const stream = await open(merchant, cursor);
