@@ -66,6 +66,20 @@ describe("a row of the history whose block is reorganised away", () => {
   });
 });
 
+test("a claimed transfer between two merchants is in the history of both", async () => {
+  const [payee, payer] = [lab.merchant, await seedMerchant(lab.sql)];
+  const linkId = await seedLink(lab.sql, payee);
+  const transfer = makeTransfer(lab, 91, { from: payer.address });
+  await claim(lab, linkId, transfer);
+  await read(lab, [transfer]);
+  const rows = await lab.sql<{ userId: string; type: string }[]>`
+    select user_of(owner) as user_id, type from transactions where tx_hash = ${transfer.txHash} order by type`;
+  expect([...rows]).toEqual([
+    { userId: payee.userId, type: "PAYMENT_LINK" },
+    { userId: payer.userId, type: "SEND" },
+  ]);
+});
+
 describe("the claims of a link to which its merchant assigns their transaction", () => {
   test.each(["OPEN", "HINT", "DISPUTED", "EXPIRED"])("are matched when they are %s", async (state) => {
     const [linkId, other] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
