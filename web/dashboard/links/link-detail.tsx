@@ -245,7 +245,9 @@ function CancelLink({ id }: { id: string }) {
           onClose={() => setAsking(false)}
           closeText={say("Keep it")}
         >
-          {say("Nobody can pay it any more. A payment already on its way still arrives, and can be refunded.")}
+          {say(
+            "Nobody can pay it any more. A payment already on its way still arrives, and can be refunded.",
+          )}
         </Confirm>
       )}
     </>
