@@ -79,21 +79,6 @@ export async function dropSignedBytes(tx: Tx, limit: number): Promise<number> {
   return result.count;
 }
 
-/** Claims that were rejected, expired or only hints. Claims matched by a transfer are kept. */
-export async function deleteEndedClaims(tx: Tx, limit: number): Promise<number> {
-  const result = await tx`
-    delete from claims
-    where id = any(array(
-        select id
-        from claims
-        where state in ('HINT', 'REJECTED', 'EXPIRED')
-          and updated_at < now() - make_interval(days => ${ENDED_CLAIMS_KEPT_DAYS}::int)
-        limit ${limit}
-        for update skip locked
-      ))`;
-  return result.count;
-}
-
 /** The trail refuses every other deletion: only rows older than this time, and only in this transaction. */
 export async function deleteOldSecurityEvents(tx: Tx, limit: number): Promise<number> {
   await tx`
@@ -199,6 +184,11 @@ const LEFTOVERS = {
   oauth_flows: { key: "state_hash", over: "expires_at < now()" },
   idempotency_keys: { key: "ctid", over: isOlder("created_at", IDEMPOTENCY_KEYS_KEPT_DAYS) },
   exports: { key: "id", over: "expires_at < now()" },
+  // those matched by a transfer are kept
+  claims: {
+    key: "id",
+    over: `state in ('HINT', 'REJECTED', 'EXPIRED') and ${isOlder("updated_at", ENDED_CLAIMS_KEPT_DAYS)}`,
+  },
   notices: { key: "id", over: isOlder("created_at", NOTICES_KEPT_DAYS) },
   member_invitations: {
     key: "id",

@@ -8,7 +8,7 @@ import type { EventPosition } from "../../db/events/cursor-history.ts";
 import { listEvents } from "../../db/events/event-log.ts";
 import { insertExport } from "../../db/exports/exports.ts";
 import {
-  deleteEndedClaims,
+  deleteLeftovers,
   deleteOldEvents,
   deleteOldSecurityEvents,
   deleteUnverifiedUsers,
@@ -220,7 +220,7 @@ test("claims that decided nothing go after ninety days, those that a transfer ma
       values (
         ${id}, ${linkId}, ${NETWORK}, ${randomHash()}, ${randomAddress()}, ${state}, now(), now() - ${age}::interval
       )`;
-  expect(await deleteEndedClaims(sql, LIMIT)).toBe(3);
+  expect(await deleteLeftovers(sql, "claims", LIMIT)).toBe(3);
   const rows = await sql<{ id: string }[]>`select id from claims where link_id = ${linkId} order by id`;
   expect(rows.map(({ id }) => id)).toEqual(["kept1", "kept2", "kept3", "kept4"]);
 });

@@ -9,7 +9,6 @@ import {
   deleteDeadJobs,
   deleteDeletedEndpoints,
   deleteDeliveriesOfDeleted,
-  deleteEndedClaims,
   deleteLeftovers,
   deleteOldEvents,
   deleteOldSecurityEvents,
@@ -51,7 +50,6 @@ export async function housekeeping(
     oldEvents: () =>
       inBatches(() => deleteOldEvents(sql, { keptDays: config.eventsKeptDays, limit: BATCH_ROWS })),
     signedBytes: () => inBatches(() => dropSignedBytes(sql, BATCH_ROWS)),
-    endedClaims: () => inBatches(() => deleteEndedClaims(sql, BATCH_ROWS)),
     oldSecurityEvents: () => inBatches(() => sql.begin((tx) => deleteOldSecurityEvents(tx, BATCH_ROWS))),
     deliveriesOfDeleted: () => inBatches(() => deleteDeliveriesOfDeleted(sql, BATCH_ROWS)),
     deletedEndpoints: () => inBatches(() => deleteDeletedEndpoints(sql, BATCH_ROWS)),
