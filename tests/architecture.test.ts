@@ -151,7 +151,7 @@ describe("layers", () => {
     expect(offences).toEqual([]);
   });
 
-  test("every import of ours leads to a file", () => {
+  test("every import of our own files resolves", () => {
     const missing = [...imports].flatMap(([file, targets]) =>
       targets
         .filter(isOurs)
@@ -166,7 +166,7 @@ test("no circle of imports between files, not even of types", () => {
   expect(findCircle(imports)).toBeUndefined();
 });
 
-test("no circle of imports between folders; a file at the top of a layer counts as a folder of its own", () => {
+test("no import cycle between folders; a file at the top of a layer counts as its own folder", () => {
   const folders = new Map<string, Set<string>>();
   for (const [file, targets] of imports) {
     if (file.startsWith("tests/") || file.startsWith("bench/")) continue;

@@ -167,7 +167,7 @@ test("a transfer that is missing is a difference at every comparison until it is
   expect(await reconcileBalances(term)).toBe(0);
 });
 
-test("a node that refuses so many balances at once is asked for fewer", async () => {
+test("a node that refuses that many balances in one call is asked for fewer", async () => {
   await lab.sql`update wallets set reconciled_at = null`;
   proxy.fault = ([call]) =>
     call?.method === "eth_call" && JSON.stringify(call.params).length > 20_000

@@ -305,7 +305,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect(await sessionsOf(owner.userId)).toEqual(["wallet_setup"]);
   });
 
-  test("race: without a passkey, of two accounts unlinked at once the last stays", async () => {
+  test("race: without a passkey, of two accounts unlinked concurrently the last one stays", async () => {
     const owner = await signUp(world().baseUrl);
     for (let n = 0; n < 2; n++) {
       person(newEmail());

@@ -58,7 +58,7 @@ test("the one that ended last counts, also after one whose machine's clock was a
   expect((await findLastBackup(sql))?.takenAt).toEqual(takenAt);
 });
 
-test("a database that cannot keep it, as before its upgrade, is backed up all the same", async () => {
+test("a database that cannot store it, as before its upgrade, is backed up anyway", async () => {
   await sql`alter table last_backup rename to last_backup_away`;
   const { code, output, errors } = await backUp();
   await sql`alter table last_backup_away rename to last_backup`;

@@ -242,7 +242,7 @@ describe("a backup's file", () => {
     120_000,
   );
 
-  test("what a backup that was killed has left is removed after a day, and one that is being written is not", async () => {
+  test("the remains of a killed backup are removed after a day, but not a backup in progress", async () => {
     const draft = (minute: number) => join(folder, `payments-2026-01-01T00-0${minute}-00-000Z.backup.new`);
     for (const minute of [7, 8]) writeFileSync(draft(minute), "half");
     utimesSync(draft(7), new Date(), new Date(Date.now() - 25 * 3_600_000));

@@ -55,7 +55,7 @@ function find(
   };
 }
 
-describe("an operation of ours", () => {
+describe("one of our operations", () => {
   test.each([
     ["of one transfer", items.slice(0, 1)],
     ["of several", items],

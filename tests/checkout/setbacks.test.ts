@@ -301,7 +301,7 @@ describe.if(isBrowserThere)("the payment page", () => {
 });
 
 describe.if(isBrowserThere)("several people, or several tabs, and one link", () => {
-  test("two payers at once: one payment a round, by the one who is thanked", async () => {
+  test("two concurrent payers: one payment per round, by the one who is thanked", async () => {
     const report = await payTogether(world, 2);
     expect(report.wonByFirst + report.wonBySecond).toBe(2);
   }, 120_000);
@@ -332,7 +332,7 @@ describe.if(isBrowserThere)("several people, or several tabs, and one link", () 
     await close();
   }, 120_000);
 
-  test("a payment by hand pays its own link although a thief claims its transaction for another one of that price", async () => {
+  test("a manual payment pays its own link although a thief claims its transaction for another link of that amount", async () => {
     const honest = await world.makeLink();
     const thiefs = await world.makeLink(honest.amountUnits);
     const { page, expectClean, close } = await world.open(honest.id);

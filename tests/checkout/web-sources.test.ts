@@ -8,7 +8,7 @@ import { buildPages } from "../../local/processes/service-process.ts";
 const WEB = join(import.meta.dir, "../../web");
 const read = (file: string) => readFileSync(join(WEB, file));
 
-describe("what a payer loads", () => {
+describe("the code that a payer loads", () => {
   for (const [name, limitBytes] of [
     ["checkout.js", 12_288],
     ["checkout.css", 3_072],

@@ -7,7 +7,7 @@ const BASE = {
   ...{ JWT_SECRET: "4f3c".repeat(16), OTP_PEPPER: "99aa".repeat(16) },
 };
 
-describe("error: a variable is reported once, in a sentence of ours", () => {
+describe("error: a variable is reported once, in our own words", () => {
   test.each<[string, Record<string, string>, string]>([
     ["a database that is no URL", { DATABASE_URL: "x" }, "DATABASE_URL: must begin with postgres://"],
     ["a base URL of another scheme", { BASE_URL: "ftp://a/b" }, "BASE_URL: must be an http(s) URL"],

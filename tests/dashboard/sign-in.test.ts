@@ -85,7 +85,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await page.getByText(email).waitFor();
   });
 
-  test("while the list is open, typing the address asks for the passkey all the same", async () => {
+  test("while the list is open, typing the address still asks for the passkey", async () => {
     await authenticator.setPresence(false);
     await page.evaluate("globalThis.lists = 0");
     await page.getByRole("button", { name: "Sign out" }).click();

@@ -50,7 +50,7 @@ test("links of the dashboard to the API lead to routes that exist", async () => 
   for (const path of links) expect([path, Object.keys(paths[path] ?? {})]).toEqual([path, ["get"]]);
 });
 
-describe("what a merchant's browser loads", () => {
+describe("the code that a merchant's browser loads", () => {
   const sizeOf = (name: string) => readFileSync(join(ROOT, "web/dist", `${name}.br`)).length;
 
   test("the first screen has at most 35 kB of script, all screens 60 kB, the style 6 kB", async () => {

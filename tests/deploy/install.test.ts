@@ -218,7 +218,7 @@ describe("deploy/compose/compose.yaml", () => {
     }
   });
 
-  test("no process of ours has root, a writable root, capabilities, or unlimited memory", () => {
+  test("none of our processes has root, a writable root, capabilities, or unlimited memory", () => {
     expect(ours.length).toBeGreaterThan(5);
     for (const [name, service] of ours) {
       expect({ name, user: service.user, isReadOnly: service.read_only, drop: service.cap_drop }).toEqual({

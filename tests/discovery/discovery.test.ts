@@ -100,7 +100,7 @@ describe("which links are listed", () => {
   });
 });
 
-describe("what an entry says", () => {
+describe("an entry", () => {
   test("terms equal the 402's own, and nothing of the order or of the merchant's account is in it", async () => {
     await merchant.client.patch("/v1/auth/me", { displayName: "Zoe's Forecasts" });
     const order = {

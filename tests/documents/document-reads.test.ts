@@ -65,7 +65,7 @@ const foreign = (given: Partial<DueDocument> = {}) =>
 const end = (id: string) =>
   sql`update documents set voided_at = now(), void_reason = 'REASSIGNED' where id = ${id}`;
 
-test("a document is found by its id, and to a merchant his own alone", async () => {
+test("a document is found by its id, and by merchants only their own", async () => {
   const [own, other] = [await issue(), await foreign()];
   expect(await findDocument(sql, { id: own })).toMatchObject({ id: own });
   expect(await findDocument(sql, { id: own, userId: merchant.userId })).toMatchObject({ id: own });

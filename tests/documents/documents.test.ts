@@ -69,7 +69,7 @@ describe("a confirmed payment and its refund", () => {
     expect(shown).toMatchObject({ documentId: receipt.id, documentNumber: receipt.number, creditNotes: [] });
   });
 
-  test("the job again, and every reader at once, give no second number", async () => {
+  test("running the job again and concurrent readers assign no second number", async () => {
     await world.sql`
       select graphile_worker.add_job('issue_documents', ${JSON.stringify({ linkIds: [linkId] })}::text::json)`;
     const path = `/api/v1/public/payment-links/${linkId}/receipt`;

@@ -113,7 +113,7 @@ describe("the documents of a link", () => {
 });
 
 describe("the numbers of a merchant, year and kind", () => {
-  test("have neither gap nor repetition when eight connections number for two merchants at once", async () => {
+  test("have neither gap nor repetition when eight connections number for two merchants concurrently", async () => {
     const merchants = [await seedMerchant(sql), await seedMerchant(sql)];
     const rounds = Array.from({ length: 40 }, (_, round) =>
       // in turns the one merchant first or the other

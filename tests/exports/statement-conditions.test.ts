@@ -248,7 +248,7 @@ describe("a monthly statement", () => {
 describe("rates", () => {
   const own = { currency: "EUR", from: "2026-06-01", to: "2026-06-03" };
 
-  test("of a merchant are his own, of one currency and from a day on", async () => {
+  test("of a merchant are the merchant's own, of one currency and from a day on", async () => {
     const [mine, theirs] = [
       { ...own, userId: merchant.userId },
       { ...own, userId: stranger.userId },

@@ -348,7 +348,7 @@ test("monthly statements begin with the month in which they were switched on, no
   expect(await since(true)).toBeGreaterThan(begun ?? Number.POSITIVE_INFINITY);
 });
 
-test("the settings of a merchant's books are his own", async () => {
+test("the settings of a merchant's books are the merchant's own", async () => {
   await changeBooks(stranger, { legalName: "Stranger" });
   await changeBooks(user, { legalName: "Own" });
   await changeBooks(user, { taxId: "1" });

@@ -328,7 +328,7 @@ describe("payment-identifier", () => {
     expect(await transfersTo(bought)).toBe(bought.amount);
   });
 
-  test("behavior: an identified payload sent 16 times at once is one transfer and one answer for all", async () => {
+  test("behavior: an identified payload sent 16 times concurrently is one transfer and one response for all", async () => {
     const bought = await purchase(lab);
     const answers = await Promise.all(Array.from({ length: 16 }, () => settle(identified(bought))));
     expect(new Set(answers.map(({ success, transaction }) => `${success} ${transaction}`)).size).toBe(1);

@@ -36,7 +36,7 @@ async function inserted(change: Partial<NewFacilitatedPayment> = {}): Promise<Ne
   return payment;
 }
 
-test("an authorization is stored once, whichever key brings it again", async () => {
+test("an authorization is stored once, whichever key submits it again", async () => {
   const first = await inserted();
   const again = make({ payer: first.payer, nonce: first.nonce, facilitatorKeyId: "key_other" });
   const [otherNonce, otherPayer] = [make({ payer: first.payer }), make({ nonce: first.nonce })];

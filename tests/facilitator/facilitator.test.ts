@@ -141,7 +141,7 @@ describe("settling", () => {
     expect(await balanceOf(bought)).toBe(bought.amount);
   });
 
-  test("behavior: a payload sent 16 times at once is one transfer and one success", async () => {
+  test("behavior: a payload sent 16 times concurrently is one transfer and one success", async () => {
     const bought = await purchase(lab);
     const answers = await Promise.all(Array.from({ length: 16 }, () => settle2(bought)));
     expect(answers.filter((answer) => answer.success)).toHaveLength(1);

@@ -59,7 +59,7 @@ describe.each([0, MANY_WALLETS])("with %d other wallets", (others) => {
   });
   afterAll(() => lab.stop());
 
-  test("what happened in hundreds of blocks while no indexer ran is settled, and what waited for its depth too", async () => {
+  test("transfers in hundreds of blocks while no indexer ran are settled, and those that waited for their depth too", async () => {
     const links: string[] = [];
     const payOne = async () => {
       const units = freshUnits();

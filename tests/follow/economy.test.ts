@@ -132,7 +132,7 @@ test("a payment behind unread blocks is announced, and its link PAID before the 
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("without a websocket a payment among blocks of others is found all the same", async () => {
+test("without a websocket a payment among blocks of others is still found", async () => {
   await follow(false);
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });

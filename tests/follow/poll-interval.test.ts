@@ -23,7 +23,7 @@ function pollIntervalOn(density: number, waiting: Partial<Waiting> = {}, isAnnou
   return pollInterval;
 }
 
-test("several blocks are read at once only where blooms are full", () => {
+test("several blocks are read together only where blooms are full", () => {
   expect(pollIntervalOn(0.31).isEconomical()).toBe(true);
   expect(pollIntervalOn(0.29).isEconomical()).toBe(false);
   expect(openPollInterval().isEconomical()).toBe(false);
@@ -42,7 +42,7 @@ test("an open link alone changes the interval only; looked at, every block is re
   expect(pollIntervalOn(1, { links: true, watches: true }, false).isEconomical()).toBe(false);
 });
 
-test("an announced block is read at once, until the cursor has reached it", () => {
+test("an announced block is read immediately, until the cursor has reached it", () => {
   const pollInterval = pollIntervalOn(1);
   pollInterval.begin(100);
   expect(pollInterval.isDue(100)).toBe(false);
@@ -53,7 +53,7 @@ test("an announced block is read at once, until the cursor has reached it", () =
   expect(pollInterval.isDue(102)).toBe(false);
 });
 
-test("a poll that failed is repeated at once", () => {
+test("a failed poll is repeated immediately", () => {
   const pollInterval = pollIntervalOn(1);
   pollInterval.begin(100);
   pollInterval.readNow();

@@ -190,7 +190,7 @@ test("an unavailable database is unhealthy and not ready without naming it, and 
   expect((await client.post("/v1/identity/register", { email: "back@example.com" })).status).toBe(201);
 }, 120_000);
 
-test("a database that takes no writes, as a demoted primary and one whose disk is full, is unhealthy and not ready", async () => {
+test("a database that accepts no writes, such as a demoted primary or one with a full disk, is unhealthy and not ready", async () => {
   const name = new URL(world.databaseUrl).pathname.slice(1);
   const admin = openDatabase(new URL("/postgres", world.databaseUrl).href, {
     name: "admin",

@@ -154,7 +154,7 @@ describe("whose counter", () => {
     expect(remaining(await client.get("/v1/networks", from("2001:db8:9:8::1")))).toBe(999);
   });
 
-  test("race: of 300 requests at once over two processes exactly the limit passes", async () => {
+  test("race: of 300 concurrent requests over two processes exactly the limit passes", async () => {
     const address = newAddress();
     const clients = world.urls.map((url) => openClient(url));
     const answers = await Promise.all(

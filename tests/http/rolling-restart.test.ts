@@ -98,7 +98,7 @@ test("after SIGTERM a process says not ready, answers with connection: close, en
   expect(world.logOf("api-2")).not.toContain("stop step timed out");
 }, 120_000);
 
-test("SIGINT stops at once, without draining", async () => {
+test("SIGINT stops immediately, without draining", async () => {
   expect(world.logOf("api").match(/not ready; draining/g)).toHaveLength(1);
   await world.kill("api", "SIGINT");
   // its last lines may come after its end

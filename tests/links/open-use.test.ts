@@ -59,7 +59,7 @@ test.each([MIN - 1n, MAX + 1n, undefined])(
   },
 );
 
-test("as many uses are opened as the link may have, those that come at once included", async () => {
+test("as many uses are opened as the link may have, concurrent ones included", async () => {
   const parentId = await seedReusable({ maxPayments: 2 });
   const opened = await Promise.all(Array.from({ length: 4 }, () => open(parentId, undefined)));
   expect(opened.toSorted()).toEqual([MIN, MIN, "LINK_ALREADY_PAID", "LINK_ALREADY_PAID"]);

@@ -142,14 +142,14 @@ describe("a reference", () => {
     expect((await create({ uniqueReference: true })).status).toBe(400);
   });
 
-  test("asked for at once by sixteen requests belongs to one link", async () => {
+  test("requested by sixteen concurrent requests belongs to one link", async () => {
     const made = await Promise.all(
       Array.from({ length: 16 }, () => create({ reference: "RACE", uniqueReference: true })),
     );
     expect(made.map(({ status }) => status).sort()).toEqual([201, ...Array(15).fill(409)]);
   });
 
-  test("asked for at once on two networks belongs to one link: the index decides", async () => {
+  test("requested concurrently on two networks belongs to one link: the index decides", async () => {
     const { sql } = side.world;
     const merchant = await seedMerchant(sql);
     await sql`
@@ -298,7 +298,7 @@ describe("a paid order", () => {
 });
 
 describe("the return secret", () => {
-  test("is a merchant's own, sealed in the database, and replaced at once", async () => {
+  test("is a merchant's own, sealed in the database, and replaced immediately", async () => {
     const read = async (merchant: Merchant) =>
       (await merchant.client.get("/v1/settings/return-secret")).body.returnSecret;
     const [first, again, others] = [await read(ann), await read(ann), await read(bob)];

@@ -81,7 +81,7 @@ async function makeLink(): Promise<{ id: string; amountUnits: bigint }> {
   return { id: await seedLink(sql, merchant, { amountUnits: units }), amountUnits: units };
 }
 
-test("a transfer in the block being built is seen at once, changes no state, and is forgotten when it never gets into a block", async () => {
+test("a transfer in the block being built is seen immediately, changes no state, and is forgotten when it never gets into a block", async () => {
   const link = await makeLink();
   // the node shows that it has pending logs
   pending = [transferTo(randomAddress(), 1n)];

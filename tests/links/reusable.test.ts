@@ -99,7 +99,7 @@ describe("creating", () => {
 });
 
 describe("a reusable link of a fixed amount", () => {
-  test("is paid by several payers at once with x402, stays ACTIVE, and each payment is its own", async () => {
+  test("is paid by several concurrent payers with x402, stays ACTIVE, and each payment is its own", async () => {
     const id = await reusable({ amount: 2.5, reference: "SHARED" });
     const signed = await Promise.all([sign(2.5), sign(2.5), sign(2.5)]);
     const answers = await Promise.all(signed.map((payment) => pay(id, payment)));
@@ -165,7 +165,7 @@ describe("a reusable link of a fixed amount", () => {
     expect(rows).toHaveLength(0);
   }, 120_000);
 
-  test("two payers of two uses at once never meet; each use takes one payment", async () => {
+  test("two concurrent payers of two uses never interfere; each use takes one payment", async () => {
     const id = await reusable({ amount: 4.2 });
     const [a, b] = [(await open(id)).body.linkId, (await open(id)).body.linkId];
     expect(a).not.toBe(b);
@@ -177,7 +177,7 @@ describe("a reusable link of a fixed amount", () => {
 });
 
 describe("the maximum of payments", () => {
-  test("holds for sixteen payers at once", async () => {
+  test("holds for sixteen concurrent payers", async () => {
     const id = await reusable({ amount: 1.1, maxPayments: 3 });
     const opened = await Promise.all(Array.from({ length: 16 }, () => open(id)));
     expect(opened.map(({ status }) => status).sort()).toEqual([

@@ -69,7 +69,7 @@ test("only the worker is given keys that can spend, only the API the session sec
   expect(api.PATH).toBe("/bin");
 });
 
-test("each process has a metrics port of its own, counted up from METRICS_PORT", () => {
+test("each process has its own metrics port, counted up from METRICS_PORT", () => {
   const { metricsPort } = readLocalSettings({ METRICS_PORT: "9464" });
   expect(SERVICE_KINDS.map((kind) => metricsPortOf(kind, metricsPort).METRICS_PORT)).toEqual([
     "9464",

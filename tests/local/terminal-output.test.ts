@@ -12,7 +12,7 @@ test("in a terminal a long line continues below the first word, and a hash stays
   ]);
 });
 
-test("what fits, and every line into a file or a pipe, stays as it is", () => {
+test("lines that fit, and every line into a file or a pipe, are unchanged", () => {
   expect(withHangingIndent("  payer  ", "signs an authorization", 80)).toBe(
     "  payer  signs an authorization",
   );

@@ -264,7 +264,7 @@ describe("/mcp", () => {
     expect((await post({ ...key(), origin: world.baseUrl })).status).toBe(200);
   });
 
-  test("error: 405 for GET, 400 for what is not JSON-RPC and for 21 messages at once, 406 without the stream", async () => {
+  test("error: 405 for GET, 400 for anything that is not JSON-RPC and for 21 messages in one request, 406 without the stream", async () => {
     const read = await fetch(`${world.baseUrl}/mcp`, { headers: { ...key(), accept: "text/event-stream" } });
     expect([read.status, read.headers.get("allow")]).toEqual([405, "POST"]);
     expect((await post(key(), { hello: "world" })).status).toBe(400);

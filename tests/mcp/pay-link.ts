@@ -157,7 +157,7 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
       expect(await paymentsOf(id)).toBe(1);
     });
 
-    test("race: of five payments at once that the session's limit covers one of, one is made", async () => {
+    test("race: of five concurrent payments of which the session's limit covers one, one is made", async () => {
       const { agent, payer } = await openPayer({ units: 2_000_000n, limit: 300_000n, session: 500_000n });
       const links = await Promise.all(Array.from({ length: 5 }, () => newLink(0.3)));
       const answers = await Promise.all(
@@ -168,7 +168,7 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
       expect(payer.spending.leftUnits).toBe(200_000n);
     });
 
-    test("race: the same link in five calls at once is paid once", async () => {
+    test("race: the same link in five concurrent calls is paid once", async () => {
       const { agent, payer } = await openPayer({ units: 2_000_000n });
       const { id } = await newLink(0.3);
       const answers = await Promise.all(

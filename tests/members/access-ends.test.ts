@@ -22,7 +22,7 @@ afterAll(() => world?.stop());
 const ENDS_WITHIN_MS = 500;
 const remove = (userId: string) => merchant.client.delete(`/v1/members/${userId}`);
 
-describe("what outlasts a request that was admitted before the access ended", () => {
+describe("the effects of a request that was admitted before the access ended", () => {
   /** Holds back what waits for `lock` until `work` is over or waits too. */
   async function whileHeld(
     lock: (tx: Tx) => Promise<unknown>,

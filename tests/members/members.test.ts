@@ -189,7 +189,7 @@ const asNewSession = async (person: Merchant): Promise<Merchant> => ({
 });
 
 describe("a change of role", () => {
-  test("counts at once on every process, and keeps the session", async () => {
+  test("takes effect immediately on every process, and keeps the session", async () => {
     const person = await newMember(merchant, "viewer");
     const exportsOf = () => onEach(person.client, "/v1/transactions/exports", actingFor(merchant));
     expect(await exportsOf()).toEqual([403, 403]);
@@ -211,7 +211,7 @@ describe("a change of role", () => {
 });
 
 describe("a removal", () => {
-  test("ends the sessions that acted for the merchant, at once on every process, and no others", async () => {
+  test("immediately ends the sessions that acted for the merchant on every process, and no others", async () => {
     const person = await newMember(merchant, "accountant");
     const own = await signIn(person);
     expect(await onEach(person.client, "/v1/transactions", actingFor(merchant))).toEqual([200, 200]);

@@ -11,12 +11,12 @@ beforeEach(() => {
 
 const gathers = () => [timing.gatherMs(true), timing.gatherMs(false)];
 
-test("the first payment of a process is relayed at once", () => {
+test("the first payment of a process is relayed immediately", () => {
   expect(gathers()).toEqual([0, 0]);
   expect(timing.isBusy()).toBe(false);
 });
 
-test("after a payment that was relayed alone the next one is relayed at once", () => {
+test("after a payment that was relayed alone the next one is relayed immediately", () => {
   timing.noteBatch(1);
   expect(gathers()).toEqual([0, 0]);
   expect(timing.isBusy()).toBe(false);
@@ -37,7 +37,7 @@ test("a network is busy from sixteen payments in a batch on: its next one is gat
   expect([timing.isBusy(), timing.gatherMs(false)]).toEqual([true, 20]);
 });
 
-test("400 ms after the last batch a payment is relayed at once again", () => {
+test("400 ms after the last batch a payment is relayed immediately again", () => {
   timing.noteBatch(50);
   nowMs += 399;
   expect([...gathers(), timing.isBusy()]).toEqual([150, 20, true]);

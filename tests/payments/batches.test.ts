@@ -96,7 +96,7 @@ describe("RELAY_BATCH_MAX=1", () => {
   }, 120_000);
   afterAll(() => lab?.stop());
 
-  test("behavior: with RELAY_BATCH_MAX=1 each payment has a transaction of its own, straight to the token", async () => {
+  test("behavior: with RELAY_BATCH_MAX=1 each payment has its own transaction, directly to the token", async () => {
     const orders = await newOrders(lab, 24);
     const answers = await Promise.all(orders.map((order) => pay(lab, order)));
     expect(answers.filter(({ status }) => status !== 200 && status !== 202)).toEqual([]);

@@ -146,7 +146,7 @@ describe("a merchant's gas budget", () => {
     expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
   }, 120_000);
 
-  test("behavior: several payments at once are relayed as far as the gas goes, the others are refused and their links released", async () => {
+  test("behavior: several concurrent payments are relayed as far as the gas goes, the others are refused and their links released", async () => {
     const merchant = await merchantWith(2n * PAYMENT_GAS);
     const orders: Order[] = [];
     while (orders.length < 6) orders.push(await orderFor(merchant));
@@ -189,7 +189,7 @@ describe("RELAY_MIN_AMOUNT", () => {
     expect(await pay(lab, await orderOf(MIN_UNITS))).toMatchObject({ status: 200 });
   }, 120_000);
 
-  test("behavior: 20 links of 0.000001 USDC that their merchant pays himself cost the relayer nothing", async () => {
+  test("behavior: 20 links of 0.000001 USDC that their own merchant pays cost the relayer nothing", async () => {
     await allMined(lab);
     const read = () => lab.rpc("eth_getBalance", [lab.relayer, "latest"]);
     const [balance, relays] = [await read(), (await relaysOf(lab)).length];

@@ -113,7 +113,7 @@ describe("transfers of the link", () => {
     expect(await judge()).toBe("free");
   });
 
-  test("a transfer of another amount that pays it all the same: paid", async () => {
+  test("a transfer of another amount that pays it anyway: paid", async () => {
     await book({ pays: true, units: UNITS + 7n });
     expect(await judge()).toBe("paid");
   });

@@ -95,7 +95,7 @@ test("a claim of another link, another sender, another wallet, another link's tr
   expect(await judge()).toBe("free");
 });
 
-test("an unproven claim that came late, or that its merchant does not trust: free; proven all the same: early", async () => {
+test("an unproven claim that came late, or that its merchant does not trust: free; proven nevertheless: early", async () => {
   const id = await bookNamed();
   await lab.sql`update claims set is_early = false where id = ${id}`;
   expect(await judge()).toBe("free");

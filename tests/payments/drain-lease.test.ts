@@ -171,7 +171,7 @@ describe("a worker that stays on", () => {
   });
 });
 
-test("of ten workers that ask at once one takes the lease", async () => {
+test("of ten concurrent workers one takes the lease", async () => {
   await queue(1);
   const turns = await Promise.all(Array.from({ length: 10 }, (_, n) => take(`worker ${n}`)));
   expect(turns.filter((turn) => turn === "taken")).toHaveLength(1);

@@ -126,7 +126,7 @@ describe.each([
     120_000,
   );
 
-  test("error: a forged twin of a payment under way is refused at once", async () => {
+  test("error: a forged twin of a payment in progress is refused immediately", async () => {
     const order = await newOrder(lab);
     await lab.service.kill("worker");
     const paying = pay(lab, order);

@@ -50,7 +50,7 @@ function watchCounts() {
   return { sql, answered };
 }
 
-test("what is due is counted up to a full batch, without what is leased", async () => {
+test("due payments are counted up to a full batch, without leased ones", async () => {
   const counts = [await countDue(lab.sql, drain)];
   await queue(2);
   counts.push(await countDue(lab.sql, drain));

@@ -51,7 +51,7 @@ async function exceptionOf(linkId: string): Promise<string | undefined> {
 }
 
 describe("a link was paid by a plain transfer in blocks that the ledger does not hold", () => {
-  test("error: LINK_ALREADY_PAID for the second payer once an indexer that was stopped longer than a lease is held has read them; he keeps his money", async () => {
+  test("error: LINK_ALREADY_PAID for the second payer once an indexer that was stopped longer than a lease is held has read them; that payer keeps the money", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
@@ -107,7 +107,7 @@ describe("a link was paid by a plain transfer in blocks that the ledger does not
 });
 
 describe("a lock that is held for longer than a node's answer is valid", () => {
-  test("error: LINK_ALREADY_PAID for the second payer when the link is paid while his payment waits for the lock; he keeps his money", async () => {
+  test("error: LINK_ALREADY_PAID for the second payer when the link is paid while the second payment waits for the lock; that payer keeps the money", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
@@ -201,7 +201,7 @@ describe("facilitated payments", () => {
     expect(await settling.answer).toMatchObject({ success: true });
   }, 120_000);
 
-  test("behavior: of two that settle a failed payment again at once, neither is answered by the earlier failure", async () => {
+  test("behavior: of two that concurrently settle a failed payment again, neither is answered by the earlier failure", async () => {
     const payer = makePayer();
     const [payTo, amountUnits] = [lab.merchant.address, 50_002n];
     await fundUsdc(lab.chain.rpcUrl, payer.address, amountUnits);

@@ -59,7 +59,7 @@ describe("accepting a payment", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
   });
 
-  test("accepting a payment takes none after the link's expiry, though no job has moved it to EXPIRED", async () => {
+  test("no payment is accepted after the link's expiry, though no job has moved it to EXPIRED", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant, { expiresInS: -1 });
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
     expect(await accept(lab, linkId)).toBeUndefined();
@@ -87,7 +87,7 @@ describe("accepting a payment", () => {
     },
   );
 
-  test("accepting a payment takes none for a reusable link itself: a payer pays a use of it", async () => {
+  test("no payment is accepted for a reusable link itself: a payer pays a use of it", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });
     expect(await accept(lab, linkId)).toBeUndefined();
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
@@ -102,7 +102,7 @@ describe("accepting a payment", () => {
     expect(await accept(lab, linkId)).toBeDefined();
   });
 
-  test("accepting a payment takes none for a link that a transfer already pays", async () => {
+  test("no payment is accepted for a link that a transfer already pays", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     await payUndeep(linkId);
     expect(await accept(lab, linkId)).toBeUndefined();
@@ -155,7 +155,7 @@ describe("queueing a failed payment again", () => {
     expect(await requeue(payment)).toBeUndefined();
   });
 
-  test("a failed payment that is still bound to a transaction of ours is not queued again: its bytes may be mined", async () => {
+  test("a failed payment that is still bound to one of our transactions is not queued again: its bytes may be mined", async () => {
     const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     const { relayId } = await signRelay(lab, payment);
     await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${payment.id}`;

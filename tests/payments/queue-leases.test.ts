@@ -262,7 +262,7 @@ describe("handing a lease back", () => {
 });
 
 describe("signing", () => {
-  test("and failing end the lease: a payment that is queued again is due at once", async () => {
+  test("and failing end the lease: a payment that is queued again is due immediately", async () => {
     const leases = () => lab.sql`select from payment_leases where payment_id = ${payment.id}`;
     await lease();
     await signRelay(lab, payment);

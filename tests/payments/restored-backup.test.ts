@@ -148,7 +148,7 @@ test("behavior: the unpaid link of that price is ACTIVE, and can be paid", async
   expect(await standingOf(open)).toEqual({ status: "PAID", txHash, payer: payment.from });
 });
 
-test("behavior: a payer of a paid link keeps his money when he pays as soon as the restored API answers", () => {
+test("behavior: a payer of a paid link keeps the money when paying as soon as the restored API responds", () => {
   expect(rival.body.success).toBe(false);
   expect(["LINK_ALREADY_PAID", "PAYMENT_IN_PROGRESS"]).toContain(rival.body.error ?? "");
   expect(rival.balance).toBe(PRICE);

@@ -52,7 +52,7 @@ async function endUnknown(order: Order, onStored: () => Promise<unknown> = async
 }
 
 describe("the node is unavailable while the first payer's authorization is executed by an external transaction", () => {
-  test("error: LINK_ALREADY_PAID for the second payer, who keeps his money", async () => {
+  test("error: LINK_ALREADY_PAID for the second payer, who keeps the money", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];

@@ -150,7 +150,7 @@ test("behavior: a payment that is signed outlives a block that is not deep and c
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
 });
 
-test("a mined payment of a link is queued again once its block is deep, a facilitated one at once", async () => {
+test("a mined payment of a link is queued again once its block is deep, a facilitated one immediately", async () => {
   await setJoined(true);
   const payment = await relayed();
   const facilitated = await acceptFacilitated(lab);

@@ -122,7 +122,7 @@ test("the remains of an interrupted build are dropped and rebuilt", async () => 
   await expectApplied();
 }, 120_000);
 
-test("of two that migrate at once the second waits without keeping the first from its index", async () => {
+test("of two concurrent migrations the second waits without blocking the first's index", async () => {
   let both: Promise<string[][]> | undefined;
   await besideWriter(async () => {
     both = Promise.all([apply(), apply()]);

@@ -31,7 +31,7 @@ function openWait(maxMs = 60_000) {
   return { wait, lines };
 }
 
-test("a database that answers at once is not mentioned", async () => {
+test("a database that responds immediately is not mentioned", async () => {
   const { wait, lines } = openWait();
   expect(await wait(async () => 7)).toBe(7);
   expect(lines).toEqual([]);
@@ -62,7 +62,7 @@ test("error: the last failure is thrown when the wait is over, after a line that
   ]);
 });
 
-test("error: a failure that waiting does not mend is thrown at once", async () => {
+test("error: a failure that waiting does not fix is thrown immediately", async () => {
   const { wait, lines } = openWait();
   await expect(wait(() => Promise.reject(new Error("permission denied")))).rejects.toThrow(
     "permission denied",

@@ -27,7 +27,7 @@ function openRow(readsUntilEnd: number) {
   return row;
 }
 
-test("a row is read at once, and again when it was notified of", async () => {
+test("a row is read immediately, and again when it was notified of", async () => {
   const row = openRow(2);
   const settled = outcomes.watch("one").settle(row.read, TIMEOUT_MS);
   expect(row.reads).toBe(1);
@@ -55,7 +55,7 @@ test("a notification that came before the wait for a stored row is not missed", 
   expect(await Promise.race([settle(late, "late"), settle(early, "early")])).toBe("early");
 });
 
-test("a stored row whose notification was lost is read all the same, at the latest when the wait is over", async () => {
+test("a stored row whose notification was lost is still read, at the latest when the wait is over", async () => {
   const [kept, short] = [openRow(1), openRow(1)];
   expect(await outcomes.watch("four").settle(kept.read, TIMEOUT_MS, { isJustStored: true })).toBe("over");
   expect(await outcomes.watch("five").settle(short.read, 0, { isJustStored: true })).toBe("over");

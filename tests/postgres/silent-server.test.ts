@@ -61,7 +61,7 @@ test("behavior: statements and transactions on its connections fail, and new con
   expect(await connections()).toBe(POOL);
 }, 120_000);
 
-test("behavior: a connection that owes nobody an answer may be silent for as long as it likes", async () => {
+test("behavior: an idle connection without a pending response may be silent for any time", async () => {
   const before = await pidsOf();
   const pause = async (tx: Sql | Parameters<Parameters<Sql["begin"]>[1]>[0]) => {
     await tx`select pg_sleep(${SILENCE_TIMEOUT_S / 2})`;

@@ -128,7 +128,7 @@ test("fees: an offer that just fits is stored, one wei less is not, and takes no
   expect(await feesCounted()).toBe(before + 2n * NOOP_WEI);
 });
 
-test("fees: of 12 that sign at once for room for 3, 3 are stored", async () => {
+test("fees: of 12 that sign concurrently with room for 3, 3 are stored", async () => {
   const keys = await Promise.all(Array.from({ length: 12 }, newKey));
   const before = await feesCounted();
   const outcomes = await Promise.allSettled(keys.map((key) => storeNoop(before + 3n * NOOP_WEI, key)));
@@ -172,7 +172,7 @@ test("fees: a higher offer counts in place of the lower one, up to the limit and
   expect(attempts.length).toBe(3);
 });
 
-test("fees: of several higher offers at once, as many are counted as there is room for", async () => {
+test("fees: of several concurrent higher offers, as many are counted as there is room for", async () => {
   const relays = await Promise.all(Array.from({ length: 8 }, () => storeNoop(undefined)));
   const maximum = (await feesCounted()) + 2n * 21_000n;
   const outcomes = await Promise.allSettled(
@@ -197,7 +197,7 @@ test("merchants: each reserves its share of a batch's gas, and uses its share of
   expect(await budgetOf(two.userId)).toEqual({ reserved: 0n, used: 120_001n });
 });
 
-test("merchants: of 10 payments that sign at once for room for 2, 2 are stored; the limit may be the merchant's own", async () => {
+test("merchants: of 10 payments that sign concurrently with room for 2, 2 are stored; the limit may be the merchant's own", async () => {
   for (const isOwn of [false, true]) {
     const merchant = await seedMerchant(lab.sql);
     const gas = 2n * PAYMENT_GAS;

@@ -118,7 +118,7 @@ test("error: content that changes at each signature is given up after four, with
   expect(await stored(key)).toEqual({ nonces: [], nextNonce: 4 });
 });
 
-test("error: a signer that refuses leaves neither a nonce nor a row, and is not asked again at once", async () => {
+test("error: a signer that refuses leaves neither a nonce nor a row, and is not asked again immediately", async () => {
   const key = await newKey();
   const asked = signer.requests.length;
   signer.behave(async () => ({ error: { code: -32000, message: "locked" } }));

@@ -211,7 +211,7 @@ describe("a batch", () => {
     expect(second.methods).toContain("eth_call");
   });
 
-  test("of nothing asks nothing, of too much is a mistake of ours", async () => {
+  test("of no calls sends nothing, of too many is our own bug", async () => {
     const chain = open();
     expect(await chain.batch([])).toEqual([]);
     const tooMany = Array.from({ length: 1001 }, () => ({ method: "eth_chainId", params: [] }));
@@ -246,7 +246,7 @@ describe("rate limits", () => {
     expect(performance.now() - startedMs).toBeGreaterThan(900);
   });
 
-  test("error: a long wait is reported at once, with its length", async () => {
+  test("error: a long wait is reported immediately, with its length", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
     first.fault = () => ({ ...limited, headers: { "retry-after": "30" } });

@@ -220,7 +220,7 @@ test("behavior: a simulation by a node far behind another one lets nothing throu
   await expectNotCharged(order, funds);
 }, 120_000);
 
-test("behavior: with an exhausted fee budget what was signed before is resent and confirmed, and nothing is signed; a new budget is used at once", async () => {
+test("behavior: with an exhausted fee budget what was signed before is resent and confirmed, and nothing is signed; a new budget is used immediately", async () => {
   const signed = await signUnsent();
   Object.assign(lab.env, { RELAY_DAILY_FEE_MAX_WEI: "1" });
   await lab.service.restart("worker");

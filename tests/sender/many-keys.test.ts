@@ -25,7 +25,7 @@ beforeAll(async () => {
 
 afterAll(() => lab?.stop());
 
-test(`behavior: ${PAYMENTS} payments at once over four keys and two workers`, async () => {
+test(`behavior: ${PAYMENTS} concurrent payments over four keys and two workers`, async () => {
   const orders = await newOrders(lab, PAYMENTS);
   const answers = await Promise.all(
     orders.map((order, index) => pay(lab, order, index % 2 === 0 ? "api" : "api-2")),

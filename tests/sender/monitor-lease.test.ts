@@ -47,7 +47,7 @@ test("a lease that expired is another's, and is not taken back", async () => {
   expect(await take(first)).toBe(false);
 });
 
-test("a released lease is another's at once; only its holder releases it", async () => {
+test("a released lease is available to others immediately; only its holder releases it", async () => {
   await take(first);
   await releaseMonitorLease(sql, second);
   expect(await take(second)).toBe(false);

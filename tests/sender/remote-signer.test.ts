@@ -106,7 +106,7 @@ test("behavior: a worker killed while the signer works leaves no row and no nonc
   expect(BigInt(signer.requests[asked]?.nonce ?? -1)).toBe(nonces.at(-1) ?? -2n);
 }, 120_000);
 
-test("behavior: a link paid by hand while the signer works: the signed relay is neither stored nor sent", async () => {
+test("behavior: a link paid manually while the signer works: the signed relay is neither stored nor sent", async () => {
   const order = await newOrder(lab);
   const [before, asked] = [await sentNonces(), signer.requests.length];
   const release = signer.hold();

@@ -103,7 +103,7 @@ describe("GET /v1/auth/sessions", () => {
 });
 
 describe("DELETE /v1/auth/sessions/{id}", () => {
-  test("ends it at once on every process, keeps the others, and records it", async () => {
+  test("ends it immediately on every process, keeps the others, and records it", async () => {
     const { one, two } = await twoBrowsers();
     expect(await statusesOf(two)).toEqual([200, 200]);
     const answer = await one.delete(`/v1/auth/sessions/${sidOf(two)}`);
@@ -138,7 +138,7 @@ describe("DELETE /v1/auth/sessions/{id}", () => {
 });
 
 describe("POST /v1/auth/sessions/revoke-others", () => {
-  test("ends all of the user's sessions except the current one, at once on every process", async () => {
+  test("immediately ends all of the user's sessions except the current one on every process", async () => {
     const { merchant, one, two } = await twoBrowsers();
     const three = await signIn(merchant);
     const stranger = await signUp(world.baseUrl);

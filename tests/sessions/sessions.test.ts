@@ -146,7 +146,7 @@ describe("the lifetime of a session", () => {
     expect(answer.status).toBe(401);
   });
 
-  test("logout ends it at once on every process and clears the cookie", async () => {
+  test("logout ends it immediately on every process and clears the cookie", async () => {
     const client = await signIn(merchant);
     const token = tokenOf(client);
     for (const url of world.urls) expect((await withToken(token, url).get("/v1/auth/me")).status).toBe(200);

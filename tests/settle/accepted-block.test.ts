@@ -94,7 +94,7 @@ test("in any block when it was accepted before the indexer had started", async (
   await expectPaid(payment);
 });
 
-test("what was accepted on this branch keeps its block", async () => {
+test("a payment accepted on this branch keeps its block", async () => {
   const payment = await accepted(lab, linkId);
   await setCursor(90);
   await execute(payment);
