@@ -2,6 +2,7 @@
  * A merchant's bookkeeping settings: what documents print about the merchant, the time zone of months, and whether months are closed
  * automatically.
  */
+import { isDeepStrictEqual } from "node:util";
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { isDay } from "../../core/domain/calendar.ts";
@@ -10,7 +11,11 @@ import { DEFAULT_RATE_SOURCE, RATE_SOURCE } from "../../core/domain/exchange-rat
 import { DEFAULT_LANGUAGE, LANGUAGE_TAGS } from "../../core/domain/language.ts";
 import { isTimeZone } from "../../core/domain/local-time.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
-import { findMerchantBooks, updateMerchantBooks } from "../../db/exports/merchant-books.ts";
+import {
+  findMerchantBooks,
+  lockMerchantBooks,
+  updateMerchantBooks,
+} from "../../db/exports/merchant-books.ts";
 import type { MerchantBooks } from "../../db/exports/schema.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -96,6 +101,7 @@ const settingsSchema = z.object({
     .describe("Language of receipts and credit notes when the payer's is not known"),
   datev: datevSchema.nullable().describe("The numbers that DATEV exports need"),
 });
+const SETTINGS = settingsSchema.keyof().options;
 const tags = ["Settings"];
 
 export const booksSettingsRoutes = (deps: ApiDeps) =>
@@ -116,13 +122,16 @@ export const booksSettingsRoutes = (deps: ApiDeps) =>
       async ({ body, user, trace }) =>
         deps.sql.begin(async (tx) => {
           await refuseUnknownSource(tx, body.rateSource);
-          const shown = present(await updateMerchantBooks(tx, user.id, body));
-          await recordSecurityEvent(tx, {
-            ...{ userId: user.id, type: "settings_changed", ...trace },
-            // only the names: the trail is never rewritten, and an address may have to be erased
-            details: { changed: Object.keys(body).join(", ") },
-          });
-          return shown;
+          const before = present(await lockMerchantBooks(tx, user.id));
+          const after = present(await updateMerchantBooks(tx, user.id, body));
+          const changed = SETTINGS.filter((name) => !isDeepStrictEqual(after[name], before[name]));
+          if (changed.length > 0)
+            await recordSecurityEvent(tx, {
+              ...{ userId: user.id, type: "settings_changed", ...trace },
+              // only the names: the trail is never rewritten, and an address may have to be erased
+              details: { changed: changed.join(", ") },
+            });
+          return after;
         }),
       {
         auth: { allow: ["session"], needs: "settings:write" },

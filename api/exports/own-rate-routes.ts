@@ -118,7 +118,7 @@ export const ownRateRoutes = (deps: ApiDeps) =>
           if (rate !== null) await refuseTooMany(tx, user.id);
           await recordSecurityEvent(tx, {
             ...{ userId: user.id, type: "settings_changed", ...trace },
-            details: { changed: `own rates of ${currency}, ${dateFrom} to ${dateTo}`, rate },
+            details: { ownRates: rate === null ? "removed" : "stored", currency, dateFrom, dateTo, rate },
           });
         });
         return success(
@@ -160,9 +160,7 @@ export const ownRateRoutes = (deps: ApiDeps) =>
           await refuseTooMany(tx, user.id);
           await recordSecurityEvent(tx, {
             ...{ userId: user.id, type: "settings_changed", ...trace },
-            details: {
-              changed: `own rates of ${currency}, ${days.length} days from ${dateFrom} to ${dateTo}`,
-            },
+            details: { ownRates: "stored", currency, dateFrom, dateTo, days: days.length },
           });
         });
         return success({ currency, dateFrom, dateTo, days: days.length }, "Rates stored");

@@ -17,6 +17,7 @@ import {
   listExportSchedules,
   pauseExportSchedule,
 } from "../../db/exports/export-schedules.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import { access } from "../http/access.ts";
 import { holdAccess } from "../http/act-for-merchant.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -94,7 +95,7 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
           if (!row) throw conflict(`There are ${SCHEDULES_MAX} schedules already`, { issue: "too_many" });
           await recordSecurityEvent(tx, {
             ...{ userId: user.id, type: "settings_changed", ...trace },
-            details: { changed: `scheduled export ${profile.name}`, scheduleId: row.id },
+            details: { scheduledExport: "created", name: profile.name, scheduleId: row.id },
           });
           return { ...row, ...NOT_RUN, profileName: profile.name };
         });
@@ -121,12 +122,12 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
       async ({ params: { id }, body: { paused }, user, trace }) => {
         const changed = await deps.sql.begin(async (tx) => {
           if (!(await pauseExportSchedule(tx, { id, userId: user.id }, paused))) return undefined;
-          const found = (await listExportSchedules(tx, user.id)).find((one) => one.id === id);
+          const found = await findSchedule(tx, { id, userId: user.id });
           await recordSecurityEvent(tx, {
             ...{ userId: user.id, type: "settings_changed", ...trace },
             details: {
-              changed: `scheduled export ${found?.profileName} ${paused ? "paused" : "resumed"}`,
-              scheduleId: id,
+              ...{ scheduledExport: paused ? "paused" : "resumed" },
+              ...{ name: found?.profileName ?? "", scheduleId: id },
             },
           });
           return found;
@@ -150,9 +151,16 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
     )
     .delete(
       `${PATH}/:id`,
-      async ({ params: { id }, user }) => {
-        if (!(await deleteExportSchedule(deps.sql, { id, userId: user.id })))
-          throw notFound("Export schedule");
+      async ({ params: { id }, user, trace }) => {
+        const own = { id, userId: user.id };
+        await deps.sql.begin(async (tx) => {
+          const found = await findSchedule(tx, own);
+          if (!found || !(await deleteExportSchedule(tx, own))) throw notFound("Export schedule");
+          await recordSecurityEvent(tx, {
+            ...{ userId: user.id, type: "settings_changed", ...trace },
+            details: { scheduledExport: "deleted", name: found.profileName, scheduleId: id },
+          });
+        });
         return success({ id, deleted: true as const }, "Schedule deleted");
       },
       {
@@ -165,6 +173,13 @@ export const exportScheduleRoutes = (deps: ApiDeps) =>
         detail: { operationId: "deleteExportSchedule", summary: "Delete a scheduled export", tags },
       },
     );
+
+async function findSchedule(
+  tx: Tx,
+  { id, userId }: { id: string; userId: string },
+): Promise<ListedSchedule | undefined> {
+  return (await listExportSchedules(tx, userId)).find((schedule) => schedule.id === id);
+}
 
 const NOT_RUN = { firstDay: null, lastDay: null, exportId: null, status: null, refusal: null };
 

@@ -8,6 +8,7 @@ import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { USER_ID } from "../../core/domain/ids.ts";
 import { effectiveRole, type MemberRole, mayRole, type Need } from "../../core/domain/member.ts";
 import { holdUsers } from "../../db/accounts/users.ts";
+import { holdApiKey } from "../../db/api-keys/api-keys.ts";
 import { findMembership, holdMember } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { holdSession, noteActedFor } from "../../db/sessions/sessions.ts";
@@ -36,12 +37,16 @@ export async function actForMerchant(
 }
 
 /**
- * Call in the transaction that creates something that outlasts the session, such as an API key, before taking other locks: membership and session
- * cannot end until it commits, so whatever ends them finds what was created. Users are locked before sessions, as by a recovery or a verified
- * address, which end all sessions. Throws FORBIDDEN or UNAUTHORIZED when they have ended since the request was admitted.
+ * Call in the transaction that creates something that outlasts the session or API key, such as another key or a webhook endpoint, before taking
+ * other locks: membership, session and key cannot end until it commits, so whatever ends them finds what was created. Users are locked before
+ * sessions, as by a recovery or a verified address, which end all sessions. Throws FORBIDDEN or UNAUTHORIZED when they have ended since the
+ * request was admitted.
  */
 export async function holdAccess(tx: Tx, caller: Caller, need: Need): Promise<void> {
-  if (caller.kind === "apiKey") throw new Error("an API key cannot create anything that outlasts a session");
+  if (caller.kind === "apiKey") {
+    if (!(await holdApiKey(tx, caller.apiKey.id))) throw unauthorized();
+    return;
+  }
   const { person, user, session } = caller;
   if (person.id !== user.id) {
     const key = { merchantId: user.id, userId: person.id };

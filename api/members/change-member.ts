@@ -35,7 +35,7 @@ export async function changeRole(
     if (!mayRole(role, "exports"))
       await deleteSchedulesBy(tx, { userId: key.merchantId, createdBy: key.userId });
     const left = mayRole(role, "webhooks:manage") ? {} : await countEndpointsLeft(tx, key, member);
-    const details = { memberId: key.userId, from: member.role, to: role, ...left };
+    const details = { memberId: key.userId, email: member.email, from: member.role, to: role, ...left };
     await record(tx, key, { type: "member_role_changed", trace, details });
     await recordEvents(tx, [
       {
@@ -62,7 +62,7 @@ export async function endMembership({ sql }: Pick<ApiDeps, "sql">, { trace, ...k
     await deleteSchedulesBy(tx, { userId: key.merchantId, createdBy: key.userId });
     const isOwnWish = trace.actorId === key.userId;
     const left = await countEndpointsLeft(tx, key, member);
-    const details = { memberId: key.userId, role: member.role, isOwnWish, ...left };
+    const details = { memberId: key.userId, email: member.email, role: member.role, isOwnWish, ...left };
     await record(tx, key, { type: "member_removed", trace, details });
     await recordEvents(tx, [
       { ...{ userId: key.merchantId, type: "member.removed", subjectId: key.userId }, data: { isOwnWish } },
@@ -91,7 +91,7 @@ async function countEndpointsLeft(
   return { webhookEndpoints: endpoints.filter(({ enabled }) => enabled).length };
 }
 
-async function getLocked(tx: Tx, key: Omit<Named, "trace">): Promise<Member> {
+async function getLocked(tx: Tx, key: Omit<Named, "trace">): Promise<Member & { email: string }> {
   const member = await lockMember(tx, key);
   if (member) return member;
   throw notFound("Member");

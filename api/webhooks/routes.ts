@@ -10,17 +10,18 @@ import {
   listDeliveries,
   redeliver,
 } from "../../db/webhooks/deliveries.ts";
-import {
-  deleteEndpoint,
-  type EndpointChange,
-  findEndpoint,
-  listEndpoints,
-} from "../../db/webhooks/webhooks.ts";
+import { type EndpointChange, findEndpoint, listEndpoints } from "../../db/webhooks/webhooks.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
 import { pageLimit, pageOf, wholeList } from "../http/list-pages.ts";
-import { changeEndpoint, createEndpoint, rotateEndpointSecret, sendTestEvent } from "./endpoints.ts";
+import {
+  changeEndpoint,
+  createEndpoint,
+  removeEndpoint,
+  rotateEndpointSecret,
+  sendTestEvent,
+} from "./endpoints.ts";
 import {
   createBody,
   deliveryAnswerSchema,
@@ -57,8 +58,8 @@ export const webhookRoutes = (deps: ApiDeps) =>
     .use(access(deps))
     .post(
       ENDPOINTS,
-      async ({ body, user, requestId, status }) => {
-        const { endpoint, secret } = await createEndpoint(deps, { userId: user.id, ...body });
+      async ({ body, caller, trace, requestId, status }) => {
+        const { endpoint, secret } = await createEndpoint(deps, { caller, trace }, body);
         return status(201, { data: { ...presentEndpoint(endpoint), secret }, meta: metaOf(requestId) });
       },
       {
@@ -96,8 +97,9 @@ export const webhookRoutes = (deps: ApiDeps) =>
     )
     .patch(
       `${ENDPOINTS}/:id`,
-      async ({ params: { id }, body, user, requestId }) => {
-        const endpoint = await changeEndpoint(deps, { id, userId: user.id }, body as EndpointChange);
+      async ({ params: { id }, body, caller, trace, requestId }) => {
+        const change = { id, ...(body as EndpointChange) };
+        const endpoint = await changeEndpoint(deps, { caller, trace }, change);
         return { data: presentEndpoint(endpoint), meta: metaOf(requestId) };
       },
       {
@@ -114,8 +116,8 @@ export const webhookRoutes = (deps: ApiDeps) =>
     )
     .delete(
       `${ENDPOINTS}/:id`,
-      async ({ params: { id }, user, requestId }) => {
-        if (!(await deleteEndpoint(deps.sql, { id, userId: user.id }))) throw notFound("Webhook endpoint");
+      async ({ params: { id }, caller, trace, requestId }) => {
+        await removeEndpoint(deps, { caller, trace }, id);
         return { data: { id, deleted: true as const }, meta: metaOf(requestId) };
       },
       {
@@ -131,8 +133,8 @@ export const webhookRoutes = (deps: ApiDeps) =>
     )
     .post(
       `${ENDPOINTS}/:id/rotate-secret`,
-      async ({ params: { id }, user, requestId }) => {
-        const { endpoint, secret } = await rotateEndpointSecret(deps, { id, userId: user.id });
+      async ({ params: { id }, caller, trace, requestId }) => {
+        const { endpoint, secret } = await rotateEndpointSecret(deps, { caller, trace }, id);
         return { data: { ...presentEndpoint(endpoint), secret }, meta: metaOf(requestId) };
       },
       {

@@ -48,6 +48,12 @@ export async function countLiveApiKeys(tx: Tx, userId: string): Promise<number> 
   return row?.count ?? 0;
 }
 
+/** Whether the key is live. It cannot be revoked until the transaction ends. */
+export async function holdApiKey(tx: Tx, id: string): Promise<boolean> {
+  const rows = await tx`select from api_keys where id = ${id} and revoked_at is null for share`;
+  return rows.length === 1;
+}
+
 /** Undefined when this user has no such live key. */
 export async function revokeApiKey(tx: Tx, id: string, userId: string): Promise<ApiKey | undefined> {
   const [row] = await tx<ApiKey[]>`

@@ -32,7 +32,22 @@ export type BooksChanges = {
   datev?: DatevSettings | null | undefined;
 };
 
-/** Omitted settings are unchanged. Monthly statements begin with the month in which they are switched on. */
+/** The settings, with their defaults if there were none; locked until the transaction ends. */
+export async function lockMerchantBooks(tx: Tx, userId: string): Promise<MerchantBooks> {
+  await tx`
+    insert into merchant_books (user_id)
+    values (${userId})
+    on conflict (user_id) do nothing`;
+  const [row] = await tx<MerchantBooks[]>`
+    select ${columnsOf(tx, merchantBooks)}
+    from merchant_books
+    where user_id = ${userId}
+    for update`;
+  if (!row) throw new Error(`the books settings of ${userId} were not stored`);
+  return row;
+}
+
+/** Of settings that lockMerchantBooks has locked. Omitted settings are unchanged. Monthly statements begin with the month in which they are switched on. */
 export async function updateMerchantBooks(
   tx: Tx,
   userId: string,
@@ -40,10 +55,6 @@ export async function updateMerchantBooks(
 ): Promise<MerchantBooks> {
   const { legalName, postalAddress, taxId, timeZone, monthlyStatements } = changes;
   const { fiatCurrency, rateSource, usdcRate, documentLanguage, datev } = changes;
-  await tx`
-    insert into merchant_books (user_id)
-    values (${userId})
-    on conflict (user_id) do nothing`;
   const [row] = await tx<MerchantBooks[]>`
     update merchant_books
     set

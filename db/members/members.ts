@@ -112,12 +112,16 @@ export async function holdMember(tx: Tx, { merchantId, userId }: Key): Promise<b
 }
 
 /** Locks the row until the transaction ends: an owner change that adds this member's passkey waits for it, and it for the change. */
-export async function lockMember(tx: Tx, { merchantId, userId }: Key): Promise<Member | undefined> {
-  const [row] = await tx<Member[]>`
-    select ${columnsOf(tx, members)}
+export async function lockMember(
+  tx: Tx,
+  { merchantId, userId }: Key,
+): Promise<(Member & { email: string }) | undefined> {
+  const [row] = await tx<(Member & { email: string })[]>`
+    select ${columnsOf(tx, members, "members")}, person.email
     from members
-    where merchant_id = ${merchantId} and user_id = ${userId}
-    for update`;
+    join users person on person.id = members.user_id
+    where members.merchant_id = ${merchantId} and members.user_id = ${userId}
+    for update of members`;
   return row;
 }
 

@@ -154,7 +154,14 @@ export async function takeMembers(dashboard: DashboardWorld, page: Page, take: T
   await button(page, "Invite a person").click();
   await page.getByRole("dialog").waitFor();
   await take(page, "invite");
-  await post("/v1/webhook-endpoints", { url: `${baseUrl}/health`, events: ["*"] });
+  await post("/v1/webhook-endpoints", { url: `${baseUrl}/health` });
+  const change = await page.request.patch(`${baseUrl}/v1/settings/books`, {
+    data: { legalName: "Ann", documentLanguage: "de" },
+  });
+  if (!change.ok()) throw new Error(await change.text());
+  await post("/v1/exchange-rates", {
+    ...{ currency: "EUR", dateFrom: "2026-03-01", dateTo: "2026-03-31", rate: "0.9" },
+  });
   for (const role of ["operator", "viewer", "owner"]) {
     const member = await signUp(baseUrl, `${role}-with-quite-a-long-address-of-many-words@example.com`);
     await post("/v1/members/invitations", { email: member.email, role });

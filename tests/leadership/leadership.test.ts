@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { noteError } from "../../db/ledger/cursors.ts";
+import { noteError, noteFinalized, noteHead } from "../../db/ledger/cursors.ts";
 import { FencedError, watchOf } from "../../indexer/leader-term.ts";
 import { applySpan, toSpan } from "../../indexer/settle/apply-span.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
@@ -92,6 +92,12 @@ test("an older leader that lost its term without noticing writes nothing", async
     await expect(applySpan(old, span)).rejects.toThrow(FencedError);
   }
   expect(await lab.sql`select 1 from transfers where link_id = ${linkId}`).toHaveLength(1);
+  const [before] = await lab.sql`select head_number, finalized_number from cursors`;
+  const seen = { number: 1_000_000, timeS: Math.floor(Date.now() / 1_000) };
+  await noteHead(lab.sql, { network: old.network, epoch: old.epoch, head: seen });
+  await noteFinalized(lab.sql, { network: old.network, epoch: old.epoch, number: seen.number });
+  const [after] = await lab.sql`select head_number, finalized_number from cursors`;
+  expect(after).toEqual(before);
   for (const { network, epoch } of [young, old]) {
     await noteError(lab.sql, { network, epoch, message: `term ${epoch} failed` });
     expect([...(await lab.sql`select last_error from cursors`)]).toEqual([

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { confirmTransfers } from "../../db/ledger/confirm-transfers.ts";
+import { STATEMENT_ROWS } from "../../db/ledger/transfers.ts";
 import {
   accept,
   type BooksLab,
@@ -97,4 +98,20 @@ test.each([
   await confirmTo(number + CONFIRMATIONS - 1);
   expect(await paymentOf(lab, payment)).toMatchObject({ state: expected });
   await lab.sql`delete from blocks`;
+});
+
+test("one that was booked late is confirmed behind more transfers than a statement takes that were confirmed before", async () => {
+  const block = { ...makeBlock(FIRST + 70), timeS: timeOf(FIRST + 70).getTime() / 1_000 };
+  const head = { ...makeBlock(FIRST + 80), timeS: timeOf(FIRST + 80).getTime() / 1_000 };
+  await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, [block, head]));
+  const transfers = Array.from({ length: STATEMENT_ROWS + 1 }, (_, logIndex) =>
+    makeTransfer(lab, block.number, { block, logIndex, amountUnits: 1n }),
+  );
+  const [late, ...others] = transfers;
+  if (!late) throw new Error("there is no transfer");
+  await read(lab, others);
+  await read(lab, [late], [], { isDeep: false });
+  await confirmTo(head.number);
+  const [row] = await lab.sql`select status from transfers where tx_hash = ${late.txHash}`;
+  expect(row?.status).toBe("CONFIRMED");
 });

@@ -1,6 +1,6 @@
 /** A wallet that joins late: the history rows that are added for transfers which the other side's wallet had recorded. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
-import { addMissingHistory } from "../../db/ledger/wallet-backfills.ts";
+import { addMissingHistory, forgetOpenings } from "../../db/ledger/wallet-backfills.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import { type BooksLab, NETWORK, openBooks } from "../support/ledger-lab.ts";
 import { randomAddress, seedMerchant } from "../support/seed.ts";
@@ -73,4 +73,16 @@ test("a transfer from the wallet to itself has a row for either side", async () 
   await bookTransfer(lab, { from: lab.merchant.address, to: lab.merchant.address });
   await add();
   expect(await rows()).toEqual(["RECEIVE CONFIRMED", "SEND CONFIRMED"]);
+});
+
+test("the opening balance is forgotten of the wallets asked for, on their network", async () => {
+  const [mine, other] = [lab.merchant, await seedMerchant(lab.sql)];
+  const elsewhere = await seedMerchant(lab.sql, { network: "base", address: mine.address });
+  const ids = [mine, other, elsewhere].map(({ walletId }) => walletId);
+  await lab.sql`update wallets set opening_units = 5 where id = any(${ids}::text[])`;
+  await forgetOpenings(lab.sql, NETWORK, [mine.address]);
+  const found = await lab.sql<{ id: string; openingUnits: bigint | null }[]>`
+    select id, opening_units from wallets where id = any(${ids}::text[])`;
+  const openingOf = new Map(found.map(({ id, openingUnits }) => [id, openingUnits]));
+  expect(ids.map((id) => openingOf.get(id) === null)).toEqual([true, false, false]);
 });

@@ -121,6 +121,41 @@ describe("what outlasts a request that was admitted before the access ended", ()
     }
   });
 
+  const ENDPOINT = ["/v1/webhook-endpoints", { url: "https://example.com/hook" }] as const;
+
+  test("error: 403 for a webhook endpoint when the membership ended first", async () => {
+    const { person } = await newOwner();
+    const locked = Promise.withResolvers<void>();
+    const ending = world.sql.begin(async (tx) => {
+      await deleteMember(tx, { merchantId: merchant.userId, userId: person.userId });
+      locked.resolve();
+      await untilBlocked(world.sql);
+    });
+    await locked.promise;
+    const asked = await person.client.post(...ENDPOINT, actingFor(merchant));
+    await ending;
+    expect({ status: asked.status, issue: asked.body.error.details.issue }).toEqual({
+      status: 403,
+      issue: "not_a_member",
+    });
+  });
+
+  test("error: 401 for a webhook endpoint when the API key was revoked first", async () => {
+    const made = await merchant.client.post("/v1/api-keys", { name: "late", scopes: ["webhooks"] });
+    const { id, key } = made.body.data;
+    const locked = Promise.withResolvers<void>();
+    const ending = world.sql.begin(async (tx) => {
+      await tx`update api_keys set revoked_at = now() where id = ${id}`;
+      locked.resolve();
+      await untilBlocked(world.sql);
+    });
+    await locked.promise;
+    const asked = await openClient(world.baseUrl).post(...ENDPOINT, { authorization: `Bearer ${key}` });
+    await ending;
+    expect(asked.status).toBe(401);
+    expect(await world.sql`select from webhook_endpoints where user_id = ${merchant.userId}`).toHaveLength(0);
+  });
+
   test("error: 401 for a key while all sessions are ended, as by a recovery, which locks the user before them", async () => {
     const person = await signUp(world.baseUrl);
     const locked = Promise.withResolvers<void>();

@@ -12,6 +12,8 @@ import { repeat, type Scenario } from "./game-day-scenario.ts";
 const ROOT = join(import.meta.dir, "../..");
 /** Longer than the indexer waits for an answer. */
 const SLOW_ANSWER_MS = 8_000;
+/** Every way in which the indexer reads the logs of a block. */
+const READS_OF_LOGS = new Set(["eth_getLogs", "eth_getBlockReceipts", "eth_getTransactionReceipt"]);
 const BLOCK_EVERY_MS = 1_000;
 /** Deeper than what the local chain calls final. */
 const FINAL_BLOCKS = "0x50";
@@ -25,9 +27,7 @@ export const LEDGER_SCENARIOS: readonly Scenario[] = [
     async provoke({ lab }) {
       const fast = lab.proxy.delay;
       lab.proxy.delay = (calls) =>
-        calls.some(({ method }) => method === "eth_getLogs" || method === "eth_getBlockReceipts")
-          ? Bun.sleep(SLOW_ANSWER_MS)
-          : undefined;
+        calls.some(({ method }) => READS_OF_LOGS.has(method)) ? Bun.sleep(SLOW_ANSWER_MS) : undefined;
       // a block whose logs have to be read; the ones after it are only heads
       await payByHand(lab, 888_888n);
       const stopMining = repeat(async () => {

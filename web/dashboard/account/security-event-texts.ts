@@ -45,6 +45,10 @@ const EVENTS: Readonly<Record<Event["type"], string>> = {
   name_changed: "Merchant name changed",
   settings_changed: "Settings changed",
   return_secret_rotated: "Return secret renewed",
+  webhook_endpoint_created: "Webhook endpoint added",
+  webhook_endpoint_changed: "Webhook endpoint changed",
+  webhook_endpoint_deleted: "Webhook endpoint deleted",
+  webhook_secret_rotated: "Webhook secret renewed",
   transfer_assigned: "Payment assigned to a link",
   transfer_unassigned: "Assignment undone",
   member_invited: "Person invited",
@@ -74,8 +78,16 @@ const DETAILS: Readonly<Record<string, (value: Value) => string | false>> = {
   to: roleOf,
   role: roleOf,
   scopes: asIs,
-  changed: asIs,
-  rate: asIs,
+  host: asIs,
+  changed: (value) => String(value).split(", ").map(nameOfField).join(", "),
+  enabled: (value) => onOff(value === true),
+  scheduledExport: (value) => say(SCHEDULED_EXPORT[String(value)] ?? String(value)),
+  ownRates: (value) => say(OWN_RATES[String(value)] ?? String(value)),
+  currency: asIs,
+  dateFrom: (value) => `${value} –`,
+  dateTo: asIs,
+  days: (value) => sayCount(Number(value), "{count} day", "{count} days"),
+  rate: (value) => value !== null && String(value),
   outcome: (value) => say(OUTCOMES[String(value)] ?? String(value)),
   amount: (value) => `${formatAmount(String(value))} USDC`,
   address: (value) => shorten(String(value)),
@@ -106,15 +118,44 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   REVOKED: "Revoked",
 };
 
+const SCHEDULED_EXPORT: Readonly<Record<string, string>> = {
+  created: "Scheduled export created",
+  paused: "Scheduled export paused",
+  resumed: "Scheduled export resumed",
+  deleted: "Scheduled export deleted",
+};
+const OWN_RATES: Readonly<Record<string, string>> = {
+  stored: "Own exchange rates stored",
+  removed: "Own exchange rates removed",
+};
+/** Labels of the settings and of a webhook endpoint's fields, as their forms show them. */
+const FIELDS: Readonly<Record<string, string>> = {
+  legalName: "Legal name",
+  postalAddress: "Postal address",
+  taxId: "Tax ID",
+  timeZone: "Time zone of the books",
+  monthlyStatements: "Monthly statements",
+  fiatCurrency: "Currency of the books",
+  rateSource: "Exchange rates",
+  usdcRate: "Value of one USDC",
+  documentLanguage: "Language of receipts when the payer's is not known",
+  datev: "Numbers for DATEV",
+  url: "Address of your server",
+  description: "Description",
+  eventTypes: "Events",
+};
+const nameOfField = (field: string) => say(FIELDS[field] ?? field);
+
 const onOff = (isOn: boolean) => (isOn ? say("On") : say("Off"));
 
 export const nameOfMethod = (method: Method) => say(METHODS[method]);
 export const nameOfEvent = ({ type }: Event) => say(EVENTS[type]);
 
-export function describeEvent({ details }: Event): string {
+export function describeEvent({ actor, details }: Event): string {
   return Object.entries(DETAILS)
+    .filter(([name]) => name !== "email" || details.email !== actor?.email)
     .map(([name, tell]) => details[name] !== undefined && tell(details[name]))
     .filter(Boolean)
     .join(" · ")
-    .replace("→ ·", "→");
+    .replace(/([→–]) ·/, "$1");
 }

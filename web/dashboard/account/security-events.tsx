@@ -22,7 +22,7 @@ export function SecurityEvents({ cursor }: { cursor: string | undefined }) {
                 <td class="main">
                   <strong>{nameOfEvent(event)}</strong>
                   {event.actor?.email && <bdi class="muted small">{event.actor.email}</bdi>}
-                  {describeEvent(event) && <bdi class="muted small">{describeEvent(event)}</bdi>}
+                  {describeEvent(event) && <bdi class="muted small whole">{describeEvent(event)}</bdi>}
                 </td>
                 <td class="second mono">{event.clientAddress ?? ""}</td>
                 <td class="when">
