@@ -131,7 +131,11 @@ const OWNER_ACCOUNT = 6;
 export async function deployAccount(rpcUrl: string, passkey: SoftwarePasskey): Promise<Hex> {
   const origin = accountOriginOf(passkey.publicKey);
   const from = localAccount(OWNER_ACCOUNT).address;
-  await send(rpcUrl, { from, to: origin.factory, data: encodeCreateAccount(origin.owners, origin.saltNonce) });
+  await send(rpcUrl, {
+    from,
+    to: origin.factory,
+    data: encodeCreateAccount(origin.owners, origin.saltNonce),
+  });
   const wallet = accountAddress(origin);
   await callRpc(rpcUrl, "anvil_setBalance", [wallet, "0xde0b6b3a7640000"]);
   await callRpc(rpcUrl, "anvil_impersonateAccount", [wallet]);
@@ -159,7 +163,10 @@ const addOnChain = (rpcUrl: string, wallet: Hex, data: Hex) =>
   send(rpcUrl, { from: wallet, to: wallet, data, gas: "0x7a120" });
 
 async function send(rpcUrl: string, transaction: object): Promise<void> {
-  const { status } = await waitForReceipt(rpcUrl, await callRpc(rpcUrl, "eth_sendTransaction", [transaction]));
+  const { status } = await waitForReceipt(
+    rpcUrl,
+    await callRpc(rpcUrl, "eth_sendTransaction", [transaction]),
+  );
   if (status !== "0x1") throw new Error("a transaction reverted");
 }
 
