@@ -184,6 +184,9 @@ async function answerList(
   const isVoid = status === undefined ? undefined : status === "VOID";
   const filter = { userId, kind, isVoid, linkId, period, after: cursor };
   const found = await listDocuments(deps.sql, filter, limit + 1);
+  // after a document that is not the merchant's there is none, which a reader would take for the end of the list
+  if (found.length === 0 && cursor !== undefined && !(await findDocument(deps.sql, { id: cursor, userId })))
+    throw invalid("cursor", "is not a cursor of this list");
   const { rows, nextCursor } = pageOf(found, limit, ({ id }) => id);
   return { documents: rows.map((document) => presentDocument(document, deps)), nextCursor };
 }

@@ -7,7 +7,9 @@ const CURSOR = /^(?:([0-9a-f]{32})\.)?(\d{1,20})\.(\d{1,19})(?:\.([0-9a-f]{16}))
 export const CURSOR_LENGTH_MAX = 200;
 
 export function writeCursor({ epoch, writtenBy, id, digest }: EventPosition): string {
-  return Buffer.from(`${epoch}.${writtenBy}.${id}.${digest}`).toString("base64url");
+  // as short as it was read: a stream's first message repeats the position of an earlier version's reader
+  const parts = [epoch, writtenBy, id, digest].filter((part) => part !== undefined);
+  return Buffer.from(parts.join(".")).toString("base64url");
 }
 
 export function readCursor(cursor: string): EventPosition {

@@ -1,4 +1,5 @@
 /** Which URLs a webhook endpoint may have. */
+import { hasDirectionControls } from "../../core/domain/direction-controls.ts";
 import { isWebhookPort } from "../../core/domain/webhook.ts";
 import { isPublicAddress } from "../../core/runtime/public-ip-ranges.ts";
 
@@ -6,6 +7,9 @@ import { isPublicAddress } from "../../core/runtime/public-ip-ranges.ts";
 export function whyNotAnEndpoint(text: string, allowPrivate: boolean): string | undefined {
   const parsed = URL.parse(text);
   if (!parsed) return "must be a URL";
+  // it is shown as it was given, while the parser drops or encodes them
+  if (/[\s\p{Cc}]/u.test(text) || hasDirectionControls(text))
+    return "must not contain white space, control characters, or characters that change the direction of text";
   if (parsed.protocol !== "https:" && !(allowPrivate && parsed.protocol === "http:")) return "must be https";
   if (parsed.username || parsed.password) return "must not contain a user or password";
   if (parsed.hash) return "must not have a fragment";

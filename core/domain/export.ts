@@ -44,7 +44,14 @@ export function rowIdOf({ id, network, txHash, logIndex, type }: ExportRow): str
   return `${network}:${txHash}:${logIndex}:${directionOf(type)}`;
 }
 
-export type ExportTotal = { type: TransactionType; status: TransactionStatus; count: number; units: bigint };
+export type ExportTotal = {
+  type: TransactionType;
+  status: TransactionStatus;
+  /** Of test networks, whose USDC is no money. */
+  isTest: boolean;
+  count: number;
+  units: bigint;
+};
 
 /** What is known before the first row is rendered. */
 export type ExportSummary = {

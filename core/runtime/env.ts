@@ -31,23 +31,23 @@ export function readEnv<Shape extends z.ZodRawShape>(
 ): Parsed<Shape> {
   const { values: given, ...files } = readFileVariables(Object.keys(shape), source);
   const parsed = z.object(shape).safeParse(given);
-  // a variable whose file could not be read has been reported already
-  const issues = (parsed.success ? [] : parsed.error.issues).filter(
-    ({ path }) => !files.broken.has(String(path[0])),
-  );
-  const faults = [...files.faults, ...issues.map((issue) => describeIssue(issue, given))];
-  const broken = new Set([...files.broken, ...issues.map(({ path }) => String(path[0]))]);
+  const broken = new Set(files.broken);
+  const faults = [...files.faults];
+  for (const issue of parsed.success ? [] : parsed.error.issues) {
+    const name = String(issue.path[0]);
+    // one sentence for a variable: its first fault, or that its file could not be read
+    if (!broken.has(name)) faults.push(describeIssue(issue, given));
+    broken.add(name);
+  }
   faults.push(...findFaults(parsed.success ? parsed.data : parseEach(shape, given), broken));
   if (faults.length > 0 || !parsed.success) throw new EnvError(faults);
   return parsed.data;
 }
 
-function describeIssue(
-  { path, message }: { path: PropertyKey[]; message: string },
-  given: Environment,
-): string {
-  const [name = ""] = path.map(String);
-  return given[name] === undefined ? `${name} is not set; ${message}` : `${name}: ${message}`;
+function describeIssue(issue: z.core.$ZodIssue, given: Environment): string {
+  const [name = ""] = issue.path.map(String);
+  if (issue.code === "invalid_value") return `${name}: must be one of ${issue.values.join(", ")}`;
+  return given[name] === undefined ? `${name} is not set; ${issue.message}` : `${name}: ${issue.message}`;
 }
 
 /** The variables that parse, when some do not. */

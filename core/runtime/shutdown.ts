@@ -32,7 +32,7 @@ export function handleStop(log: Log): Stop {
   process.on("SIGINT", () => void stop("SIGINT", 0));
   process.on("SIGTERM", () => void stop("SIGTERM", 0));
   process.on("uncaughtException", (error) =>
-    fail(error instanceof ListenError ? error.message : "uncaught exception", error),
+    error instanceof ListenError ? fail(error.message) : fail("uncaught exception", error),
   );
   process.on("unhandledRejection", (error) => fail("unhandled rejection", error));
   return {

@@ -2,6 +2,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import type { ExportRow, ExportTotal } from "../../core/domain/export.ts";
+import { TEST_NETWORKS } from "../../core/domain/real-money.ts";
 import type { TransactionFilter } from "../../core/domain/transaction.ts";
 import { runBuilt, type Tx } from "../postgres/client.ts";
 import { transactions } from "../schema.ts";
@@ -11,16 +12,22 @@ const dialect = new PgDialect();
 
 type Selection = { userId: string; filter: TransactionFilter; limit: number };
 
-/** Sums of an export's rows by type and status, and their time span. */
+/** Whether a row is of a test network. */
+const IS_TEST = sql`network in (${sql.join(
+  TEST_NETWORKS.map((id) => sql`${id}`),
+  sql`, `,
+)})`;
+
+/** Sums of an export's rows by type and status, those of test networks apart, and their time span. */
 export async function summarizeExport(
   tx: Tx,
   selection: Selection,
 ): Promise<(ExportTotal & { newest: Date; oldest: Date })[]> {
   const query = sql`
-    select type, status, count(*)::int as count, sum(amount_units) as units, max(detected_at) as newest, min(detected_at) as oldest
+    select type, status, ${IS_TEST} as is_test, count(*)::int as count, sum(amount_units) as units, max(detected_at) as newest, min(detected_at) as oldest
     from (${chosen(selection)}) chosen
-    group by type, status
-    order by type, status`;
+    group by type, status, is_test
+    order by type, status, is_test`;
   return runBuilt(tx, { toSQL: () => dialect.sqlToQuery(query) });
 }
 
@@ -90,7 +97,7 @@ const ACCOUNTING_FIELDS = {
   )`,
 };
 
-/** Newest first; in a report unconfirmed rows come last, and a statement starts with the oldest. */
+/** Newest first; in a report rows of test networks come last, and before them unconfirmed ones; a statement starts with the oldest. */
 export type RowOrder = "newest" | "confirmed-first" | "oldest";
 /** `movements`: for a statement, the kind of each and the payment that a refund returns; `accounting`: everything. */
 export type RowDetail = "list" | "movements" | "accounting";
@@ -98,7 +105,7 @@ type Reading = { detail: RowDetail; order: RowOrder };
 
 const ORDERS: Record<RowOrder, SQL> = {
   newest: sql`detected_at desc, id desc`,
-  "confirmed-first": sql`status <> 'CONFIRMED', detected_at desc, id desc`,
+  "confirmed-first": sql`${IS_TEST}, status <> 'CONFIRMED', detected_at desc, id desc`,
   // transfers of a block have the same time
   oldest: sql`detected_at, block_number, log_index, id`,
 };

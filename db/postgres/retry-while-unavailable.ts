@@ -6,6 +6,9 @@ const PAUSE_MS = 250;
 const RETRY_MAX_MS = 60_000;
 /** SQLSTATE classes of a server that is starting, stopping or full, and of a broken connection. */
 const UNAVAILABLE_CLASSES = ["08", "53", "57"];
+/** SQLSTATE classes of a server that refuses this user or has no such database. */
+const REFUSED_CLASSES = ["28", "3D"];
+const SQL_STATE = /^[0-9A-Z]{5}$/;
 /** Socket errors of both drivers; the queue's driver has no code for an ended connection. */
 const UNAVAILABLE_TEXT =
   /^CONNECT|^ECONN|^EPIPE|Connection terminated|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH/;
@@ -13,7 +16,7 @@ const UNAVAILABLE_TEXT =
 /** One line when it begins to wait, and one when it ends. */
 export type WaitReport = {
   log: { warn(line: string): void; info(line: string): void };
-  /** Told instead of the second line when Postgres did not come. */
+  /** Told instead of the second line when Postgres did not come, and of both when it refuses the connection. */
   onGivenUp(line: string): void;
 };
 
@@ -36,8 +39,10 @@ export function openDatabaseWait(
         if (attempt > 1) log.info(`${name} is available after ${seconds(waitedMs)}`);
         return result;
       } catch (error) {
-        if (!isUnavailable(error)) throw error;
         const reason = error instanceof Error ? error.message : String(error);
+        if (isOfClass(error, REFUSED_CLASSES))
+          onGivenUp(`${name} refuses the connection (DATABASE_URL): ${reason}`);
+        if (!isUnavailable(error)) throw error;
         if (attempt === 1) log.warn(`${name} is unavailable, waiting for up to ${seconds(maxMs)}: ${reason}`);
         if (waitedMs >= maxMs) {
           onGivenUp(`${name} was unavailable for ${seconds(waitedMs)}: ${reason}`);
@@ -67,8 +72,17 @@ export async function withTimeout<T>(timeoutMs: number, answer: Promise<T>): Pro
 
 function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  const code = "code" in error && typeof error.code === "string" ? error.code : "";
-  if (error instanceof postgres.PostgresError || /^[0-9A-Z]{5}$/.test(code))
-    return UNAVAILABLE_CLASSES.includes(code.slice(0, 2));
+  const code = codeOf(error);
+  if (error instanceof postgres.PostgresError || SQL_STATE.test(code))
+    return isOfClass(error, UNAVAILABLE_CLASSES);
   return UNAVAILABLE_TEXT.test(code) || UNAVAILABLE_TEXT.test(error.message);
+}
+
+function isOfClass(error: unknown, classes: readonly string[]): boolean {
+  const code = error instanceof Error ? codeOf(error) : "";
+  return SQL_STATE.test(code) && classes.includes(code.slice(0, 2));
+}
+
+function codeOf(error: Error): string {
+  return "code" in error && typeof error.code === "string" ? error.code : "";
 }

@@ -166,6 +166,10 @@ describe("a confirmed payment and its refund", () => {
       "other=1",
     ])
       expect([query, (await merchant.client.get(`/v1/documents?${query}`)).status]).toEqual([query, 400]);
+    // the last one's page is empty; another merchant's must not look like the end of the list
+    const [last = ""] = all.map(({ id }) => id).slice(-1);
+    expect((await merchant.client.get(`/v1/documents?cursor=${last}`)).body.documents).toEqual([]);
+    expect((await bob.client.get(`/v1/documents?cursor=${last}`)).status).toBe(400);
   });
 });
 

@@ -105,6 +105,25 @@ test("Last-Event-ID continues after that event, and the id is a cursor of the li
   expect(listed.body.data.map((event: { subjectId: string }) => event.subjectId)).toEqual(missed);
 });
 
+test("a reader with a cursor of an earlier version, without epoch or digest, continues from the one it is given first", async () => {
+  const id = await newLink(merchant);
+  await untilListed(merchant, id);
+  const { body } = await merchant.client.get("/v1/events?limit=100");
+  const [epoch, writtenBy, place] = Buffer.from(body.pagination.nextCursor, "base64url")
+    .toString()
+    .split(".");
+  for (const earlier of [`${epoch}.${writtenBy}.${place}`, `${writtenBy}.${place}`]) {
+    const cursor = Buffer.from(earlier).toString("base64url");
+    const stream = await open(merchant, cursor);
+    const opened = await stream.next();
+    expect(opened).toMatchObject({ id: cursor, event: "open" });
+    await stream.stop();
+    const resumed = await open(merchant, opened.id);
+    expect((await resumed.next()).event).toBe("open");
+    await resumed.stop();
+  }
+});
+
 test("a new link and its cancellation notify the streams of their merchant", async () => {
   let notified = 0;
   const reading = await signUp(world.baseUrl);

@@ -12,7 +12,7 @@ import { newMember } from "../support/members.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { insertHistory } from "../transactions/history.ts";
-import { fetchFile } from "./ask.ts";
+import { exportAs, fetchFile } from "./ask.ts";
 import { parseCsv } from "./read-files.ts";
 
 setDefaultTimeout(120_000);
@@ -54,6 +54,11 @@ describe("a schedule", () => {
     await world.sql`update export_schedules set created_at = ${madeAt}::text::timestamptz where id = ${made.body.data.id}`;
     return made.body.data.id;
   }
+  const insertBaseWallet = () => world.sql`
+    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
+    select ${newWalletId()}, user_id, 'base', address, passkey_id, factory, owners
+    from wallets
+    where user_id = ${ann.userId}`;
   /** As the worker does every minute. */
   const run = (now: string, networks: readonly NetworkId[] = ["base-sepolia"]) => {
     const chains = networks.map((id) => ({ id, rpcUrls: [], confirmations: 1 }));
@@ -154,12 +159,33 @@ describe("a schedule", () => {
     await ann.client.delete(`/v1/export-schedules/${id}`);
   });
 
+  test("books hold no test money beside a wallet with real money, unless its network is asked for", async () => {
+    await insertHistory(world.sql, ann.userId, [
+      { amountUnits: 7_000_000n, detectedAt: "2035-03-05T00:00:00.000Z" },
+      { amountUnits: 9_000_000n, detectedAt: "2035-03-06T00:00:00.000Z", network: "base" },
+    ]);
+    const netsOf = async (body: Record<string, unknown>) => {
+      const dates = { dateFrom: "2035-03-01", dateTo: "2035-03-31" };
+      const file = await exportAs(ann.client, { format: "csv", profile: "books", ...dates, ...body });
+      const [header = [], ...records] = parseCsv(file.text);
+      return records.map((record) => record[header.indexOf("Net")]);
+    };
+    // who only has a test wallet sees what files look like
+    expect(await netsOf({})).toEqual(["7.000000", "9.000000"]);
+    await insertBaseWallet();
+    expect(await netsOf({})).toEqual(["9.000000"]);
+    expect(await netsOf({ networks: ["base-sepolia"] })).toEqual(["7.000000"]);
+    expect(await netsOf({ networks: ["base", "base-sepolia"] })).toEqual(["7.000000", "9.000000"]);
+    // nor does a schedule wait for a ledger whose movements its file leaves out
+    const id = await schedule({ madeAt: "2035-03-10T00:00:00Z" });
+    await run("2035-04-03T00:00:00Z", ["base-sepolia"]);
+    expect(await periodsOf(id)).toEqual(["2035-03-01"]);
+    await world.sql`delete from wallets where network = 'base'`;
+    await ann.client.delete(`/v1/export-schedules/${id}`);
+  });
+
   test("waits for a network whose ledger is not known yet, and not for one that is not enabled any more", async () => {
-    await world.sql`
-      insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
-      select ${newWalletId()}, user_id, 'base', address, passkey_id, factory, owners
-      from wallets
-      where user_id = ${ann.userId}`;
+    await insertBaseWallet();
     // months to come, which the world's own worker makes no file of
     const id = await schedule({ madeAt: "2034-08-10T00:00:00Z", profile: { networks: ["base"] } });
     await run("2034-09-01T00:00:00Z", ["base-sepolia", "base"]);

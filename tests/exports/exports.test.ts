@@ -46,11 +46,15 @@ const ROWS = Array.from(
 );
 const TOTAL = sum(ROWS.map((row) => row.amountUnits ?? 0n));
 
-const CONFIRMED = ROWS.filter((row) => row.status === "CONFIRMED");
-/** Rows by "TYPE STATUS", in the order of the alphabet. */
-const KINDS = [...Map.groupBy(ROWS, (row) => `${row.type} ${row.status}`)].sort(([one], [other]) =>
-  one < other ? -1 : 1,
-);
+/** A report sums the rows of real money alone, beside which those of the test network are only counted. */
+const REAL = ROWS.filter((row) => row.network === "base");
+const TESTS = ROWS.filter((row) => row.network === "base-sepolia");
+const CONFIRMED = REAL.filter((row) => row.status === "CONFIRMED");
+/** Rows by kind, in the order of the alphabet. */
+const byKind = (rows: readonly GivenRow[], kindOf: (row: GivenRow) => string) =>
+  [...Map.groupBy(rows, kindOf)].sort(([one], [other]) => (one < other ? -1 : 1));
+const KINDS = byKind(REAL, (row) => `${row.type} ${row.status}`);
+const TEST_KINDS = byKind(TESTS, (row) => row.type ?? "");
 
 /** Count, in, out and net of rows, as a report writes them. */
 function sumsOf(rows: readonly GivenRow[]): string[] {
@@ -151,17 +155,23 @@ describe("the documented download", () => {
       if (kind.endsWith(" CONFIRMED")) expect(total(kind.replace(" ", "\\s+"))).toEqual(sumsOf(rows));
       // only how many there are: it is no money
       else expect(file.text).toMatch(new RegExp(`^${kind.replace(" ", "\\s+")}\\s+${rows.length}$`, "m"));
+    for (const [type, rows] of TEST_KINDS)
+      expect(file.text).toMatch(new RegExp(`^${type}\\s+test network\\s+${rows.length}$`, "m"));
+    expect(file.text).toMatch(/^Test network:\s+No real money; not in the total\.$/m);
     expect(total("Total\\s+CONFIRMED")).toEqual(sumsOf(CONFIRMED));
     const [count, moneyIn, moneyOut, net] = sumsOf(CONFIRMED);
     const [confirmed = "", others = ""] = file.text.split(
       `\nTotal of ${count} confirmed transactions: in ${moneyIn}, out ${moneyOut}, net ${net} USDC\n`,
     );
-    const statusesOf = (text: string) =>
+    const kindsOf = (text: string) =>
       new Set(
-        [...text.matchAll(/^\d{4}-\d\d-\d\dT\S+\s+\S+\s+\S+\s+USDC\s+(\S+)/gm)].map(([, status]) => status),
+        [...text.matchAll(/^\d{4}-\d\d-\d\dT\S+\s+\S+\s+\S+\s+USDC\s+(\S+)\s+(\S+)/gm)].map(
+          ([, status, network]) => `${status} ${network}`,
+        ),
       );
-    expect(statusesOf(confirmed)).toEqual(new Set(["CONFIRMED"]));
-    expect(statusesOf(others)).toEqual(new Set(["FAILED", "DETECTED"]));
+    expect(kindsOf(confirmed)).toEqual(new Set(["CONFIRMED base"]));
+    const tests = ["CONFIRMED", "FAILED", "DETECTED"].map((status) => `${status} base-sepolia`);
+    expect(kindsOf(others)).toEqual(new Set(["FAILED base", "DETECTED base", ...tests]));
     expect(others).not.toContain("Total");
   });
 
@@ -180,6 +190,8 @@ describe("the documented download", () => {
     for (const [kind, rows] of KINDS)
       if (!kind.endsWith(" CONFIRMED"))
         expect(totals.splice(0, 3)).toEqual([...kind.split(" "), String(rows.length)]);
+    for (const [type, rows] of TEST_KINDS)
+      expect(totals.splice(0, 3)).toEqual([type, "test network", String(rows.length)]);
     // confirmed rows, their net, and the other rows without a sum
     const amounts = after("Amount (USDC)").filter((text) => /^-?\d{1,3}(,\d{3})*\.\d{6}$/.test(text));
     expect(amounts.length).toBe(340 + 1);
@@ -198,9 +210,11 @@ describe("the documented download", () => {
     expect(texts).toContain(`${count} transactions`);
     const pages = pdfPageCount(file.bytes);
     for (let page = 1; page <= pages; page++) expect(texts).toContain(`Page ${page} of `);
-    expect(texts.filter((text) => text === String(pages)).length).toBe(1);
+    const alike = [...KINDS, ...TEST_KINDS].filter(([, rows]) => rows.length === pages).length;
+    expect(texts.filter((text) => text === String(pages)).length).toBe(alike + 1);
     expect(texts).toContain("Transaction report");
-    expect(texts.filter((text) => text === "Amount (USDC)").length).toBe(pages);
+    // on each page, and once more where the other rows begin further down
+    expect([pages, pages + 1]).toContain(texts.filter((text) => text === "Amount (USDC)").length);
     // a hash is one text, so that it can be searched, copied and compared as a whole
     expect(texts.filter((text) => /^0x[0-9a-f]{64}$/.test(text)).length).toBe(
       ROWS.filter((row) => row.txHash !== null).length,
@@ -239,6 +253,16 @@ describe("the documented download", () => {
     const { missing, texts } = await pdfOf("\u{13080}\u{13080} eyes");
     expect(missing).toBe(2);
     expect(texts).toContain("[U+13080][U+13080] eyes");
+  });
+
+  test("a report of a test network alone has its total, and says that it is no real money", async () => {
+    const file = await exportAs({ format: "pdf", networks: ["base-sepolia"] });
+    const [count, moneyIn, moneyOut, net] = sumsOf(TESTS.filter((row) => row.status === "CONFIRMED"));
+    expect(file.text).toContain(
+      `Total of ${count} confirmed transactions: in ${moneyIn}, out ${moneyOut}, net ${net} USDC\n`,
+    );
+    expect(file.text).toMatch(/^Test network:\s+No real money\.$/m);
+    expect(file.text).not.toContain("of test networks");
   });
 
   test("an empty history gives a valid file in every format", async () => {

@@ -35,7 +35,12 @@ import {
   setExportProgress,
   setExportSize,
 } from "../../db/exports/exports.ts";
-import { findMerchantBooks, updateMerchantBooks } from "../../db/exports/merchant-books.ts";
+import {
+  type BooksChanges,
+  findMerchantBooks,
+  lockMerchantBooks,
+  updateMerchantBooks,
+} from "../../db/exports/merchant-books.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { seedUser } from "../support/passkey-rows.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -325,9 +330,17 @@ describe("a schedule", () => {
   });
 });
 
+/** As the settings' route does. */
+async function changeBooks(userId: string, changes: BooksChanges) {
+  return sql.begin(async (tx) => {
+    await lockMerchantBooks(tx, userId);
+    return updateMerchantBooks(tx, userId, changes);
+  });
+}
+
 test("monthly statements begin with the month in which they were switched on, not with a later change", async () => {
   const since = async (monthlyStatements?: boolean) =>
-    (await updateMerchantBooks(sql, user, { monthlyStatements })).monthlySince?.getTime();
+    (await changeBooks(user, { monthlyStatements })).monthlySince?.getTime();
   expect(await since()).toBeUndefined();
   const begun = await since(true);
   expect([await since(true), await since()]).toEqual([begun, begun]);
@@ -336,9 +349,9 @@ test("monthly statements begin with the month in which they were switched on, no
 });
 
 test("the settings of a merchant's books are his own", async () => {
-  await updateMerchantBooks(sql, stranger, { legalName: "Stranger" });
-  await updateMerchantBooks(sql, user, { legalName: "Own" });
-  await updateMerchantBooks(sql, user, { taxId: "1" });
+  await changeBooks(stranger, { legalName: "Stranger" });
+  await changeBooks(user, { legalName: "Own" });
+  await changeBooks(user, { taxId: "1" });
   expect(await findMerchantBooks(sql, user)).toMatchObject({ legalName: "Own", taxId: "1" });
   expect(await findMerchantBooks(sql, stranger)).toMatchObject({ legalName: "Stranger", taxId: null });
   expect(await findMerchantBooks(sql, await seedUser(sql))).toBeUndefined();

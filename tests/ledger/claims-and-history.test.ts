@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { newTransactionId } from "../../core/domain/ids.ts";
 import { matchClaimsOf, reopenClaims } from "../../db/ledger/assignments.ts";
+import { loadClaims } from "../../db/ledger/attribution.ts";
 import {
   type BooksLab,
   claim,
@@ -78,6 +79,28 @@ test("a claimed transfer between two merchants is in the history of both", async
     { userId: payee.userId, type: "PAYMENT_LINK" },
     { userId: payer.userId, type: "SEND" },
   ]);
+});
+
+test("a claim made before its block counts as early unless another link's claim of the transaction may be right", async () => {
+  const [linkId, other] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
+  const { block, ...transfer } = makeTransfer(lab, 91);
+  const claimId = await claim(lab, linkId, transfer);
+  const isEarly = async () => {
+    const attributable = { ...transfer, blockNumber: block.number, blockTimeMs: block.timeS * 1_000 };
+    const claims = await lab.sql.begin((tx) => loadClaims(tx, NETWORK, [attributable]));
+    return claims.find(({ id }) => id === claimId)?.isEarly;
+  };
+  expect(await isEarly()).toBe(true);
+  const rival = await claim(lab, other, transfer);
+  await lab.sql`update claims set state = 'OPEN' where id = ${claimId}`;
+  for (const [state, expected] of [
+    ["OPEN", false],
+    ["DISPUTED", false],
+    ["REJECTED", true],
+  ] as const) {
+    await lab.sql`update claims set state = ${state} where id = ${rival}`;
+    expect([state, await isEarly()]).toEqual([state, expected]);
+  }
 });
 
 describe("the claims of a link to which its merchant assigns their transaction", () => {

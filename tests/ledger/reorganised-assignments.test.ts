@@ -255,3 +255,23 @@ test("a claimed transfer that was taken from its link leaves no pending row when
   await read(lab, [{ ...transfer, block: makeBlock(102) }]);
   expect(await statuses()).toEqual(["CONFIRMED", "ORPHANED"]);
 });
+
+test("a decision about another transaction stays at its place when one at the same index of its own moves", async () => {
+  const [one = "", two = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const [moving, staying] = [
+    makeTransfer(lab, 102, { logIndex: 3 }),
+    makeTransfer(lab, 101, { logIndex: 3 }),
+  ];
+  await read(lab, [moving, staying]);
+  await assign(moving, one);
+  await assign(staying, two);
+  await undoAbove(lab, 101);
+  await read(lab, [{ ...moving, block: makeBlock(102), logIndex: 7 }]);
+  expect(await paidBy(lab)).toEqual({ [one]: 7, [two]: 3 });
+  const places = await lab.sql<{ linkId: string; logIndex: number }[]>`
+    select link_id, log_index from assignments where link_id in (${one}, ${two})`;
+  expect(Object.fromEntries(places.map(({ linkId, logIndex }) => [linkId, logIndex]))).toEqual({
+    [one]: 7,
+    [two]: 3,
+  });
+});

@@ -8,6 +8,7 @@ import { startServiceProcess } from "../../local/processes/service-process.ts";
 import { SERVICE_KINDS, serviceEnv } from "../../local/service-env.ts";
 import { serviceProgram } from "../support/compiled-services.ts";
 import { openPauses } from "../support/poll.ts";
+import { createTestDatabase } from "../support/postgres.ts";
 
 const URL_OF_NOTHING = "postgres://someone:hunter2@127.0.0.1:1/none";
 const begins = (seconds: number) =>
@@ -67,6 +68,20 @@ test("error: a failure that waiting does not mend is thrown at once", async () =
     "permission denied",
   );
   expect(lines).toEqual([]);
+});
+
+test("error: a server without this database is one line that names the variable, and is not waited for", async () => {
+  const { wait, lines } = openWait();
+  const { url, drop } = await createTestDatabase();
+  const sql = postgres(`${url}_none`, { max: 1, onnotice: () => {} });
+  await expect(wait(() => sql`select 1`)).rejects.toThrow("does not exist");
+  await sql.end({ timeout: 0 });
+  await drop();
+  expect(lines).toEqual([
+    expect.stringMatching(
+      /^Postgres at 127\.0\.0\.1:1 refuses the connection \(DATABASE_URL\): database ".*_none" does not exist$/,
+    ),
+  ]);
 });
 
 describe("api, worker and indexer", () => {

@@ -16,6 +16,7 @@ test("error: a port in use is named with its variables, and ends the process", a
   const output = await new Response(child.stdout).text();
   await taken.stop(true);
   expect(await child.exited).toBe(1);
+  expect(output).not.toContain("stack");
   expect(JSON.parse(output)).toMatchObject({
     level: "fatal",
     msg: expect.stringContaining(

@@ -20,6 +20,7 @@ import { localTime } from "../../core/domain/local-time.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { ARCHIVE_DOCUMENTS_MAX, type DocumentArchive } from "../../core/domain/numbered-document.ts";
 import { PROOF_ROWS_MAX } from "../../core/domain/proven-export.ts";
+import { bookedNetworks } from "../../core/domain/real-money.ts";
 import type { StatementRequest } from "../../core/domain/statement.ts";
 import { defaultMerchantName } from "../../core/domain/user.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
@@ -197,7 +198,8 @@ type Rendered = { rows: number; bytes: number };
 
 async function renderFile(deps: ExportDeps, attempt: Attempt): Promise<Rendered> {
   const { file } = attempt;
-  const request = parseExportRequest(file.request);
+  const asked = parseExportRequest(file.request);
+  const request = asked.profile === "books" ? await withBookedNetworks(deps.sql, file.userId, asked) : asked;
   if (request.statement)
     return renderStatement(deps, attempt, {
       ...request.statement,
@@ -221,6 +223,11 @@ async function renderFile(deps: ExportDeps, attempt: Attempt): Promise<Rendered>
     });
     return writeFile(sql, attempt, tx, (batches) => render(summary, batches));
   });
+}
+
+async function withBookedNetworks(sql: Sql, userId: string, request: ExportRequest): Promise<ExportRequest> {
+  const networks = bookedNetworks(request.filter.networks, await listWallets(sql, userId));
+  return { ...request, filter: { ...request.filter, networks } };
 }
 
 function orderOf(profile: ExportProfile, format: ExportFormat): RowOrder {

@@ -1,5 +1,6 @@
 /** When a scheduled export is due: its period is over, confirmed on every network and, in a currency, has its last rate. */
 import { isComplete } from "../../core/domain/period-end.ts";
+import { bookedNetworks } from "../../core/domain/real-money.ts";
 import { RATE_WAIT_DAYS } from "../../core/domain/schedule-period.ts";
 import type { ActiveSchedule } from "../../db/exports/export-schedules.ts";
 import type { ExportRequest } from "../../db/exports/exports.ts";
@@ -31,8 +32,10 @@ async function isLedgerComplete(
   { userId, definition }: ActiveSchedule,
   { before, now }: { before: Date; now: Date },
 ): Promise<boolean> {
-  for (const { network } of await listWallets(sql, userId)) {
-    if (definition.networks.length > 0 && !definition.networks.includes(network)) continue;
+  const wallets = await listWallets(sql, userId);
+  const networks = bookedNetworks(definition.networks, wallets);
+  for (const { network } of wallets) {
+    if (networks.length > 0 && !networks.includes(network)) continue;
     // the ledger of a network that is no longer enabled ends where it stopped
     const settings = config.chains.find(({ id }) => id === network);
     if (!settings) continue;

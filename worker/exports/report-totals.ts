@@ -2,7 +2,8 @@
 import { EXPORT_ROWS_MAX, type ExportSummary, type ExportTotal } from "../../core/domain/export.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import { formatUnits } from "../../core/domain/money.ts";
-import { directionOf, isMoneyMoved } from "../../core/domain/transaction.ts";
+import { NETWORKS } from "../../core/domain/networks.ts";
+import { directionOf, type HistoryRow, isMoneyMoved } from "../../core/domain/transaction.ts";
 
 /** Name and value, in order. */
 export function factsOf(summary: ExportSummary): [string, string][] {
@@ -17,6 +18,7 @@ export function factsOf(summary: ExportSummary): [string, string][] {
     ["Time zone", timeZone],
     ["Filters", summary.filters.length > 0 ? summary.filters.join("; ") : "none"],
     ["Transactions", countOf(summary)],
+    ...testFacts(summary),
     ["Generated", readableTime(summary.generatedAt, timeZone)],
   ];
 }
@@ -26,13 +28,31 @@ function countOf({ rows, matched }: ExportSummary): string {
   return `the newest ${rows} of ${matched} (an export holds at most ${EXPORT_ROWS_MAX})`;
 }
 
+function* testFacts({ totals }: ExportSummary): Generator<[string, string]> {
+  if (!totals.some(({ isTest }) => isTest)) return;
+  yield ["Test network", hasRealMoney(totals) ? "No real money; not in the total." : "No real money."];
+}
+
+/** With movements of a network with real money, those of test networks are in no sum. */
+function hasRealMoney(totals: readonly ExportTotal[]): boolean {
+  return totals.some(({ isTest }) => !isTest);
+}
+
+/** Whether the total has this row. */
+export function isInTotal(
+  { status, network }: Pick<HistoryRow, "status" | "network">,
+  { totals }: ExportSummary,
+): boolean {
+  return isMoneyMoved(status) && !(NETWORKS[network].isTestnet && hasRealMoney(totals));
+}
+
 /** Rows and their money by direction, in micro-USDC. */
 export type Sums = { count: number; inUnits: bigint; outUnits: bigint };
 
-/** Money in and out, by the direction of each type. Only confirmed rows count as money: others have a count but no sum. */
+/** Money in and out, by the direction of each type. Only confirmed rows count as money: others have a count but no sum, like test money beside real. */
 export function sumConfirmed(totals: readonly ExportTotal[]): Sums {
   const sums = { count: 0, inUnits: 0n, outUnits: 0n };
-  for (const { type, count, units } of totals.filter(({ status }) => isMoneyMoved(status))) {
+  for (const { type, count, units } of splitTotals(totals).confirmed) {
     sums.count += count;
     sums[`${directionOf(type)}Units`] += units;
   }
@@ -53,11 +73,27 @@ export function presentTotal(
 export function splitTotals(totals: readonly ExportTotal[]): {
   confirmed: ExportTotal[];
   others: ExportTotal[];
+  /** Of test networks, beside real money. */
+  tests: ExportTotal[];
 } {
+  const isApart = ({ isTest }: ExportTotal) => isTest && hasRealMoney(totals);
+  const shown = totals.filter((total) => !isApart(total));
   return {
-    confirmed: totals.filter(({ status }) => isMoneyMoved(status)),
-    others: totals.filter(({ status }) => !isMoneyMoved(status)),
+    confirmed: shown.filter(({ status }) => isMoneyMoved(status)),
+    others: shown.filter(({ status }) => !isMoneyMoved(status)),
+    tests: totals.filter(isApart),
   };
+}
+
+/** Types and numbers of the rows of test networks. */
+export function presentTests(
+  tests: readonly ExportTotal[],
+): [string, string, string, string, string, string][] {
+  const types = [...new Set(tests.map(({ type }) => type))];
+  return types.map((type) => {
+    const count = tests.filter((one) => one.type === type).reduce((sum, one) => sum + one.count, 0);
+    return [type, "test network", String(count), "", "", ""];
+  });
 }
 
 /** Count, in, out and net as text. */
@@ -70,7 +106,13 @@ export function presentSums(
 
 /** A heading of a report's rows: confirmed rows come first, and everything else stands apart. */
 export const CONFIRMED_HEADING = "Confirmed transactions";
-export const OTHERS_HEADING = "Not in the total: pending, failed and reorganised transactions";
+const OTHERS_HEADING = "Not in the total: pending, failed and reorganised transactions";
+
+export function othersHeading({ totals }: ExportSummary): string {
+  return splitTotals(totals).tests.length > 0
+    ? `${OTHERS_HEADING}, and those of test networks`
+    : OTHERS_HEADING;
+}
 
 /** "2026-03-29 03:30:00 +02:00" */
 export function readableTime(instant: Date, timeZone: string): string {

@@ -1,12 +1,13 @@
 /** The plain-text report: the filter, totals, then one line per row in columns; unconfirmed rows are listed separately. */
 import { cellsOf, columnsOf, type ExportRow, type ExportSummary } from "../../core/domain/export.ts";
-import { isMoneyMoved } from "../../core/domain/transaction.ts";
 import { type Batches, utf8 } from "./renderer.ts";
 import {
   CONFIRMED_HEADING,
   factsOf,
-  OTHERS_HEADING,
+  isInTotal,
+  othersHeading,
   presentSums,
+  presentTests,
   presentTotal,
   STATUS_NOTE,
   splitTotals,
@@ -24,12 +25,12 @@ export async function* renderText(summary: ExportSummary, batches: Batches): Asy
   yield utf8(tableHead(CONFIRMED_HEADING, summary));
   let isApart = false;
   for await (const rows of batches) {
-    const apart = rows.findIndex(({ status }) => !isMoneyMoved(status));
+    const apart = rows.findIndex((row) => !isInTotal(row, summary));
     const confirmed = isApart || apart === 0 ? [] : rows.slice(0, apart < 0 ? rows.length : apart);
     const others = rows.slice(confirmed.length);
     if (confirmed.length > 0) yield utf8(toLines(confirmed, summary));
     if (others.length === 0) continue;
-    if (!isApart) yield utf8(`${sumLine(summary)}\n\n${tableHead(OTHERS_HEADING, summary)}`);
+    if (!isApart) yield utf8(`${sumLine(summary)}\n\n${tableHead(othersHeading(summary), summary)}`);
     isApart = true;
     yield utf8(toLines(others, summary));
   }
@@ -52,15 +53,14 @@ function headLines(summary: ExportSummary): string[] {
 function totalLines({ totals }: ExportSummary): string[] {
   const line = (type: string, status: string, count: string, ...amounts: string[]) =>
     `${type.padEnd(14)}${status.padEnd(12)}${count.padStart(8)}${amounts.map((amount) => amount.padStart(TOTAL_WIDTH)).join("")}`.trimEnd();
-  const { confirmed, others } = splitTotals(totals);
+  const { confirmed, others, tests } = splitTotals(totals);
+  const apart = [...others.map((total) => presentTotal(total)), ...presentTests(tests)];
   return [
     "TOTALS (USDC)",
     line("Type", "Status", "Count", "In", "Out", "Net"),
     ...confirmed.map((total) => line(...presentTotal(total))),
     line("Total", "CONFIRMED", ...presentSums(sumConfirmed(totals))),
-    ...(others.length > 0
-      ? ["", "NOT IN THE TOTAL", ...others.map((total) => line(...presentTotal(total)))]
-      : []),
+    ...(apart.length > 0 ? ["", "NOT IN THE TOTAL", ...apart.map((cells) => line(...cells))] : []),
     "",
     STATUS_NOTE,
   ];

@@ -3,13 +3,14 @@ import { cellsOf, type ExportRow, type ExportSummary } from "../../../core/domai
 import { localTime } from "../../../core/domain/local-time.ts";
 import { formatGrouped, formatUnits } from "../../../core/domain/money.ts";
 import { changeOf } from "../../../core/domain/statement.ts";
-import { isMoneyMoved } from "../../../core/domain/transaction.ts";
 import type { Batches } from "../renderer.ts";
 import {
   CONFIRMED_HEADING,
   factsOf,
-  OTHERS_HEADING,
+  isInTotal,
+  othersHeading,
   presentSums,
+  presentTests,
   presentTotal,
   STATUS_NOTE,
   splitTotals,
@@ -54,10 +55,10 @@ export async function* renderPdf(summary: ExportSummary, batches: Batches): Asyn
   for await (const rows of batches) {
     await page.prepare(rows.map((row) => row.description));
     for (const row of rows) {
-      if (!isApart && !isMoneyMoved(row.status)) {
+      if (!isApart && !isInTotal(row, summary)) {
         isApart = true;
         writeSum(page, summary);
-        page.heading(OTHERS_HEADING);
+        page.heading(othersHeading(summary));
         page.beginTable(rowColumns(summary.timeZone));
       }
       page.row(toCells(row, summary), notesOf(row, summary));
@@ -92,12 +93,13 @@ function writeHead(page: PdfPage, summary: ExportSummary): void {
 }
 
 function writeTotals(page: PdfPage, { totals }: ExportSummary): void {
-  const { confirmed, others } = splitTotals(totals);
+  const { confirmed, others, tests } = splitTotals(totals);
   page.heading("Totals");
   page.beginTable(TOTAL_COLUMNS);
   for (const total of confirmed) page.row(presentTotal(total, formatGrouped));
   page.sumRows([["Total", "CONFIRMED", ...presentSums(sumConfirmed(totals), formatGrouped)]]);
   for (const total of others) page.row(presentTotal(total));
+  for (const cells of presentTests(tests)) page.row(cells);
   page.endTable();
   page.note(STATUS_NOTE);
 }
