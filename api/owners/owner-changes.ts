@@ -55,15 +55,23 @@ export async function findChangeByKey(
   });
 }
 
-/** Throws CONFLICT once it was signed. */
+/** Thrown to roll back: a change is cancelled on all of its networks, or on none. */
+class NotCancellableError extends Error {}
+
+/** Throws CONFLICT once it was signed, also where somebody else has executed it on one network. */
 export async function cancelChange(deps: ApiDeps, named: { id: string; user: User }): Promise<ChangeView> {
   const { operations } = await getChange(deps, named);
-  const areCancelled = await deps.sql.begin(async (tx) => {
-    for (const { id } of operations)
-      if (!(await cancelOperation(tx, { id, userId: named.user.id }))) return false;
-    await notify(tx, [named.id]);
-    return true;
-  });
+  const areCancelled = await deps.sql
+    .begin(async (tx) => {
+      for (const { id } of operations)
+        if (!(await cancelOperation(tx, { id, userId: named.user.id }))) throw new NotCancellableError();
+      await notify(tx, [named.id]);
+      return true;
+    })
+    .catch((error: unknown) => {
+      if (error instanceof NotCancellableError) return false;
+      throw error;
+    });
   const change = await getChange(deps, named);
   if (areCancelled) return change;
   const status = statusOfChange(change);

@@ -97,9 +97,11 @@ async function plan(
     if (!only || !owner) throw notFound(`An owner of your wallet on ${network} with this id`);
     const own = new Set(passkeys.filter(({ userId }) => userId === user.id).map(ownerOf));
     const members = new Set(passkeys.filter(({ userId }) => userId !== user.id).map(ownerOf));
-    if (!canRemoveOwner(only.coming, { removed: owner, own, members }))
+    // nothing orders a removal behind an addition except an account's deployment, and without its signer the addition is void
+    const certain = only.state.isDeployed ? only.current : only.coming;
+    if (!canRemoveOwner(certain, { removed: owner, own, members }))
       throw conflict(
-        "This is the last owner with which the account itself can use the wallet: add another one first",
+        "This is the last owner with which the account itself can use the wallet: add another one first, and wait until it is an owner on the chain",
         {
           field: "remove.ownerId",
           issue: "last_owner",

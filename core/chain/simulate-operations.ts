@@ -5,7 +5,7 @@
 import { CONTRACTS, type Hex } from "../domain/networks.ts";
 import type { OperationFailure, OperationItem } from "../domain/wallet-operation.ts";
 import type { Chain } from "../rpc/chain-client.ts";
-import { RpcResponseError } from "../rpc/errors.ts";
+import { RpcResponseError, RpcTransportError } from "../rpc/errors.ts";
 import type { RpcCall, RpcOutcome } from "../rpc/node.ts";
 import { parseData, resultOf, toQuantity } from "../rpc/parse-answers.ts";
 import { implementationCall, isKnownAccount } from "./account-implementation.ts";
@@ -43,7 +43,7 @@ export type OperationVerdict =
 /** For Multicall3 itself. */
 const MULTICALL_GAS = 100_000n;
 
-/** One verdict an operation, in order. Throws RpcTransportError when the chain gave none. */
+/** One verdict an operation, in order. Throws RpcTransportError when the chain gave none of any of them. */
 export async function simulateOperations(
   chain: Chain,
   relayer: Hex,
@@ -65,13 +65,33 @@ export async function simulateOperations(
   });
   const outcomes = await chain.batch(prepared.flatMap(({ calls }) => calls));
   let at = 0;
-  return prepared.map(({ isForeign, bundleItem, calls }) => {
+  const verdicts = prepared.map(({ isForeign, bundleItem, calls }): OperationVerdict | RpcTransportError => {
     const own = outcomes.slice(at, at + calls.length);
     at += calls.length;
     if (isForeign)
       return { ok: false, action: "fail", reason: "ACCOUNT_CHANGED", text: "the account runs other code" };
-    return judge(bundleItem, own);
+    return judgeAlone(bundleItem, own);
   });
+  const [first] = verdicts;
+  if (first instanceof RpcTransportError && verdicts.every((one) => one instanceof RpcTransportError))
+    throw first;
+  return verdicts.map((verdict) =>
+    verdict instanceof RpcTransportError ? { ok: false, action: "wait", text: verdict.message } : verdict,
+  );
+}
+
+/** An operation that nodes cannot simulate, such as one that is too much for their limits, must not hold up the others. */
+function judgeAlone(
+  bundleItem: BundleItem,
+  outcomes: readonly RpcOutcome[],
+): OperationVerdict | RpcTransportError {
+  try {
+    return judge(bundleItem, outcomes);
+  } catch (error) {
+    if (error instanceof RpcResponseError) return { ok: false, action: "wait", text: error.message };
+    if (error instanceof RpcTransportError) return error;
+    throw error;
+  }
 }
 
 /** First the bundle, then the account's calls: whole where it exists, one by one where it does not. */

@@ -15,6 +15,7 @@ import {
 import { buildPages } from "../../local/processes/service-process.ts";
 import { readRates } from "../../web/dashboard/exports/parse-rates.ts";
 import { withRecord } from "../../web/dashboard/frame/live-record.ts";
+import { hasTwoReadings } from "../../web/dashboard/parts/two-readings.ts";
 import {
   checkOperation,
   ForeignOperation,
@@ -303,9 +304,31 @@ describe("a payout's table", () => {
     expect(faultOf(`${to},12,50`)).toStartWith("The amount can be read in two ways");
     expect(faultOf(`${to}, 12,50, Rent`)).toStartWith("The amount can be read in two ways");
     expect(faultOf(`${to},12,2026`)).toBeUndefined();
+    expect(faultOf(`${to},12, 50`)).toBeUndefined();
+    expect(faultOf("name.eth,12")).toStartWith("Not an address");
     expect(faultOf(`${to},"12,50",50`)).toBeUndefined();
     expect(faultOf(`${to},0.000001,${"x".repeat(500)}`)).toBeUndefined();
     expect(faultOf(`${to},0.000001,${"x".repeat(501)}`)).toStartWith("The note is longer");
+  });
+
+  test.each(["1,000", "1,000.50", "12,500,Rent", "1,000,000"])(
+    "between commas %s is a thousand times as much to some: it has to be written with a point",
+    (amount) => {
+      expect(faultOf(`${to},${amount}`)).toStartWith("The amount can be read in two ways");
+    },
+  );
+
+  test("a cell with a comma before three digits is a thousand to some, any other is a decimal comma", () => {
+    for (const amount of ["1,000", "12,500", "1,000,000"]) {
+      expect(faultOf(`${to};${amount};Rent`)).toStartWith("The amount can be read in two ways");
+      expect(hasTwoReadings(` ${amount}`)).toBeTrue();
+    }
+    for (const amount of ["1000", "0,125", "12,50", "1,2345", "1.000", "0,000"]) {
+      expect(hasTwoReadings(amount)).toBeFalse();
+      expect(faultOf(`${to};${amount}`)?.slice(0, 20)).toBe(
+        amount === "0,000" ? "The amount is 0." : undefined,
+      );
+    }
   });
 
   test("the same address and amount twice is a fault of the second line, another amount is none", () => {

@@ -153,6 +153,16 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
   });
 
+  test("a send of 1,000 has to be written as 1000 or 1.000", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/send`);
+    await page.getByLabel("Network").selectOption("base-sepolia");
+    await page.getByLabel("Recipient's address").fill(randomAddress());
+    await page.getByLabel("Amount", { exact: true }).fill("1,000");
+    await button("Review").click();
+    await page.getByText("can be read in two ways").waitFor();
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+  });
+
   test("an owner is removed on one network, and a service that would remove another one gets no signature", async () => {
     const remove = panel("Base Sepolia").getByRole("button", { name: "Remove Key in the safe" });
     const before = await signed();

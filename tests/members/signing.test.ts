@@ -6,7 +6,14 @@ import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import type { Answer, Client } from "../support/http-client.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { actingFor, bookOwnerChange, newMember } from "../support/members.ts";
-import { confirmChange, newPasskeyOwner, ownersOn, prepareChange } from "../support/owners.ts";
+import {
+  addPasskeyOnChain,
+  confirmChange,
+  deployAccount,
+  newPasskeyOwner,
+  ownersOn,
+  prepareChange,
+} from "../support/owners.ts";
 import { confirmSend, expectRefusal, prepareSend } from "../support/sends.ts";
 import { type Merchant, signIn, signUp } from "../support/sign-up.ts";
 
@@ -116,6 +123,21 @@ describe("the account's own access", () => {
     });
     expectRefusal(await removalBy(member, own), 409, { field: "remove.ownerId", issue: "last_owner" });
     expect((await confirmChange(merchant, second)).status).toBe(202);
+    expect((await removalBy(member, own)).status).toBe(201);
+  });
+
+  test("of a deployed wallet, an own passkey that is being added counts once it is an owner on the chain", async () => {
+    const { merchant, member, person } = await merchantWithOwner();
+    const [own = ""] = await ownerIdsOf(merchant);
+    const rpcUrl = world.chainOf(network).rpcUrl;
+    await deployAccount(rpcUrl, merchant.passkey);
+    await addPasskeyOnChain(rpcUrl, merchant, person.passkey);
+    const { passkey, add } = await newPasskeyOwner(merchant.client);
+    const second = await prepareChange(merchant.client, { add });
+    expect((await confirmChange(merchant, second)).status).toBe(202);
+    expectRefusal(await removalBy(merchant, own), 409, { field: "remove.ownerId", issue: "last_owner" });
+    expectRefusal(await removalBy(member, own), 409, { field: "remove.ownerId", issue: "last_owner" });
+    await addPasskeyOnChain(rpcUrl, merchant, passkey);
     expect((await removalBy(member, own)).status).toBe(201);
   });
 

@@ -127,18 +127,47 @@ async function newAddition(client: Client): Promise<object> {
 
 const OWNER_ACCOUNT = 6;
 
-/** Deploys a passkey's account and makes a local account its owner, on a chain without worker. */
-export async function placeAddressOwner(rpcUrl: string, passkey: SoftwarePasskey): Promise<Hex> {
+/** Deploys a passkey's account on a chain without worker. */
+export async function deployAccount(rpcUrl: string, passkey: SoftwarePasskey): Promise<Hex> {
   const origin = accountOriginOf(passkey.publicKey);
-  const wallet = accountAddress(origin);
   const from = localAccount(OWNER_ACCOUNT).address;
-  const send = async (transaction: object) =>
-    waitForReceipt(rpcUrl, await callRpc(rpcUrl, "eth_sendTransaction", [transaction]));
-  await send({ from, to: origin.factory, data: encodeCreateAccount(origin.owners, origin.saltNonce) });
+  await send(rpcUrl, {
+    from,
+    to: origin.factory,
+    data: encodeCreateAccount(origin.owners, origin.saltNonce),
+  });
+  const wallet = accountAddress(origin);
   await callRpc(rpcUrl, "anvil_setBalance", [wallet, "0xde0b6b3a7640000"]);
   await callRpc(rpcUrl, "anvil_impersonateAccount", [wallet]);
-  await send({ from: wallet, to: wallet, data: encodeAddOwner(from.toLowerCase() as Hex), gas: "0x7a120" });
-  return from;
+  return wallet;
+}
+
+/** The same, and makes a local account its owner. */
+export async function placeAddressOwner(rpcUrl: string, passkey: SoftwarePasskey): Promise<Hex> {
+  const owner = localAccount(OWNER_ACCOUNT).address;
+  const wallet = await deployAccount(rpcUrl, passkey);
+  await addOnChain(rpcUrl, wallet, encodeAddOwner(owner.toLowerCase() as Hex));
+  return owner;
+}
+
+/** Makes a passkey an owner without the service, after `deployAccount`. */
+export async function addPasskeyOnChain(
+  rpcUrl: string,
+  { walletAddress }: { walletAddress: string },
+  { publicKey }: SoftwarePasskey,
+): Promise<void> {
+  await addOnChain(rpcUrl, walletAddress as Hex, encodeAddOwner(publicKey));
+}
+
+const addOnChain = (rpcUrl: string, wallet: Hex, data: Hex) =>
+  send(rpcUrl, { from: wallet, to: wallet, data, gas: "0x7a120" });
+
+async function send(rpcUrl: string, transaction: object): Promise<void> {
+  const { status } = await waitForReceipt(
+    rpcUrl,
+    await callRpc(rpcUrl, "eth_sendTransaction", [transaction]),
+  );
+  if (status !== "0x1") throw new Error("a transaction reverted");
 }
 
 /** Further owners that the wallet is given without the service, after `placeAddressOwner`. */

@@ -305,6 +305,21 @@ describe("a confirmation", () => {
     expectRefusal(await confirmChange(merchant, cancelled), 409, { issue: "cancelled" });
   });
 
+  test("error: is not cancelled on one network when it was executed on the other", async () => {
+    const person = await signUp(world.baseUrl);
+    await setUpOn(person, "base");
+    const { ownerChangeId: id } = await prepareChange(person.client, {
+      add: (await newPasskeyOwner(person.client)).add,
+    });
+    await world.sql`
+      update wallet_operations
+      set state = 'MINED', tx_hash = user_op_hash, succeeded = true
+      where id = (select max(id) from wallet_operations where owner_change_id = ${id})`;
+    const cancelled = await person.client.post(`/v1/wallets/owners/changes/${id}/cancel`);
+    expectRefusal(cancelled, 409, { field: "status" });
+    expect(await statesOf(id)).toEqual(["AWAITING_SIGNATURE", "MINED"]);
+  });
+
   test("is the same answer for the same assertion, 409 for another one, and for a second change of its nonce", async () => {
     const person = await signUp(world.baseUrl);
     await setUpOn(person, "base");

@@ -8,6 +8,7 @@ import { say } from "../frame/texts.ts";
 import { Check, Choice, Dialog, Field } from "../parts/controls.tsx";
 import { Form, Submit } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";
+import { readTyped } from "../parts/read-typed-amount.ts";
 
 type Body = NonNullable<Given<"POST /v1/payment-links">["body"]>;
 
@@ -192,13 +193,13 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
 }
 
 function toBody(fields: typeof EMPTY, network: Body["network"] & string): Body {
-  const number = (text: string) => Number(text.trim().replace(",", "."));
+  const number = (name: "amount" | "minAmount" | "maxAmount") => Number(readTyped(fields[name], name));
   const text = <Name extends string>(name: Name, value: string) =>
     (value.trim() ? { [name]: value.trim() } : {}) as { [Key in Name]?: string };
   return {
-    amount: fields.isOpenAmount ? null : number(fields.amount),
-    ...(fields.isOpenAmount && fields.minAmount ? { minAmount: number(fields.minAmount) } : {}),
-    ...(fields.isOpenAmount && fields.maxAmount ? { maxAmount: number(fields.maxAmount) } : {}),
+    amount: fields.isOpenAmount ? null : number("amount"),
+    ...(fields.isOpenAmount && fields.minAmount ? { minAmount: number("minAmount") } : {}),
+    ...(fields.isOpenAmount && fields.maxAmount ? { maxAmount: number("maxAmount") } : {}),
     ...(fields.isReusable || fields.isOpenAmount
       ? { maxPayments: fields.isReusable ? (fields.maxPayments ? Number(fields.maxPayments) : null) : 1 }
       : {}),

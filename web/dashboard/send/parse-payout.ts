@@ -3,6 +3,7 @@
  * anything is sent to the service.
  */
 import { filledLines, splitCells } from "../parts/split-cells.ts";
+import { hasTwoReadings, TWO_READINGS } from "../parts/two-readings.ts";
 import { readUnits } from "./check-signed-operation.ts";
 
 export const LINES_MAX = 100;
@@ -21,13 +22,12 @@ export type PayoutLine = {
 
 const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
 const NOTE_MAX = 500;
-/** Between commas "12,50" is an amount of 12 and a note, or twelve and a half. */
-const TWO_READINGS = /^[^,;\t"]*,\s*\d+,\d{2}\s*(,|$)/;
+/** Between commas "12,50" is an amount of 12 and a note, or twelve and a half; "1,000.50" is 1 and a note, or a thousand. */
+const SPLIT_AMOUNT = /^[^,;\t"]*,\s*\d+,(\d{1,2}|\d{3}(\.\d*)?)\s*(,|$)/;
 
 export function readPayout(text: string, ownAddress: string): PayoutLine[] {
   const filled = filledLines(text);
-  // a first line without an address is a heading
-  const rows = filled.filter(({ line }, index) => index > 0 || /0x/i.test(line));
+  const rows = filled.filter(({ line }, index) => index > 0 || !isHeading(line));
   const seen = new Map<string, number>();
   return rows.map(({ line, number }) => {
     const [to = "", amount = "", ...rest] = splitCells(line);
@@ -36,12 +36,16 @@ export function readPayout(text: string, ownAddress: string): PayoutLine[] {
     const key = `${to.toLowerCase()} ${units}`;
     const twin = seen.get(key);
     seen.set(key, twin ?? number);
-    const fault = TWO_READINGS.test(line)
-      ? "The amount can be read in two ways: write it with a point, such as 12.50."
-      : faultOf({ to, units, note, twin, ownAddress });
+    const fault =
+      SPLIT_AMOUNT.test(line) || hasTwoReadings(amount)
+        ? TWO_READINGS
+        : faultOf({ to, units, note, twin, ownAddress });
     return { number, to, amount: amount.replace(",", "."), note, units: units ?? 0n, fault, twin };
   });
 }
+
+/** Neither an address nor an amount: a recipient whose address is mistyped must be shown as faulty, not left out. */
+const isHeading = (line: string) => !/0x/i.test(line) && !/^\d/.test(splitCells(line)[1] ?? "");
 
 /** How many lines can be paid, their total, and how many are invalid; those do not count towards the total. */
 export function sumPayout(lines: readonly PayoutLine[]): { payable: number; faulty: number; total: bigint } {

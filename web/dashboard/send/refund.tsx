@@ -9,6 +9,7 @@ import { type LinkData, openRequests, type Refunds } from "../links/link-data.ts
 import { Button, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { Address, Amount, Facts } from "../parts/page-parts.tsx";
+import { hasTwoReadings, TWO_READINGS } from "../parts/two-readings.ts";
 import { readUnits, tagOf } from "./check-signed-operation.ts";
 import { SignSheet, type ToSign } from "./sign-sheet.tsx";
 
@@ -137,6 +138,7 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
     const note = reason.trim();
     setFault(undefined);
     if (!ADDRESS.test(to)) return setFault(say("Not an address: it needs 0x and 40 hexadecimal digits."));
+    if (hasTwoReadings(amount)) return setFault(say(TWO_READINGS));
     if (readUnits(wanted) === undefined)
       return setFault(say("Not an amount: use at most 6 decimal places, such as 12.50."));
     const body = {

@@ -11,6 +11,7 @@ import { Button, Field, Notice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";
 import { Amount, Screen } from "../parts/page-parts.tsx";
+import { readTyped } from "../parts/read-typed-amount.ts";
 import { readUnits } from "./check-signed-operation.ts";
 import { actionsOf, toSign } from "./follow-send.ts";
 import { readPrefill } from "./prefill.ts";
@@ -52,7 +53,7 @@ export function Send({ me, query }: ScreenProps) {
       const note = fields.note.trim();
       const payment = {
         to: fields.to.trim(),
-        amount: fields.amount.trim().replace(",", "."),
+        amount: readTyped(fields.amount),
         ...(note ? { note } : {}),
       };
       const prepared = await call("POST /v1/wallets/send/prepare", { body: { network, ...payment } });
