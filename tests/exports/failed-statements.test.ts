@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { openLog } from "../../core/runtime/log.ts";
 import { refuseExport, startExport } from "../../db/exports/exports.ts";
-import { updateMerchantBooks } from "../../db/exports/merchant-books.ts";
+import { lockMerchantBooks, updateMerchantBooks } from "../../db/exports/merchant-books.ts";
 import { listMonthlyStatements } from "../../db/exports/statements.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { openReader } from "../../db/postgres/replica.ts";
@@ -38,6 +38,7 @@ beforeEach(async () => {
   await sql`update merchant_books set monthly_statements = false`;
   merchant = await seedMerchant(sql, { network: NETWORK });
   const { userId, walletId } = merchant;
+  await lockMerchantBooks(sql, userId);
   await updateMerchantBooks(sql, userId, { monthlyStatements: true });
   await sql`update merchant_books set monthly_since = '2026-06-10' where user_id = ${userId}`;
   await sql`

@@ -14,7 +14,7 @@ import {
   takeSourceTurn,
 } from "../../db/exports/exchange-rates.ts";
 import { insertExport } from "../../db/exports/exports.ts";
-import { updateMerchantBooks } from "../../db/exports/merchant-books.ts";
+import { lockMerchantBooks, updateMerchantBooks } from "../../db/exports/merchant-books.ts";
 import {
   findClosingBalance,
   findLastStatementMonth,
@@ -195,7 +195,9 @@ describe("a monthly statement", () => {
   const ready = (...ids: string[]) => sql`update exports set status = 'READY' where id = any(${ids}::text[])`;
 
   test("is made for wallets of merchants who want it", async () => {
+    await lockMerchantBooks(sql, merchant.userId);
     await updateMerchantBooks(sql, merchant.userId, { monthlyStatements: true });
+    await lockMerchantBooks(sql, stranger.userId);
     await updateMerchantBooks(sql, stranger.userId, { monthlyStatements: false });
     const listed = async (afterId = "") =>
       (await listMonthlyWallets(sql, afterId, 1_000)).map(({ id }) => id);
