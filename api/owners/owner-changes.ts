@@ -58,7 +58,7 @@ export async function findChangeByKey(
 /** Thrown to roll back: a change is cancelled on all of its networks, or on none. */
 class NotCancellableError extends Error {}
 
-/** Throws CONFLICT once it was signed, also where somebody else has executed it on one network. */
+/** Throws CONFLICT once it was signed, also if a third party has executed it on one network. */
 export async function cancelChange(deps: ApiDeps, named: { id: string; user: User }): Promise<ChangeView> {
   const { operations } = await getChange(deps, named);
   const areCancelled = await deps.sql

@@ -75,7 +75,7 @@ describe.if(isBrowserThere)("a payment that is seen before its block", () => {
     await close();
   }, 120_000);
 
-  test("becomes paid when its block arrives, without thanking somebody else", async () => {
+  test("becomes paid when its block arrives, without thanking a viewer who did not pay", async () => {
     const { page, amountUnits, expectClean, close } = await openLink();
     pending = [transferTo(merchant.address, amountUnits)];
     await seen(page).waitFor();
