@@ -43,8 +43,8 @@ type KeysEnv = { [name in keyof typeof relayerKeysShape]?: z.infer<(typeof relay
 type NetworksEnv = Parameters<typeof enabledNetworks>[0];
 
 export type LocalKey = { address: Hex; privateKey: Hex };
-/** A key held only by the signer at this URL. */
-export type RemoteKey = { address: Hex; signerUrl: string };
+/** A key held only by the signer at this URL, which the environment variable names. */
+export type RemoteKey = { address: Hex; signerUrl: string; signerVariable: string };
 export type RelayerKey = LocalKey | RemoteKey;
 
 /** A network's own keys, or else those for all networks. */
@@ -53,15 +53,20 @@ function keysOf(env: KeysEnv, id: NetworkId): string[] | undefined {
   return own ?? env.RELAYER_PRIVATE_KEYS;
 }
 
-/** A network may have its own signer, because a signer signs for one chain id. */
-function signerUrlOf(env: KeysEnv, id: NetworkId): string | undefined {
-  const own = id === "base" ? env.RELAYER_SIGNER_URL_BASE : env.RELAYER_SIGNER_URL_BASE_SEPOLIA;
-  return own ?? env.RELAYER_SIGNER_URL;
+const OWN_SIGNER_URLS = {
+  base: "RELAYER_SIGNER_URL_BASE",
+  "base-sepolia": "RELAYER_SIGNER_URL_BASE_SEPOLIA",
+} as const satisfies Record<NetworkId, (typeof SIGNER_URLS)[number]>;
+
+/** The variable with a network's signer: a network may have its own, because a signer signs for one chain id. */
+function signerVariableOf(env: KeysEnv, id: NetworkId): (typeof SIGNER_URLS)[number] {
+  const own = OWN_SIGNER_URLS[id];
+  return env[own] === undefined ? "RELAYER_SIGNER_URL" : own;
 }
 
 /** For the enabled networks. `broken`: variables that already failed validation. */
 export function relayerKeysFaults(env: KeysEnv & NetworksEnv, broken: ReadonlySet<string>): string[] {
-  const faults = signerFaults(env);
+  const faults = signerFaults(env, broken);
   for (const id of enabledNetworks(env)) {
     if (keysOf(env, id) || env.RELAYER_SIGNER_ADDRESSES) continue;
     if ([...broken].some((name) => /^RELAYER_(PRIVATE_KEYS|SIGNER)/.test(name))) continue;
@@ -70,13 +75,14 @@ export function relayerKeysFaults(env: KeysEnv & NetworksEnv, broken: ReadonlySe
   return faults;
 }
 
-function signerFaults(env: KeysEnv & NetworksEnv): string[] {
+function signerFaults(env: KeysEnv & NetworksEnv, broken: ReadonlySet<string>): string[] {
   const { RELAYER_SIGNER_ADDRESSES: addresses } = env;
-  const urls = enabledNetworks(env).map((id) => signerUrlOf(env, id));
-  if (addresses && urls.includes(undefined))
+  if ([...broken].some((name) => name.startsWith("RELAYER_SIGNER"))) return [];
+  const names = enabledNetworks(env).map((id) => signerVariableOf(env, id));
+  const given = names.find((name) => env[name] !== undefined);
+  if (addresses && names.some((name) => env[name] === undefined))
     return ["RELAYER_SIGNER_URL is not set; it signs for RELAYER_SIGNER_ADDRESSES"];
-  if (!addresses && urls.some((url) => url !== undefined))
-    return ["RELAYER_SIGNER_ADDRESSES is not set; RELAYER_SIGNER_URL signs for them"];
+  if (!addresses && given) return [`RELAYER_SIGNER_ADDRESSES is not set; ${given} signs for them`];
   return [];
 }
 
@@ -104,12 +110,13 @@ function hasReadableCredentials(text: string): boolean {
 /** Local keys, then remote ones; if an address is both, the local key signs. */
 export function relayerKeysOf(env: KeysEnv, id: NetworkId): RelayerKey[] {
   const local = (keysOf(env, id) ?? []).map(toRelayerKey);
-  const url = signerUrlOf(env, id);
+  const signerVariable = signerVariableOf(env, id);
+  const signerUrl = env[signerVariable];
   const addresses = [
     ...new Set((env.RELAYER_SIGNER_ADDRESSES ?? []).map((text) => text.toLowerCase() as Hex)),
   ];
   const remote = addresses.filter((address) => !local.some((key) => key.address === address));
-  return [...local, ...(url ? remote.map((address) => ({ address, signerUrl: url })) : [])];
+  return [...local, ...(signerUrl ? remote.map((address) => ({ address, signerUrl, signerVariable })) : [])];
 }
 
 function toRelayerKey(text: string): LocalKey {

@@ -17,12 +17,10 @@ import type { ApiDeps } from "../http/deps.ts";
 import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
-import { pageOf } from "../http/list-pages.ts";
+import { pageLimit, pageOf } from "../http/list-pages.ts";
 import { documentSchema, presentDocument } from "./present-document.ts";
 import { sendPdf } from "./send-pdf.ts";
 
-const LIST_DEFAULT = 20;
-const LIST_MAX = 100;
 const tags = ["Receipts"];
 const mayRead = {
   allow: ["session", "apiKey"],
@@ -31,7 +29,7 @@ const mayRead = {
 } as const;
 
 const listQuery = z.strictObject({
-  limit: z.coerce.number().int().min(1).max(LIST_MAX).default(LIST_DEFAULT),
+  limit: pageLimit(20),
   cursor: z.string().min(1).max(200).optional(),
   kind: z.enum(DOCUMENT_KINDS).optional(),
   status: z.enum(["VALID", "VOID"]).optional(),

@@ -3,6 +3,7 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { BOOKS_COLUMNS } from "../../core/domain/bookkeeping-rows.ts";
 import { startOfDay } from "../../core/domain/calendar.ts";
+import { hasDirectionControls } from "../../core/domain/direction-controls.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { addDays } from "../../core/domain/exchange-rate.ts";
 import {
@@ -46,7 +47,11 @@ const line = (max: number) =>
     .trim()
     .min(1)
     .max(max)
-    .regex(/^[^\p{Cc}]+$/u, "must be one line without control characters");
+    .regex(/^[^\p{Cc}]+$/u, "must be one line without control characters")
+    .refine(
+      (text) => !hasDirectionControls(text),
+      "must not contain characters that change the direction of text",
+    );
 const columnSchema = z
   .strictObject({
     column: z
@@ -86,8 +91,16 @@ const createBody = z.strictObject({
   networks: fields.networks.default([]),
 });
 const updateBody = z.strictObject(fields).partial();
+// a profile saved under earlier rules for its texts is still shown
 const profileSchema = z
-  .object({ id: z.string(), ...fields, createdAt: isoTime, updatedAt: isoTime })
+  .object({
+    id: z.string(),
+    ...fields,
+    name: z.string(),
+    columns: z.array(z.object({ column: z.string(), title: z.string() })).nullable(),
+    createdAt: isoTime,
+    updatedAt: isoTime,
+  })
   .meta({ id: "ExportProfile" });
 
 const one = successSchema(profileSchema);

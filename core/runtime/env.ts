@@ -98,6 +98,10 @@ export const standbyUrl = z
   .refine(
     isPostgresUrl,
     "must be a URL, for example postgres://user@127.0.0.1:5432/payments; in a password, write % as %25 and / as %2F",
+  )
+  .refine(
+    (text) => !isPostgresUrl(text) || hostOf(text) !== "",
+    "must name the host, for example postgres://user@127.0.0.1:5432/payments",
   );
 
 /** One host: neither the job queue's driver nor migrations read a list. */
@@ -113,7 +117,13 @@ function isPostgresUrl(text: string): boolean {
   } catch {
     return false;
   }
-  return URL.canParse(text.replace(/,[^@/?]*(?=[/?]|$)/, ""));
+  return hostOf(text) !== undefined;
+}
+
+/** The first host, or the folder of its socket (`?host=`); empty when the URL names neither, undefined when it is none. */
+function hostOf(text: string): string | undefined {
+  const url = URL.parse(text.replace(/,[^@/?]*(?=[/?]|$)/, ""));
+  return url === null ? undefined : url.hostname || (url.searchParams.get("host") ?? "");
 }
 
 /** Where a server listens: an address, or a name of this machine. */

@@ -28,7 +28,8 @@ export function openDatabaseWait(
   { log, onGivenUp }: WaitReport,
   maxMs = RETRY_MAX_MS,
 ): DatabaseWait {
-  const name = `Postgres at ${new URL(databaseUrl).host}`;
+  const { host, searchParams } = new URL(databaseUrl);
+  const name = `Postgres at ${host || searchParams.get("host")}`;
   const seconds = (ms: number) => `${Math.round(ms / 1_000)} s`;
   return async (work) => {
     const beganMs = performance.now();

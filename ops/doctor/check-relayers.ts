@@ -56,7 +56,10 @@ async function checkSigners(keys: WorkerConfig["relayerKeys"]): Promise<Finding[
       } catch (error) {
         if (!(error instanceof SignerError)) throw error;
         return [
-          fault("relayer", `${error.message}: start it, or correct RELAYER_SIGNER_URL (${first.network})`),
+          fault(
+            "relayer",
+            `${error.message}: start it, or correct ${first.signerVariable} (${first.network})`,
+          ),
         ];
       }
     },

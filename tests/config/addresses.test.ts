@@ -30,6 +30,16 @@ describe("error: refuses", () => {
   const cases: [what: string, env: Record<string, string>, sentence: RegExp][] = [
     ["a database without its URL", { DATABASE_URL: "postgres://[" }, /DATABASE_URL: must be a URL/],
     [
+      "a database without a host",
+      { DATABASE_URL: "postgres://" },
+      /^the environment has 1 fault:\n {2}- DATABASE_URL: must name the host, for example postgres:\/\/\S+$/,
+    ],
+    [
+      "a database with a name and no host",
+      { DATABASE_READ_URL: "postgres:///payments" },
+      /DATABASE_READ_URL: must name the host/,
+    ],
+    [
       "a database whose port is none",
       { DATABASE_READ_URL: "postgres://x:port/db" },
       /DATABASE_READ_URL: must be a URL/,

@@ -188,8 +188,12 @@ describe("remote signers of relayer keys", () => {
       RELAYER_SIGNER_URL_BASE: "https://signer.example.com/base",
     });
     const address = ADDRESS.toLowerCase() as `0x${string}`;
-    expect(relayerKeys.get("base-sepolia")).toEqual([{ address, signerUrl: "http://127.0.0.1:9000" }]);
-    expect(relayerKeys.get("base")).toEqual([{ address, signerUrl: "https://signer.example.com/base" }]);
+    expect(relayerKeys.get("base-sepolia")).toEqual([
+      { address, signerUrl: "http://127.0.0.1:9000", signerVariable: "RELAYER_SIGNER_URL" },
+    ]);
+    expect(relayerKeys.get("base")).toEqual([
+      { address, signerUrl: "https://signer.example.com/base", signerVariable: "RELAYER_SIGNER_URL_BASE" },
+    ]);
     const both = readWorkerConfig({ ...BOTH, ...signer }).relayerKeys.get("base") ?? [];
     expect(both.map((key) => "privateKey" in key)).toEqual([true, false]);
   });
@@ -211,15 +215,28 @@ describe("remote signers of relayer keys", () => {
       { ...signer, RELAYER_SIGNER_URL: "http://worker:50%@127.0.0.1:9000" },
       "RELAYER_SIGNER_URL: must have its user and password percent-encoded: a % in them is %25",
     ],
+    [
+      { RELAYER_SIGNER_URL_BASE_SEPOLIA: "http://127.0.0.1:9000" },
+      "RELAYER_SIGNER_ADDRESSES is not set; RELAYER_SIGNER_URL_BASE_SEPOLIA signs for them",
+    ],
     [{ ...signer, RELAYER_SIGNER_ADDRESSES: "0x12" }, "must be 0x and 40 hex digits"],
   ])("error: %j", (given, message) => {
     expect(() => readWorkerConfig({ ...ENV, ...given })).toThrow(message);
   });
 
+  test("a malformed URL of one network is the only fault reported", () => {
+    const given = { RELAYER_SIGNER_ADDRESSES: ADDRESS, RELAYER_SIGNER_URL_BASE_SEPOLIA: "ftp://127.0.0.1" };
+    expect(() => readWorkerConfig({ ...ENV, ...given })).toThrow(
+      /^the environment has 1 fault:\n {2}- RELAYER_SIGNER_URL_BASE_SEPOLIA: must be an http or https URL$/,
+    );
+  });
+
   test("a percent-encoded password is accepted as it is", () => {
     const url = "http://worker:50%25@127.0.0.1:9000";
     const { relayerKeys } = readWorkerConfig({ ...WITHOUT_KEYS, ...signer, RELAYER_SIGNER_URL: url });
-    expect(relayerKeys.get("base")).toEqual([{ address: ADDRESS.toLowerCase() as never, signerUrl: url }]);
+    expect(relayerKeys.get("base")).toMatchObject([
+      { address: ADDRESS.toLowerCase(), signerUrl: url },
+    ]);
   });
 
   test("in production they are on this machine or behind https; elsewhere they need not be", () => {

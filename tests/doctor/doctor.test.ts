@@ -212,8 +212,12 @@ test("a signer that lacks a key, or is not there, is a fault; one that holds it 
   const gone = { RELAYER_SIGNER_URL: signer.url, RELAYER_SIGNER_ADDRESSES: privateKeyToAccount(key).address };
   expect(await faultsOf({ ...gone, RELAYER_PRIVATE_KEYS: "" })).toEqual([
     expect.stringMatching(
-      /^relayer: the signer at 127\.0\.0\.1:\d+ is unreachable: start it, or correct RELAYER_SIGNER_URL/,
+      /^relayer: the signer at 127\.0\.0\.1:\d+ is unreachable: start it, or correct RELAYER_SIGNER_URL \(/,
     ),
+  ]);
+  const ofNetwork = { ...gone, RELAYER_SIGNER_URL: "", RELAYER_SIGNER_URL_BASE_SEPOLIA: signer.url };
+  expect(await faultsOf({ ...ofNetwork, RELAYER_PRIVATE_KEYS: "" })).toEqual([
+    expect.stringContaining("correct RELAYER_SIGNER_URL_BASE_SEPOLIA (base-sepolia)"),
   ]);
 });
 

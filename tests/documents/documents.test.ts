@@ -162,6 +162,9 @@ describe("a confirmed payment and its refund", () => {
       "kind=INVOICE",
       "limit=0",
       "limit=101",
+      "limit=0x10",
+      "limit=1e1",
+      "limit=%2010",
       "cursor=x",
       "other=1",
     ])

@@ -254,6 +254,8 @@ describe("an export profile", () => {
       [{ columns: [column, { column: "gross", title: "Amount" }] }, "columns"],
       [{ columns: [column], format: "datev" }, "columns"],
       [{ format: "pdf" }, "format"],
+      [{ name: "Refused\u202e" }, "name"],
+      [{ columns: [{ column: "net", title: "\u2067Amount" }] }, "columns.0.title"],
     ] as const) {
       const { status, body } = await save({ name: "Refused", format: "csv", ...given });
       expect([status, body.error.details.field]).toEqual([400, field]);
@@ -271,6 +273,21 @@ describe("an export profile", () => {
     expect((await run(made.body.data.id)).status).toBe(200);
     for (const asked of [{ dateTo: "9999-12-31" }, { dateFrom: "0000-01-01" }])
       expect([asked, (await run(made.body.data.id, asked)).status]).toEqual([asked, 400]);
+  });
+
+  test("saved with a title that is refused now is still listed", async () => {
+    const columns = [{ column: "net", title: "Amount" }];
+    const { body } = await save({ name: "Old", format: "csv", columns });
+    const title = "Amount\u202e";
+    await world.sql`
+      update export_profiles
+      set definition = jsonb_set(definition, '{columns,0,title}', ${JSON.stringify(title)}::text::jsonb)
+      where id = ${body.data.id}`;
+    const listed = await ann.client.get("/v1/export-profiles");
+    expect(listed.status).toBe(200);
+    expect(listed.body.data.profiles).toContainEqual(
+      expect.objectContaining({ name: "Old", columns: [{ column: "net", title }] }),
+    );
   });
 
   test("is one of 50 a merchant, also of 51 that come at once, and has at most 60 columns", async () => {

@@ -24,10 +24,10 @@ async function readNothing(): Promise<never> {
   }
 }
 
-function openWait(maxMs = 60_000) {
+function openWait(maxMs = 60_000, url = URL_OF_NOTHING) {
   const lines: string[] = [];
   const add = (line: string) => void lines.push(line);
-  const wait = openDatabaseWait(URL_OF_NOTHING, { log: { warn: add, info: add }, onGivenUp: add }, maxMs);
+  const wait = openDatabaseWait(url, { log: { warn: add, info: add }, onGivenUp: add }, maxMs);
   return { wait, lines };
 }
 
@@ -49,6 +49,12 @@ test("one line begins the wait and one ends it, however many attempts there were
     begins(60),
     expect.stringMatching(/^Postgres at 127\.0\.0\.1:1 is available after [1-9]\d* s$/),
   ]);
+});
+
+test("a database behind a socket is named by the socket's folder", async () => {
+  const { wait, lines } = openWait(0, "postgres:///none?host=/var/run/postgresql");
+  await expect(wait(readNothing)).rejects.toThrow("ECONNREFUSED");
+  expect(lines[0]).toStartWith("Postgres at /var/run/postgresql is unavailable");
 });
 
 test("error: the last failure is thrown when the wait is over, after a line that names it", async () => {
