@@ -26,6 +26,7 @@
 import { authorizationKey } from "./authorization.ts";
 import { isLateFor, isOpenAt } from "./late-transfer.ts";
 import type {
+  AcceptanceFacts,
   AssignmentFacts,
   AttributableTransfer,
   ClaimFacts,
@@ -130,7 +131,7 @@ function byAuthorization(transfer: AttributableTransfer, index: Index): Attribut
  * whatever block a reorganisation puts it into.
  */
 export function isTimely(
-  payment: PaymentFacts,
+  payment: AcceptanceFacts,
   transfer: Pick<AttributableTransfer, "txHash" | "blockNumber" | "blockTimeMs">,
 ): boolean {
   if (payment.wasSettled || payment.relayHashes.includes(transfer.txHash)) return true;

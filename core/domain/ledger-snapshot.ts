@@ -43,14 +43,8 @@ export type LinkFacts = {
   isAddressed?: boolean;
 };
 
-export type PaymentFacts = {
-  id: string;
-  linkId: string;
-  payer: Hex;
-  nonce: Hex;
-  recipient: Hex;
-  amountUnits: bigint;
-  isFailed: boolean;
+/** When a payment was accepted, and whether we executed it: what `isTimely` judges. */
+export type AcceptanceFacts = {
   acceptedAtMs: number;
   /** The indexer's cursor when it was accepted. */
   acceptedBlock: number | undefined;
@@ -60,6 +54,16 @@ export type PaymentFacts = {
   wasSettled: boolean;
   /** When it was accepted, its authorization had been executed in a block that a reorganisation has removed since. */
   wasPublic: boolean;
+};
+
+export type PaymentFacts = AcceptanceFacts & {
+  id: string;
+  linkId: string;
+  payer: Hex;
+  nonce: Hex;
+  recipient: Hex;
+  amountUnits: bigint;
+  isFailed: boolean;
 };
 
 export type ClaimFacts = {

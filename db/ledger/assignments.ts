@@ -23,7 +23,7 @@ export type AssignableTransfer = {
   pays: boolean;
   settledBy: SettledBy | null;
   paymentId: string | null;
-  /** Whether it executed a facilitated authorization. */
+  /** Whether it settled a facilitated payment. */
   isFacilitated: boolean;
 };
 
@@ -56,6 +56,7 @@ export async function findAssignableTransfer(
             from unnest(${USDC_ADDRESSES}::bytea[]) as token
           ))
           and elsewhere.link_id is null
+          and elsewhere.state in ('MINED', 'CONFIRMED')
       ) as is_facilitated
     from (
       select id, network, type, status, transfer_id

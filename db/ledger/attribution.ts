@@ -3,6 +3,7 @@
 import { CANDIDATES_MAX } from "../../core/domain/attribute-transfers.ts";
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
 import type {
+  AcceptanceFacts,
   AssignmentFacts,
   AttributableTransfer,
   ClaimFacts,
@@ -13,6 +14,7 @@ import type {
 import { tagOfNonce } from "../../core/domain/link-tag.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
+import { type AcceptanceRow, acceptanceColumns, toAcceptance } from "../payments/acceptance-facts.ts";
 import { idsByAuthorization } from "../payments/ids-by-authorization.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { TakenLink } from "./rebuild-attributions.ts";
@@ -47,27 +49,12 @@ async function readPayments(
   const rows = await tx<PaymentRow[]>`
     select
       payments.id, link_id, payer, nonce, recipient, amount_units, state = 'FAILED' as is_failed,
-      created_at as accepted_at,
-      -- above the cursor: on a branch that was reorganised away (lock-payments.ts)
-      case
-        when accepted_block is not null then least(accepted_block, (select number from cursors where network = ${network}))
-      end as accepted_block,
-      array(
-        select tx_hash
-        from relay_attempts
-        where tx_hash = any(${authorizations.flatMap(({ txHash }) => txHash ?? [])}::text[])
-      ) as relay_hashes,
+      ${acceptanceColumns(tx, { network, txHashes: authorizations.flatMap(({ txHash }) => txHash ?? []) })},
       exists (
         select from transfers before
         where before.authorization_nonce = payments.nonce and before.payment_id = payments.id
         offset 0
-      ) as was_settled,
-      exists (
-        select from transfers gone
-        where gone.authorization_nonce = payments.nonce and gone.from_address = payments.payer
-          and gone.network = payments.network and gone.status = 'ORPHANED' and gone.detected_at < payments.created_at
-        offset 0
-      ) as was_public
+      ) as was_settled
     from payments
     where id = any(array(
         ${idsByAuthorization(tx, { network }, authorizations)}
@@ -75,17 +62,10 @@ async function readPayments(
       and link_id is not null
     order by payments.id
     ${locks ? tx`for update of payments` : tx``}`;
-  return rows.map(({ acceptedAt, acceptedBlock, ...payment }) => ({
-    ...payment,
-    acceptedAtMs: acceptedAt.getTime(),
-    acceptedBlock: acceptedBlock === null ? undefined : Number(acceptedBlock),
-  }));
+  return rows.map(toAcceptance);
 }
 
-type PaymentRow = Omit<PaymentFacts, "acceptedAtMs" | "acceptedBlock"> & {
-  acceptedAt: Date;
-  acceptedBlock: bigint | null;
-};
+type PaymentRow = Omit<PaymentFacts, keyof AcceptanceFacts> & AcceptanceRow;
 
 type Judged = {
   /** All of them to our wallets, in chain order. */

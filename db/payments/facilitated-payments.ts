@@ -1,9 +1,11 @@
 /** Payments for resources of third parties (the facilitator): no link and no merchant of ours; settled by the chain like all others. */
 
 import type { AuthorizationKey } from "../../core/domain/authorization.ts";
+import type { AcceptanceFacts } from "../../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { type AuthorizedPayment, toAuthorizedRow } from "./accept-payments.ts";
+import { type AcceptanceRow, acceptanceColumns, toAcceptance } from "./acceptance-facts.ts";
 import { idsByAuthorization } from "./ids-by-authorization.ts";
 
 /** The API key that submitted the payment, and its user: the payment's success belongs to the key. */
@@ -33,11 +35,12 @@ export async function insertFacilitatedPayments(
     inserted as (
       insert into payments (
         id, facilitator_user_id, facilitator_key_id, network, token, payer, payer_kind, recipient, amount_units,
-        valid_after, valid_before, nonce, signature
+        valid_after, valid_before, nonce, signature, accepted_block
       )
       select
         id, facilitator_user_id, facilitator_key_id, network, token, payer, payer_kind, recipient, amount_units,
-        valid_after, valid_before, nonce, signature
+        valid_after, valid_before, nonce, signature,
+        (select number from cursors where network = given.network)
       from given
       on conflict do nothing
       returning id
@@ -88,24 +91,34 @@ export async function requeueFacilitatedPayment(
   return rows.length === 1;
 }
 
-export type FacilitatedFacts = { id: string; payer: Hex; nonce: Hex; recipient: Hex; amountUnits: bigint };
+export type FacilitatedFacts = AcceptanceFacts & {
+  id: string;
+  payer: Hex;
+  nonce: Hex;
+  recipient: Hex;
+  amountUnits: bigint;
+};
 
 /** The payments of these authorizations, locked in a fixed order. */
 export async function loadFacilitatedPayments(
   tx: Tx,
   { network, token }: { network: NetworkId; token: Hex },
-  authorizations: readonly AuthorizationKey[],
+  authorizations: readonly (AuthorizationKey & { txHash?: Hex | undefined })[],
 ): Promise<FacilitatedFacts[]> {
   if (authorizations.length === 0) return [];
-  return tx<FacilitatedFacts[]>`
-    select id, payer, nonce, recipient, amount_units
+  const txHashes = authorizations.flatMap(({ txHash }) => txHash ?? []);
+  const rows = await tx<(Omit<FacilitatedFacts, keyof AcceptanceFacts> & AcceptanceRow)[]>`
+    select
+      id, payer, nonce, recipient, amount_units, state in ('MINED', 'CONFIRMED') as was_settled,
+      ${acceptanceColumns(tx, { network, txHashes })}
     from payments
     where id = any(array(
         ${idsByAuthorization(tx, { network, token }, authorizations)}
       ))
       and link_id is null
     order by id
-    for update`;
+    for update of payments`;
+  return rows.map(toAcceptance);
 }
 
 type Depth = { network: NetworkId; depthNumber: number };

@@ -74,7 +74,7 @@ export async function findNamedTransfers(tx: Tx, network: NetworkId): Promise<Bo
     order by block_number, log_index`;
 }
 
-/** A facilitated payment of this transfer's authorization: it paid for a third party's resource, never for a link. */
+/** A facilitated payment that this transfer settled: it paid for a third party's resource, never for a link. */
 function facilitated(tx: Tx, network: NetworkId) {
   return tx`
     select from payments elsewhere
@@ -86,6 +86,7 @@ function facilitated(tx: Tx, network: NetworkId) {
         ${network}, ${NETWORKS[network].usdc.address}, transfer.from_address, transfer.authorization_nonce
       )
       and elsewhere.link_id is null
+      and elsewhere.state in ('MINED', 'CONFIRMED')
     offset 0`;
 }
 

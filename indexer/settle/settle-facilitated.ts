@@ -1,28 +1,41 @@
 /** Facilitated payments in a set of blocks: settled by the Transfer behind their AuthorizationUsed, although neither side is a watched wallet. */
+import { isTimely } from "../../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../../core/domain/authorization.ts";
+import type { AttributableTransfer } from "../../core/domain/ledger-snapshot.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
-import { loadFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
+import { type FacilitatedFacts, loadFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import { failSpentPayments, settlePayments } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { SpentAuthorization } from "../source/decode-logs.ts";
 
-/** Returns the payments whose state changed, and the keys of all authorizations that belong to facilitated payments, which pay no link. */
+type Blocks = {
+  spent: readonly SpentAuthorization[];
+  /** To watched wallets. */
+  incoming: readonly AttributableTransfer[];
+  confirmedAtS: (blockNumber: number) => number | undefined;
+};
+
+/** Returns the payments whose state changed, and the keys of the authorizations that settled one, whose transfers pay no link. */
 export async function settleFacilitated(
   tx: Tx,
   network: NetworkId,
-  spent: readonly SpentAuthorization[],
-  confirmedAtS: (blockNumber: number) => number | undefined,
+  { spent, incoming, confirmedAtS }: Blocks,
 ): Promise<{ paymentIds: string[]; keys: Set<string> }> {
   const lane = { network, token: NETWORKS[network].usdc.address };
-  const payments = await loadFacilitatedPayments(tx, lane, spent);
+  const payments = await loadFacilitatedPayments(
+    tx,
+    lane,
+    spent.map(({ payer, nonce, transfer }) => ({ payer, nonce, txHash: transfer?.txHash })),
+  );
   if (payments.length === 0) return { paymentIds: [], keys: new Set() };
   const byKey = new Map(spent.map((one) => [authorizationKey(one.payer, one.nonce), one]));
-  const settled = payments.flatMap(({ id, payer, nonce, recipient, amountUnits }) => {
-    const transfer = byKey.get(authorizationKey(payer, nonce))?.transfer;
-    // the payer may have signed the same nonce for another recipient, or cancelled it
-    if (!transfer || transfer.to !== recipient || transfer.amountUnits !== amountUnits) return [];
+  const ours = new Map(incoming.map((one) => [placeOf(one), one]));
+  const settled = payments.flatMap((payment) => {
+    const transfer = byKey.get(authorizationKey(payment.payer, payment.nonce))?.transfer;
+    if (!transfer || !isSettledBy(payment, transfer, ours.get(placeOf(transfer)))) return [];
     const { txHash, logIndex, blockNumber } = transfer;
-    return [{ id, txHash, logIndex, blockNumber, isConfirmed: confirmedAtS(blockNumber) !== undefined }];
+    const isConfirmed = confirmedAtS(blockNumber) !== undefined;
+    return [{ ...payment, txHash, logIndex, blockNumber, isConfirmed }];
   });
   await settlePayments(tx, settled);
   const isSettled = new Set(settled.map(({ id }) => id));
@@ -30,6 +43,23 @@ export async function settleFacilitated(
   const failed = await failSpentPayments(tx, network, dead);
   return {
     paymentIds: [...isSettled, ...failed.map(({ id }) => id)],
-    keys: new Set(payments.map(({ payer, nonce }) => authorizationKey(payer, nonce))),
+    keys: new Set(settled.map(({ payer, nonce }) => authorizationKey(payer, nonce))),
   };
+}
+
+/**
+ * The payer may have signed the same nonce for another recipient. `ours`: the transfer when it reached a watched wallet. There it may pay a link,
+ * unless it was shown here before its block: afterwards anybody can show it.
+ */
+function isSettledBy(
+  payment: FacilitatedFacts,
+  transfer: NonNullable<SpentAuthorization["transfer"]>,
+  ours: AttributableTransfer | undefined,
+): boolean {
+  if (transfer.to !== payment.recipient || transfer.amountUnits !== payment.amountUnits) return false;
+  return ours === undefined || isTimely(payment, ours);
+}
+
+function placeOf({ txHash, logIndex }: { txHash: string; logIndex: number }): string {
+  return `${txHash}:${logIndex}`;
 }

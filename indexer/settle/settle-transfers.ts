@@ -55,12 +55,11 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
     return { linkIds: [], paymentIds: [], operationIds: [] };
   // independent statements are pipelined: one round trip instead of two
   const [facilitated, payments] = await Promise.all([
-    settleFacilitated(tx, network, spent, confirmedAtS),
-    loadPayments(
-      tx,
-      network,
-      spent.map(({ payer, nonce, transfer }) => ({ payer, nonce, txHash: transfer?.txHash })),
-    ),
+    settleFacilitated(tx, network, {
+      ...{ spent, confirmedAtS },
+      incoming: transfers.filter(({ to }) => isWatched(to)).map(toAttributable),
+    }),
+    loadPayments(tx, network, spent.map(toExecuted)),
     hasOrphanedAssignments &&
       moveAssignments(tx, network, [...transfers, ...(settling.bookedTransfers ?? [])]),
   ]);
@@ -141,6 +140,11 @@ export async function storeUnrelated(
       rows.filter((row) => !isPlain(row)),
     ),
   ]);
+}
+
+/** An authorization and the transaction that used it. */
+function toExecuted({ payer, nonce, transfer }: SpentAuthorization) {
+  return { payer, nonce, txHash: transfer?.txHash };
 }
 
 function toAttributable(transfer: SeenTransfer) {

@@ -234,9 +234,7 @@ describe("remote signers of relayer keys", () => {
   test("a percent-encoded password is accepted as it is", () => {
     const url = "http://worker:50%25@127.0.0.1:9000";
     const { relayerKeys } = readWorkerConfig({ ...WITHOUT_KEYS, ...signer, RELAYER_SIGNER_URL: url });
-    expect(relayerKeys.get("base")).toMatchObject([
-      { address: ADDRESS.toLowerCase(), signerUrl: url },
-    ]);
+    expect(relayerKeys.get("base")).toMatchObject([{ address: ADDRESS.toLowerCase(), signerUrl: url }]);
   });
 
   test("in production they are on this machine or behind https; elsewhere they need not be", () => {

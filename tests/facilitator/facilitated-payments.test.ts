@@ -103,6 +103,13 @@ describe("payments of authorizations", () => {
     expect(found.find(({ id }) => id === first.id)).toEqual({
       ...{ id: first.id, payer: first.payer, nonce: first.nonce },
       ...{ recipient: first.recipient, amountUnits: 1_000n },
+      ...{
+        wasSettled: false,
+        wasPublic: false,
+        relayHashes: [],
+        acceptedAtMs: expect.any(Number),
+        acceptedBlock: 100,
+      },
     });
     expect(await load([{ payer: first.payer, nonce: second.nonce }])).toEqual([]);
     expect(await load([])).toEqual([]);

@@ -1,6 +1,7 @@
 /** Facilitated payments, which move money between third parties, in a ledger that was behind or is rebuilt. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { assignTransaction } from "../../api/transactions/assign-or-unassign.ts";
+import type { Authorization } from "../../core/domain/authorization.ts";
 import { newPaymentId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
@@ -47,6 +48,14 @@ afterAll(() => lab.stop());
 async function accept(to: Hex = randomAddress()) {
   const signer = await makeSigner(lab);
   const { authorization, data } = await authorize(signer, { to, value: 1_000n });
+  const id = await show(authorization);
+  // a second ago: what is accepted within the second of its block counts as later
+  await lab.sql`update payments set created_at = created_at - interval '1 second' where id = ${id}`;
+  return { id, data, from: signer.lower };
+}
+
+/** Stores the facilitated payment of an authorization, as when it is settled here. */
+async function show(authorization: Authorization): Promise<string> {
   const id = newPaymentId();
   await lab.sql.begin((tx) =>
     insertFacilitatedPayments(tx, [
@@ -66,7 +75,7 @@ async function accept(to: Hex = randomAddress()) {
       },
     ]),
   );
-  return { id, data, from: signer.lower };
+  return id;
 }
 
 test("behavior: a facilitated payment that a block held long before the indexer returned is settled, not FAILED", async () => {
@@ -130,4 +139,54 @@ test("error: a facilitated payment into the merchant's own wallet cannot be assi
   );
   expect(refusal).toMatchObject({ issue: "counted_elsewhere" });
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+});
+
+/** Anybody can show an executed authorization: it is in the block. */
+test("behavior: an authorization shown to the facilitator after its block pays its link, when the block is read and after a rebuild", async () => {
+  const linkId = await makeLink(lab, merchant, { units: 3_000n });
+  const signer = await makeSigner(lab);
+  const { authorization, data } = await authorize(signer, { to: merchant.address, value: 3_000n });
+  await indexer?.stop();
+  await send(lab, payer, USDC, data);
+  const id = await show(authorization);
+  indexer = startIndexer(lab);
+  await settled(lab);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", settledBy: "amount" });
+  expect(await paymentOf(lab, id)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+  await indexer.stop();
+  indexer = undefined;
+  const term = await openTerm(lab);
+  const { differences } = await rebuildNetwork(term).finally(term.close);
+  expect(differences).toEqual([]);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", settledBy: "amount" });
+});
+
+test("behavior: an authorization shown to the facilitator after its block can be claimed with a proof, and assigned", async () => {
+  const twins = await Promise.all([1, 2, 3].map(() => makeLink(lab, merchant, { units: 4_000n })));
+  const [claimed = "", assigned = ""] = twins;
+  const [first, second] = [await makeSigner(lab), await makeSigner(lab)];
+  const shown = await Promise.all(
+    [first, second].map((signer) => authorize(signer, { to: merchant.address, value: 4_000n })),
+  );
+  const hashes: Hex[] = [];
+  for (const { authorization, data } of shown) {
+    hashes.push(await send(lab, payer, USDC, data));
+    await settled(lab);
+    const id = await show(authorization);
+    await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${id}`;
+  }
+  const [ofClaim, ofAssignment = "0x"] = hashes;
+  await makeClaim(lab, {
+    ...{ linkId: claimed, txHash: ofClaim ?? "0x", clientAddress: first.lower, proof: "EOA" },
+  });
+  await until("it is paid", async () => (await linkOf(lab, claimed)).status === "PAID");
+  const [row] = await lab.sql<{ id: string }[]>`
+    select id
+    from transactions
+    where tx_hash = ${ofAssignment} and owner = owner_key(${merchant.userId})`;
+  await assignTransaction(lab.sql, {
+    ...{ transactionId: row?.id ?? "", userId: merchant.userId, mismatchMinUnits: 0n },
+    ...{ linkId: assigned, accept: false, trace: { requestId: "req_test", clientAddress: "127.0.0.1" } },
+  });
+  expect(await linkOf(lab, assigned)).toMatchObject({ status: "PAID", settledBy: "merchant" });
 });
