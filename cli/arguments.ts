@@ -71,9 +71,18 @@ export function parseCommand(name: string, args: readonly string[]): Given {
 }
 
 function parse(name: string, args: readonly string[]) {
+  const options: ParseArgsOptionsConfig = { ...COMMON, ...OPTIONS[name] };
+  const { tokens, ...parsed } = parseStrictly(args, options);
+  // the last of two would win: of two limits of a payment, say, the higher one
+  const given = tokens.flatMap((token) => (token.kind === "option" ? [token.name] : []));
+  const twice = given.find((one, at) => options[one]?.multiple !== true && given.indexOf(one) < at);
+  if (twice !== undefined) throw new UsageError(`--${twice} is given twice`);
+  return parsed;
+}
+
+function parseStrictly(args: readonly string[], options: ParseArgsOptionsConfig) {
   try {
-    const options: ParseArgsOptionsConfig = { ...COMMON, ...OPTIONS[name] };
-    return parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
+    return parseArgs({ args: [...args], options, allowPositionals: true, strict: true, tokens: true });
   } catch (cause) {
     throw new UsageError((cause as Error).message.split(". To specify")[0] ?? "", { cause });
   }
@@ -92,7 +101,8 @@ export function parseUsdc(given: string, option: string): number {
   return Number(given);
 }
 
-export function parseCount(given: string, option: string): number {
-  if (!/^[1-9]\d{0,5}$/.test(given)) throw new UsageError(`--${option} must be a whole number of at least 1`);
-  return Number(given);
+/** `max` has at most 15 digits. */
+export function parseCount(given: string, option: string, max: number): number {
+  if (/^[1-9]\d{0,14}$/.test(given) && Number(given) <= max) return Number(given);
+  throw new UsageError(`--${option} must be a whole number from 1 to ${max}, not ${given}`);
 }

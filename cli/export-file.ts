@@ -25,14 +25,18 @@ export const exportFile: Command = async (given, { service, folder }, output) =>
     ...optional("dateTo", given.text("to")),
     ...(statuses.length === 0 ? {} : { statuses }),
   } as Body;
-  const bytes = Buffer.from(await (await service.transactions.export(body)).arrayBuffer());
+  const { id } = await service.exports.start(body);
+  const { progress, total, truncated } = await service.exports.waitUntilReady(id);
+  const bytes = Buffer.from(await (await service.exports.download(id)).arrayBuffer());
+  if (truncated)
+    output.note(`Only ${progress.rowsTotal} of ${total} transactions: pass --from and --to for the others.`);
   if (out === undefined) {
     process.stdout.write(bytes);
     return 0;
   }
   const file = resolve(folder, out);
   await writeFile(file, bytes);
-  output.value({ file, format, bytes: bytes.length }, () => `${file} (${bytes.length} bytes)`);
+  output.value({ file, format, bytes: bytes.length, truncated }, () => `${file} (${bytes.length} bytes)`);
   return 0;
 };
 

@@ -10,17 +10,21 @@ type Query = Operations["listPaymentLinks"]["query"];
 const LISTED_DEFAULT = 20;
 const LISTED_MAX = 1_000;
 const PAGE_MAX = 100;
+const EXPIRES_MAX_HOURS = 2_160;
 
 export const createLink: Command = async (given, { service }, output) => {
   const expires = given.text("expires-in");
-  const metadata = Object.fromEntries(given.all("metadata").map(parsePair));
+  const pairs = given.all("metadata").map(parsePair);
+  const metadata = Object.fromEntries(pairs);
+  const twice = pairs.find(([key], at) => pairs.findIndex(([first]) => first === key) < at);
+  if (twice) throw new UsageError(`--metadata gives the key ${twice[0]} twice`);
   const body = {
     amount: parseUsdc(given.need("amount"), "amount"),
     description: given.need("description"),
     ...optional("reference", given.text("reference")),
     ...optional("network", given.text("network")),
     ...optional("customerEmail", given.text("email")),
-    ...(expires === undefined ? {} : { expiresInHours: parseCount(expires, "expires-in") }),
+    ...(expires === undefined ? {} : { expiresInHours: parseCount(expires, "expires-in", EXPIRES_MAX_HOURS) }),
     ...(Object.keys(metadata).length === 0 ? {} : { metadata }),
   } as NewLink;
   const key = given.text("idempotency-key");
@@ -30,7 +34,7 @@ export const createLink: Command = async (given, { service }, output) => {
 };
 
 export const listLinks: Command = async (given, { service }, output) => {
-  const limit = Math.min(LISTED_MAX, parseCount(given.text("limit") ?? String(LISTED_DEFAULT), "limit"));
+  const limit = parseCount(given.text("limit") ?? String(LISTED_DEFAULT), "limit", LISTED_MAX);
   const query = {
     ...optional("status", given.text("status")?.toUpperCase()),
     ...optional("reference", given.text("reference")),

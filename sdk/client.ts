@@ -98,7 +98,7 @@ export function createClient(options: ClientOptions) {
     async waitUntilReady(id: string, { signal }: Abortable = {}): Promise<Export> {
       for (;;) {
         const file = await exports.get(id);
-        if (file.status === "FAILED") throw new Error(`The export ${id} failed`);
+        if (file.status === "FAILED") throw new Error(`The export ${id} failed: ${file.refusal ?? "retry"}`);
         if (file.status === "READY") return file;
         await pause(POLL_MS, signal);
       }

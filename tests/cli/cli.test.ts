@@ -12,6 +12,7 @@ import { verifyWebhook } from "../../sdk/verify-webhook.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
+import { insertHistory } from "../transactions/history.ts";
 import { startReceiver } from "../webhooks/receiver.ts";
 
 const ROOT = join(import.meta.dir, "../..");
@@ -259,6 +260,22 @@ test("export writes text to standard output and files to --out, in the caller's 
   expect(await runAlone(["export", "--format", "pdf"])).toMatchObject({ code: 2, out: "" });
 });
 
+test("an export that the service truncates says so beside the file", async () => {
+  const kim = await signUp(world.baseUrl);
+  const { body } = await kim.client.post("/v1/api-keys", { name: "cli", scopes: ["exports"] });
+  const rows = Array.from({ length: 10_001 }, () => ({}));
+  await insertHistory(world.sql, kim.userId, rows);
+  const args = ["export", "--format", "csv", "--out", "long.csv"];
+  const { code, out, err } = await run([...args, "--json"], { API_KEY: body.data.key });
+  expect([code, JSON.parse(out).truncated]).toEqual([0, true]);
+  expect(err).toContain("Only 10000 of 10001 transactions");
+}, 60_000);
+
+test("error: an export that cannot be made says why", async () => {
+  const { code, err } = await run(["export", "--format", "xlsx", "--out", "x", "--profile", "standard"]);
+  expect([code, err]).toEqual([1, expect.stringContaining("profile")]);
+});
+
 test("npx runs the same from the sources, and relative paths are those of the caller", async () => {
   const { bin } = await Bun.file(join(ROOT, "package.json")).json();
   const env = { ...process.env, SERVICE_URL: world.baseUrl, API_KEY: apiKey };
@@ -338,6 +355,20 @@ test("error: a wrong call is exit 2 with the reason, and a program gets it as JS
     const { code, err, out } = await run([...args, "--json"]);
     expect([code, out, JSON.parse(err).error.code]).toEqual([2, "", "USAGE"]);
   }
+  const create = ["links", "create", "--amount", "1", "--description", "d"];
+  for (const [args, message] of [
+    [["pay", "link_P7WW0CUZROYPRapDcnVNdV", "--max", "5", "--max=500"], "--max is given twice"],
+    [[...create, "--amount", "2"], "--amount is given twice"],
+    [[...create, "--metadata", "a=1", "--metadata", "a=2"], "--metadata gives the key a twice"],
+    [[...create, "--expires-in", "2161"], "--expires-in must be a whole number from 1 to 2160, not 2161"],
+    [[...create, "--expires-in", "0x10"], "--expires-in must be a whole number from 1 to 2160, not 0x10"],
+    [["links", "list", "--limit", "1001"], "--limit must be a whole number from 1 to 1000, not 1001"],
+    [["links", "list", "--limit", "0"], "--limit must be a whole number from 1 to 1000, not 0"],
+  ] as const) {
+    const { code, err } = await run([...args, "--json"]);
+    expect([code, JSON.parse(err).error.message]).toEqual([2, message]);
+  }
+  expect(await run(["links", "list", "--limit", "1000"])).toMatchObject({ code: 0 });
   for (const amount of ["0", "1.0000001", "-1", "1e3", "1,5"])
     expect(await run(["links", "create", `--amount=${amount}`, "--description", "d"])).toMatchObject({
       code: 2,

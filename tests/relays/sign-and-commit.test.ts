@@ -43,7 +43,7 @@ async function newKey(): Promise<RemoteKey> {
   const address = privateKeyToAccount(KEYS[used] ?? "0x").address.toLowerCase() as Hex;
   used += 1;
   await ensureLane(lab.sql, { network: NETWORK, relayer: address }, 0n);
-  return { address, signerUrl: `${signer.url}/${used}` };
+  return { address, signerUrl: `${signer.url}/${used}`, signerVariable: "RELAYER_SIGNER_URL" };
 }
 
 const store = (key: RemoteKey) =>

@@ -99,7 +99,10 @@ test("behavior: a key whose signer just failed is chosen only when no other can 
   await fund(0, 2n * GAS);
   await fund(1, 2n * GAS);
   const [first = { address: randomAddress() }] = keys;
-  const remote = { address: first.address, signerUrl: "http://127.0.0.1:1/lanes" };
+  const remote = {
+    ...{ address: first.address, signerUrl: "http://127.0.0.1:1/lanes" },
+    signerVariable: "RELAYER_SIGNER_URL",
+  };
   const own = [remote, ...keys.slice(1)];
   const lanes = openLanes(sql, chain, own, { maxFeeWei: feeWei, dailyFeeMaxWei: undefined });
   await send(1, GAS);
