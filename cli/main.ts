@@ -25,10 +25,10 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   export: exportFile,
   doctor,
   send: prepareSend,
-  mcp: async () => {
+  mcp: async (_given, { url }) => {
     // the protocol's library is large, and only this command needs it
     const { readStdioSettings, serveStdio } = await import("../mcp/stdio.ts");
-    await serveStdio(readStdioSettings(process.env));
+    await serveStdio(readStdioSettings({ ...process.env, SERVICE_URL: url }));
     return 0;
   },
 };
@@ -41,6 +41,11 @@ const HINTS: Readonly<Record<string, string>> = {
   AMOUNT_REQUIRED: "The payer chooses the amount: pass --amount.",
 };
 
+// whoever reads the output has read enough, as `head` does
+process.stdout.once("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+  process.exit(0);
+});
 process.exitCode = await main(process.argv.slice(2));
 
 async function main(args: readonly string[]): Promise<number> {

@@ -24,7 +24,7 @@ export function readStdioSettings(env: Environment): StdioSettings {
   const baseUrl = env.SERVICE_URL?.replace(/\/+$/, "") ?? "http://localhost:3000";
   if (!URL.canParse(baseUrl) || !/^https?:/.test(baseUrl))
     throw new Error("SERVICE_URL must be the service's address, for example https://pay.example.com");
-  return { baseUrl, apiKey: env.API_KEY, payer: readPayer(env) };
+  return { baseUrl, apiKey: env.API_KEY || undefined, payer: readPayer(env) };
 }
 
 function readPayer(env: Environment): Payer | undefined {

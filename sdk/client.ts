@@ -43,10 +43,10 @@ export function createClient(options: ClientOptions) {
     create: (body: Body<"createPaymentLink">, given?: Once) =>
       post<"createPaymentLink">(LINKS, body, keyOf(given)),
     get: (id: string) => get<"getPaymentLink">(at(LINKS, id)),
-    list: (query: Query<"listPaymentLinks"> = {}) =>
+    list: (query?: Query<"listPaymentLinks">) =>
       pages("links", query, (page) => get<"listPaymentLinks">(LINKS, page)),
     cancel: (id: string) => post<"cancelPaymentLink">(at(LINKS, id, "/cancel")),
-    payments: (id: string, query: Query<"listLinkPayments"> = {}) =>
+    payments: (id: string, query?: Query<"listLinkPayments">) =>
       pages("payments", query, (page) => get<"listLinkPayments">(at(LINKS, id, "/payments"), page)),
     stats: (query?: Query<"getPaymentLinkStats">) => get<"getPaymentLinkStats">(`${LINKS}/stats`, query),
     /** What payers see, without a key. */
@@ -75,7 +75,7 @@ export function createClient(options: ClientOptions) {
   const transactions = {
     page: async (query?: Query<"listTransactions">) =>
       (await get<"listTransactions">(TRANSACTIONS, query)).data,
-    list: (query: Query<"listTransactions"> = {}) => pages("transactions", query, transactions.page),
+    list: (query?: Query<"listTransactions">) => pages("transactions", query, transactions.page),
     summary: async (query?: Query<"summarizeTransactions">) =>
       (await get<"summarizeTransactions">(`${TRANSACTIONS}/summary`, query)).data,
     /** The file. If it takes long, it is created in the background and downloaded when ready. */
@@ -98,7 +98,7 @@ export function createClient(options: ClientOptions) {
     async waitUntilReady(id: string, { signal }: Abortable = {}): Promise<Export> {
       for (;;) {
         const file = await exports.get(id);
-        if (file.status === "FAILED") throw new Error(`The export ${id} failed: ${file.refusal ?? "retry"}`);
+        if (file.status === "FAILED") throw new Error(file.refusal ?? `The export ${id} failed`);
         if (file.status === "READY") return file;
         await pause(POLL_MS, signal);
       }
@@ -114,7 +114,7 @@ export function createClient(options: ClientOptions) {
     request: (linkId: string, body: Body<"requestRefund">, given?: Once) =>
       post<"requestRefund">(at(LINKS, linkId, "/refund-requests"), body, keyOf(given)),
     get: (id: string) => get<"getRefund">(at("/v1/refunds", id)),
-    list: (query: Query<"listRefunds"> = {}) =>
+    list: (query?: Query<"listRefunds">) =>
       pages("refunds", query, (page) => get<"listRefunds">("/v1/refunds", page)),
   };
 
@@ -134,8 +134,11 @@ export function createClient(options: ClientOptions) {
       undefined
     > {
       const seen = new Set<string>();
-      const call = { path: "/v1/events/stream", lastEventId: cursor, signal };
-      for await (const { id, event: type, data } of readStream(options, call)) {
+      for await (const { id, event: type, data } of readStream(options, {
+        path: "/v1/events/stream",
+        lastEventId: cursor,
+        signal,
+      })) {
         if (type !== "message") continue;
         const event = JSON.parse(data) as Event;
         // a connection that broke within a page is continued from the page's beginning
@@ -161,13 +164,13 @@ async function exportOf(answer: Promise<unknown>): Promise<Export> {
 /** All items of the field `name`, page by page, from the query's cursor on. */
 async function* pages<Name extends string, Item, Paged extends object>(
   name: Name,
-  query: Paged,
-  read: (query: Paged) => Promise<{ nextCursor: string | null } & Record<Name, readonly Item[]>>,
+  query: Paged | undefined,
+  read: (query: Paged | undefined) => Promise<{ nextCursor: string | null } & Record<Name, readonly Item[]>>,
 ): AsyncGenerator<Item, void, undefined> {
   for (let next = query; ; ) {
     const page = await read(next);
     yield* page[name];
     if (page.nextCursor === null) return;
-    next = { ...query, cursor: page.nextCursor };
+    next = { ...query, cursor: page.nextCursor } as Paged;
   }
 }

@@ -113,6 +113,7 @@ export async function signPayment(
     payTo,
     asset,
     maxTimeoutSeconds: validS,
+    url,
     ...item
   } = await readItem(amount === undefined ? aiUrl : `${aiUrl}?amount=${amount}`, fetchWith);
   const [name, token = ""] = USDC[chainId] ?? [];
@@ -128,7 +129,7 @@ export async function signPayment(
   if (amount !== undefined && units !== toUnits(amount))
     throw refused(`${asked}, not for ${amount}`, "AMOUNT_DIFFERS");
   if (!(Number.isInteger(validS) && validS > 0 && validS <= VALID_MAX_S))
-    throw refused(`The link requires an authorization valid for ${validS} seconds`, "VALIDITY_NOT_ALLOWED");
+    throw refused(`The link requires an authorization of ${validS} seconds`, "VALIDITY_NOT_ALLOWED");
   const validBefore = Math.floor(Date.now() / 1_000) + validS;
   const bytes = crypto.getRandomValues(new Uint8Array(32));
   const message = {
@@ -146,13 +147,13 @@ export async function signPayment(
     message,
   });
   const payload = { ...message, value: String(units), validAfter: 0, validBefore, signature };
-  return { aiUrl, network, chainId, payTo, amount: payload.value, validBefore, payload };
+  return { aiUrl: url, network, chainId, payTo, amount: payload.value, validBefore, payload };
 }
 
 /** Sends an attempt until its outcome is known. The same attempt sent again gets the same outcome. */
 export async function sendPayment(
   attempt: Attempt,
-  { fetch: fetchWith = fetch, waitMs = Number.POSITIVE_INFINITY }: SendOptions = {},
+  { fetch: fetchWith = fetch, waitMs = VALID_MAX_S * 1_000 }: SendOptions = {},
 ): Promise<Payment> {
   const { aiUrl, network, payload, validBefore, amount } = attempt;
   // a repeat with the same key is answered as the first time, also after the payment is settled
@@ -177,8 +178,9 @@ export async function sendPayment(
 
 const toUnits = (usdc: number) => BigInt(Math.round(usdc * 1e6));
 
-async function readItem(url: string, fetchWith: typeof fetch): Promise<Item> {
-  const answer = await fetchWith(url, { signal: AbortSignal.timeout(READ_TIMEOUT_MS) }).catch((cause) => {
+/** `url`: where it was read, without its query. A payment sent to an address that redirects could arrive as a GET. */
+async function readItem(asked: string, fetchWith: typeof fetch): Promise<Item & { url: string }> {
+  const answer = await fetchWith(asked, { signal: AbortSignal.timeout(READ_TIMEOUT_MS) }).catch((cause) => {
     throw new ConnectionError("The link could not be read; nothing was signed", { cause });
   });
   const terms = (await answer.json().catch(() => undefined)) as Outcome | null | undefined;
@@ -188,7 +190,7 @@ async function readItem(url: string, fetchWith: typeof fetch): Promise<Item> {
   const [item] = accepts;
   if (answer.status !== 402 || !item)
     throw refused(message, typeof error === "string" ? error : "NOT_PAYABLE");
-  return item;
+  return { ...item, url: (answer.redirected ? answer.url : asked).replace(/\?.*/, "") };
 }
 
 /** Undefined when it is no answer of the service: a proxy's refusal says nothing about what was sent before. */
@@ -196,12 +198,12 @@ async function toOutcome(answer: Response): Promise<Outcome | undefined> {
   if (answer.status === 429 || answer.status >= 500) return undefined;
   const outcome = (await answer.json()) as Outcome;
   const isRefusal = typeof outcome.error === "string" && (outcome.success === false || "accepts" in outcome);
-  return outcome.success === true || isRefusal ? outcome : undefined;
+  return outcome.success || isRefusal ? outcome : undefined;
 }
 
 /** Our authorization is in progress, or was already settled and the response was lost: repeating the request shows which. */
 function isUndecided({ success, error, retryable }: Outcome): boolean {
-  return success === true || error === "SETTLEMENT_PENDING" || retryable === true;
+  return !!success || error === "SETTLEMENT_PENDING" || !!retryable;
 }
 
 function refused(message: string, code: string): PaymentError {

@@ -35,7 +35,7 @@ const RETRY_AFTER_MAX_S = 60;
 
 /** The answer, when it is a success; throws ApiError or ConnectionError. */
 export async function request(options: ClientOptions, call: Call): Promise<Response> {
-  const isRepeatable = !call.method || call.idempotencyKey !== undefined;
+  const isRepeatable = !call.method || !!call.idempotencyKey;
   for (let failures = 0; ; failures += 1) {
     try {
       const timeout = AbortSignal.timeout(options.timeoutMs ?? TIMEOUT_MS);
@@ -63,39 +63,42 @@ export async function send(
   for (const [name, value] of given(query))
     for (const one of [value].flat()) url.searchParams.append(name, String(one));
   const answer = await (options.fetch ?? fetch)(url, {
-    method: method ?? "GET",
-    headers: Object.fromEntries(
-      given({
-        accept,
-        authorization: options.apiKey && `Bearer ${options.apiKey}`,
-        "content-type": body && "application/json",
-        "idempotency-key": idempotencyKey,
-        ...headers,
-      }),
-    ) as Record<string, string>,
-    body: body ? JSON.stringify(body) : null,
-    signal: signal ?? null,
-  }).catch((cause: unknown) => {
+    method,
+    headers: given({
+      accept,
+      authorization: options.apiKey && `Bearer ${options.apiKey}`,
+      "content-type": body && "application/json",
+      "idempotency-key": idempotencyKey,
+      ...headers,
+    }),
+    body: body && JSON.stringify(body),
+    signal,
+    // followed, a 301 of a POST would become a GET, whose answer is another
+    redirect: method ? "manual" : "follow",
+    // what is undefined is left to fetch
+  } as RequestInit).catch((cause: unknown) => {
     throw new ConnectionError(`${path} was not answered`, { cause });
   });
-  const isPage = answer.headers.get("content-type")?.startsWith("text/html");
-  if (answer.ok && isPage)
-    throw new ConnectionError(`${path} was answered by something other than the service`);
-  if (answer.ok) return answer;
+  if (answer.ok) {
+    if (answer.headers.get("content-type")?.startsWith("text/html"))
+      throw new ConnectionError(`${path} was answered by something other than the service`);
+    return answer;
+  }
+  const target = answer.headers.get("location");
   const refusal = (await answer.json().catch(() => undefined)) as Partial<ErrorEnvelope> | null | undefined;
   const {
     code = "UNKNOWN",
-    message = `The service answered ${answer.status}`,
+    message = target ? `Redirected to ${target}` : `The service answered ${answer.status}`,
     details,
   } = refusal?.error ?? ({} as Partial<ErrorEnvelope["error"]>);
-  const seconds = Number.parseFloat(answer.headers.get("retry-after") ?? "");
   throw new ApiError({
     status: answer.status,
     code,
     message,
     details,
     requestId: answer.headers.get("x-request-id") ?? undefined,
-    retryAfterS: Number.isFinite(seconds) ? seconds : undefined,
+    // absent, 0 and a date: as without it
+    retryAfterS: Number(answer.headers.get("retry-after")) || undefined,
   });
 }
 

@@ -1,6 +1,6 @@
 /** The command line, built into one file and run by Node, against the running service: what it prints, for people and programs, and what it did. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
@@ -344,6 +344,42 @@ test("send --prepare prints an address of the send page, and moves nothing", asy
   expect(url).toBe(`${world.baseUrl}/send?to=${to}&amount=2.50&note=Rent+%26+heat`);
   expect(await run(["send", "--to", to, "--amount", "2.50"])).toMatchObject({ code: 2 });
   expect(await run(["send", "--prepare", "--to", "0x12", "--amount", "2.50"])).toMatchObject({ code: 2 });
+});
+
+test("mcp asks the service of --url", async () => {
+  const child = Bun.spawn([node, file, "mcp", "--url", world.baseUrl], {
+    ...{ cwd: folder, env: environment({ SERVICE_URL: "http://127.0.0.1:9" }) },
+    ...{ stdin: "pipe", stdout: "pipe", stderr: "ignore" },
+  });
+  const clientInfo = { name: "test", version: "1" };
+  const params = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo };
+  const call = { name: "get_link", arguments: { reference: "none-such" } };
+  for (const message of [
+    { id: 1, method: "initialize", params },
+    { method: "notifications/initialized" },
+    { id: 2, method: "tools/call", params: call },
+  ])
+    child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  child.stdin.flush();
+  let text = "";
+  for await (const chunk of child.stdout.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    if (text.includes('"id":2')) break;
+  }
+  child.stdin.end();
+  await child.exited;
+  expect(text).toContain('"structuredContent":{"links":[]}');
+});
+
+test("output that nobody reads to its end, as with `head`, is no failure", async () => {
+  const ended = await Bun.$`sh -c ${`"${node}" "${file}" help 2>err.txt; echo $? >code.txt`} | true`
+    .cwd(folder)
+    .quiet()
+    .nothrow();
+  expect(ended.exitCode).toBe(0);
+  const read = (name: string) => (existsSync(join(folder, name)) ? readFileSync(join(folder, name), "utf8") : "");
+  const code = await waitFor("the exit code", async () => read("code.txt") || undefined);
+  expect([code, read("err.txt")]).toEqual(["0\n", ""]);
 });
 
 test("--version prints the version alone", async () => {

@@ -47,3 +47,28 @@ test("error: a link answered by another program is not signed for, and the error
     }),
   );
 });
+
+test("error: a redirected request that changes something is refused, not repeated as a GET", async () => {
+  const methods: string[] = [];
+  const server = Bun.serve({
+    ...{ port: 0, hostname: "127.0.0.1" },
+    fetch(request) {
+      methods.push(request.method);
+      const { pathname } = new URL(request.url);
+      return pathname.endsWith("/") ? Response.json({ links: [] }) : Response.redirect(`${pathname}/`, 301);
+    },
+  });
+  try {
+    const { links } = createClient({ baseUrl: `http://127.0.0.1:${server.port}` });
+    await expect(links.create({ amount: 1, description: "d" })).rejects.toThrow(
+      expect.objectContaining({
+        name: "ApiError",
+        status: 301,
+        message: "Redirected to /v1/payment-links/",
+      }),
+    );
+    expect(methods).toEqual(["POST"]);
+  } finally {
+    await server.stop();
+  }
+});

@@ -268,6 +268,22 @@ describe("payLink", () => {
     expect(row?.count).toBe(1);
   });
 
+  test("a link whose address redirects is paid where it redirects to", async () => {
+    const { id } = await client().links.create({ amount: 0.2, description: "Redirected" });
+    const server = Bun.serve({
+      ...{ port: 0, hostname: "127.0.0.1" },
+      // fetch follows a 301 of a POST with a GET
+      fetch: ({ url }) => Response.redirect(url.replace(new URL(url).origin, world.baseUrl), 301),
+    });
+    try {
+      const aiUrl = `http://127.0.0.1:${server.port}/v1/x402/${id}`;
+      const paid = await payLink(aiUrl, await newAccount(1_000_000n), { maxAmount: 1, waitMs: 20_000 });
+      expect(paid.amountUnits).toBe(200_000n);
+    } finally {
+      await server.stop();
+    }
+  }, 60_000);
+
   test.each([
     [900, undefined],
     [901, "VALIDITY_NOT_ALLOWED"],
