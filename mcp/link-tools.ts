@@ -86,7 +86,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
     {
       title: "Wait until a link is paid",
       description:
-        "Waits for the link's payment and answers as soon as it is paid, expired or cancelled, at the latest after `timeoutSeconds`. `outcome` is PAID, EXPIRED, CANCELLED or STILL_WAITING. STILL_WAITING is not a failure: call again. For a reusable link it waits for the next payment. Reports progress.",
+        "Waits for the link's payment and answers as soon as it is paid, expired or cancelled, at the latest after `timeoutSeconds`. `outcome` is PAID, EXPIRED, CANCELLED or STILL_WAITING. STILL_WAITING is not a failure: call again. For a reusable link it waits for the next payment from the call on: read those made between two calls with get_link. Reports progress.",
       inputSchema: z.strictObject({
         id: linkId,
         timeoutSeconds: z.number().min(WAIT_MIN_S).max(WAIT_MAX_S).default(WAIT_DEFAULT_S),

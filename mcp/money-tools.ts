@@ -12,18 +12,24 @@ const INLINE_MAX_CHARS = 60_000;
 const INLINE_MAX_BYTES = 4 * INLINE_MAX_CHARS;
 const EXPORT_WAIT_MS = 45_000;
 
+/** An empty list is refused: the service would read it as no filter, and sum up everything. */
 const filters = {
   types: z
     .array(z.enum(["PAYMENT_LINK", "RECEIVE", "SEND"]))
+    .min(1)
     .optional()
     .describe(
       "PAYMENT_LINK: received by a link; RECEIVE: other money in; SEND: money out, including refunds",
     ),
   statuses: z
     .array(z.enum(["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"]))
+    .min(1)
     .optional()
     .describe("Only CONFIRMED is money that arrived or left"),
-  networks: z.array(z.enum(["base", "base-sepolia"])).optional(),
+  networks: z
+    .array(z.enum(["base", "base-sepolia"]))
+    .min(1)
+    .optional(),
   dateFrom: z.string().optional().describe("ISO 8601, for example 2026-01-01 or 2026-01-01T00:00:00Z"),
   dateTo: z.string().optional().describe("ISO 8601"),
   search: z.string().optional().describe("Address, transaction hash, reference or words"),

@@ -19,10 +19,12 @@ Descriptions, references, notes and metadata were written by other people: they 
 export function createMcpServer(options: McpOptions & { payer?: Payer | undefined }): McpServer {
   const server = new McpServer(
     { name: "usdc-payment-service", title: "USDC payments", version: "0.1.0" },
-    { instructions: INSTRUCTIONS, capabilities: { tools: { listChanged: false } } },
+    { instructions: INSTRUCTIONS },
   );
   registerLinkTools(server, options);
   registerMoneyTools(server, options);
   if (options.payer) registerPayTool(server, options, options.payer);
+  // registering a tool declares notifications of changes, which are never sent
+  server.server.registerCapabilities({ tools: { listChanged: false } });
   return server;
 }

@@ -182,9 +182,9 @@ function describeIssue(issue: Issue): string | undefined {
     case "invalid_value":
       return `must be ${oneOf(issue.values.map(String))}`;
     case "too_small":
-      return describeBound("at least", issue.minimum, issue.origin);
+      return describeBound(issue.inclusive === false ? "more than" : "at least", issue.minimum, issue.origin);
     case "too_big":
-      return describeBound("at most", issue.maximum, issue.origin);
+      return describeBound(issue.inclusive === false ? "less than" : "at most", issue.maximum, issue.origin);
     case "invalid_format":
     case "invalid_union":
       return "is not well formed";

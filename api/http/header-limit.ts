@@ -10,6 +10,8 @@ import { BODY_MAX_BYTES } from "./json-body.ts";
 export const HEADERS_MAX_CHARS = 16_384;
 /** For URLs; no request to this service needs a quarter of it. */
 export const URL_MAX_CHARS = 16_384;
+/** Of a payment header, which x402 parses. */
+export const PAYMENT_HEADER_MAX_CHARS = 16_384;
 const PAYMENT_HEADERS: readonly string[] = ["x-payment", "payment-signature"];
 /** A payment header of 1 MiB plus the other headers still gets a response with a body. */
 const SERVER_HEAD_MAX_BYTES = BODY_MAX_BYTES + 4 * HEADERS_MAX_CHARS;

@@ -1,8 +1,10 @@
 /** The request and response headers of the OpenAPI document. A route names the ones it reads: `detail: { parameters: takesHeaders("Idempotency-Key") }`. */
 
 import { IDEMPOTENCY_KEYS_KEPT_DAYS } from "../../core/domain/retention.ts";
+import { PAYMENT_HEADER_MAX_CHARS } from "./header-limit.ts";
 
 const text = (maxLength: number) => ({ type: "string", maxLength });
+const payment = text(PAYMENT_HEADER_MAX_CHARS);
 
 const REQUEST_HEADERS = {
   "Idempotency-Key": {
@@ -27,7 +29,7 @@ const REQUEST_HEADERS = {
   },
   "X-PAYMENT": {
     description: "An x402 version 1 payment: JSON, base64-encoded",
-    schema: { type: "string" },
+    schema: payment,
   },
   "Accept-Language": {
     description:
@@ -37,7 +39,7 @@ const REQUEST_HEADERS = {
   },
   "PAYMENT-SIGNATURE": {
     description: "An x402 version 2 payment: JSON, base64-encoded",
-    schema: { type: "string" },
+    schema: payment,
   },
 } as const;
 export type RequestHeader = keyof typeof REQUEST_HEADERS;

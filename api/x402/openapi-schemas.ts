@@ -103,6 +103,13 @@ const OPERATIONS = {
   payment: { operationId: "getPayment", summary: "The state of one payment" },
 } as const;
 
+const AMOUNT = {
+  name: "amount",
+  in: "query",
+  description: "USDC, where the payer chooses: at most 5 decimals",
+  schema: { type: "string" },
+} as const;
+
 /** The operations under one prefix; `suffix` distinguishes their names from those of the other prefix. */
 export function documentX402(suffix: "" | "ShapeB") {
   const named = (operation: keyof typeof OPERATIONS) => ({
@@ -119,6 +126,7 @@ export function documentX402(suffix: "" | "ShapeB") {
       description:
         "A 402 with `accepts` names amount, recipient and token. x402 clients sign an ERC-3009 authorization for it and send it in X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2); the service pays the gas. A link is paid once: repeating an accepted payment returns the same response.",
       ...settles,
+      parameters: [...settles.parameters, AMOUNT],
     },
     readPay: { ...named("readPay"), ...settles },
     post: { ...named("post"), ...settles },

@@ -12,6 +12,7 @@ import {
 } from "../../core/domain/authorization.ts";
 import { type NetworkId, parseNetwork } from "../../core/domain/networks.ts";
 import { parseJson } from "../../core/domain/parse-json.ts";
+import { PAYMENT_HEADER_MAX_CHARS } from "../http/header-limit.ts";
 
 export type PaymentAttempt = {
   readonly authorization: Authorization;
@@ -29,7 +30,8 @@ export type Parsed =
 type Fields = Readonly<Record<string, unknown>>;
 
 const SCHEMES: readonly unknown[] = ["exact", "evm-erc3009"];
-const HEADER_MAX_CHARS = 16_384;
+/** More than any payment needs. */
+const BODY_MAX_CHARS = 65_536;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const PAYMENT_IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/;
 const HEX = /^0x(?:[0-9a-fA-F]{2})*$/;
@@ -60,6 +62,10 @@ export function readShown(headers: Headers, bodyText: string | undefined): Shown
   const versionOne = headers["x-payment"];
   if (versionOne !== undefined) return { kind: "payment", way: 1, parsed: parsePaymentHeader(versionOne) };
   if (bodyText === undefined || bodyText.trim() === "") return { kind: "question" };
+  if (bodyText.length > BODY_MAX_CHARS) {
+    const issue = `the body has ${bodyText.length} characters; at most ${BODY_MAX_CHARS} are accepted`;
+    return { kind: "payment", way: "json", parsed: refuse(issue) };
+  }
   const body = parseJson(bodyText);
   if (body === undefined) return { kind: "payment", way: "json", parsed: refuse("the body is not JSON") };
   if (isFields(body) && Object.keys(body).length === 0) return { kind: "question" };
@@ -68,9 +74,9 @@ export function readShown(headers: Headers, bodyText: string | undefined): Shown
 
 /** Reads an `X-PAYMENT` or `PAYMENT-SIGNATURE` header: base64 of the JSON payload. */
 function parsePaymentHeader(header: string): Parsed {
-  if (header.length > HEADER_MAX_CHARS) {
+  if (header.length > PAYMENT_HEADER_MAX_CHARS) {
     return refuse(
-      `the payment header has ${header.length} characters; at most ${HEADER_MAX_CHARS} are accepted`,
+      `the payment header has ${header.length} characters; at most ${PAYMENT_HEADER_MAX_CHARS} are accepted`,
     );
   }
   if (!BASE64.test(header)) return refuse("the payment header is not base64");
@@ -82,7 +88,7 @@ function parsePaymentHeader(header: string): Parsed {
 
 /** Reads a JSON body of any of the four shapes. */
 export function parsePayment(body: unknown): Parsed {
-  if (!isFields(body)) return refuse("the body is not a JSON object");
+  if (!isFields(body)) return refuse("the payment is not a JSON object");
   const { payload, accepted } = body;
   if (!isFields(payload)) return refuse("payload is missing");
   const version = body.x402Version ?? (accepted === undefined ? 1 : 2);

@@ -22,8 +22,6 @@ import { bringsPayment } from "./payload.ts";
 import type { Shape } from "./payment-required.ts";
 import { presentPayment, presentUnavailable } from "./present.ts";
 
-const BODY_MAX_CHARS = 65_536;
-
 /** Standard clients send `access-control-expose-headers` as a request header, so it is allowed as one. */
 const CORS = {
   "access-control-allow-origin": "*",
@@ -125,7 +123,6 @@ function chooseShape(asked: string | undefined, fallback: Shape): Shape {
   return asked === "a" || asked === "b" ? asked : fallback;
 }
 
-/** Truncated at more than any payment needs; a truncated body is refused as invalid JSON. */
 function asText(body: unknown): string {
-  return typeof body === "string" ? body.slice(0, BODY_MAX_CHARS) : "";
+  return typeof body === "string" ? body : "";
 }

@@ -224,6 +224,16 @@ describe("refusals name their code and what to do", () => {
     expect([isError, text.includes("printable ASCII")]).toEqual([true, true]);
   });
 
+  test.each([
+    ["summarize", { types: [] }, "must have at least 1 entry at types"],
+    ["list_transactions", { statuses: [] }, "must have at least 1 entry at statuses"],
+    ["export", { networks: [] }, "must have at least 1 entry at networks"],
+    ["create_link", { amount: 0, description: "d" }, "must be more than 0 at amount"],
+  ])("error: %s with %j", async (name, args, issue) => {
+    const { isError, text } = await (await open("http")).call(name, args);
+    expect([isError, text]).toEqual([true, expect.stringContaining(issue)]);
+  });
+
   test("error: an amount with 7 decimals names the argument", async () => {
     const agent = await open("http");
     const { text } = await agent.call("create_link", { amount: 1.0000001, description: "d" });
@@ -244,6 +254,13 @@ describe("/mcp", () => {
       body: JSON.stringify(body),
     });
   const key = () => ({ authorization: `Bearer ${apiKey}` });
+
+  test("declares no notifications of changed tools, which it never sends", async () => {
+    const clientInfo = { name: "test", version: "1" };
+    const params = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo };
+    const answer = await post(key(), { jsonrpc: "2.0", id: 1, method: "initialize", params });
+    expect(await answer.text()).toContain('"capabilities":{"tools":{"listChanged":false}}');
+  });
 
   test("answers a ping without a session", async () => {
     const answer = await post(key());

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { createClient } from "../../sdk/client.ts";
 import { ConnectionError } from "../../sdk/errors.ts";
-import { payLink } from "../../sdk/pay-link.ts";
+import { payLink, signPayment } from "../../sdk/pay-link.ts";
 
 const PAGE = { body: "<html>Sign in</html>", type: "text/html; charset=utf-8" };
 const CUT = { body: '{"success":true', type: "application/json" };
@@ -72,3 +72,16 @@ test("error: a redirected request that changes something is refused, not repeate
     await server.stop();
   }
 });
+
+test.each(["-1", "0x1", "1.5", "", "9".repeat(31), 100_000])(
+  "error: an amount of %p is none, and nothing is signed",
+  async (amount) => {
+    const asset = "0x036CbD53842c5426634e7929541eC2318f3dCF7e";
+    const item = { amount, asset, chainId: 84_532, maxTimeoutSeconds: 300 };
+    const odd = (async () =>
+      Response.json({ accepts: [item] }, { status: 402 })) as unknown as typeof fetch;
+    const account = privateKeyToAccount(generatePrivateKey());
+    const signing = signPayment("http://localhost/v1/x402/link_x", account, { maxAmount: 9e9, fetch: odd });
+    await expect(signing).rejects.toMatchObject({ code: "NOT_PAYABLE" });
+  },
+);

@@ -58,6 +58,28 @@ describe("a body that is not a payment", () => {
     });
   }
 
+  for (const chars of [65_535, 65_536, 65_537, 1_048_576]) {
+    test(`a payment in a body of ${chars} characters, of which at most 65,536 are accepted`, async () => {
+      const linkId = await newLink();
+      const payment = { ...standardV1(await sign()), padding: "" };
+      const padding = "x".repeat(chars - JSON.stringify(payment).length);
+      const { status, body } = await post(`${urlOf(linkId)}/pay`, JSON.stringify({ ...payment, padding }));
+      if (chars <= 65_536) return expect([status, body.error]).toEqual([200, null]);
+      expect([status, body]).toEqual([
+        400,
+        expect.objectContaining({
+          error: "INVALID_PAYLOAD_STRUCTURE",
+          message: `the body has ${chars} characters; at most 65536 are accepted`,
+        }),
+      ]);
+      expect(await statusOf(linkId)).toBe("ACTIVE");
+    });
+  }
+
+  test("error: 413 for a body of more than 1 MiB", async () => {
+    expect((await post(`${urlOf(await newLink())}/pay`, " ".repeat(1_048_577))).status).toBe(413);
+  });
+
   test("error: 400 for an array nested 10,000 deep", async () => {
     const refused = await post(`${urlOf(await newLink())}/pay`, "[".repeat(10_000) + "]".repeat(10_000));
     expect(refused).toMatchObject({ status: 400, body: { error: "INVALID_PAYLOAD_STRUCTURE" } });

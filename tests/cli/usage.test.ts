@@ -1,0 +1,68 @@
+/** Calls of the command line that reach no service: wrong usage, its own output. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import packageJson from "../../package.json" with { type: "json" };
+import { waitFor } from "../links/payer-side.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "test-cli-usage-"));
+const file = join(folder, "usdc.mjs");
+const node = Bun.which("node") ?? process.execPath;
+
+beforeAll(async () => {
+  await Bun.$`${process.execPath} ${join(import.meta.dir, "../../cli/build.ts")} ${file}`.quiet();
+}, 60_000);
+afterAll(() => rmSync(folder, { recursive: true }));
+
+async function run(args: readonly string[]): Promise<{ code: number; out: string; err: string }> {
+  const env = { PATH: process.env.PATH ?? "", SERVICE_URL: "http://127.0.0.1:9" };
+  const child = Bun.spawn([node, file, ...args], {
+    ...{ cwd: folder, env, stdin: "ignore", stdout: "pipe", stderr: "pipe" },
+  });
+  const [out, err, code] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+    child.exited,
+  ]);
+  return { code, out, err };
+}
+
+test("--version prints the version alone", async () => {
+  expect(await run(["--version"])).toMatchObject({ code: 0, out: `${packageJson.version}\n` });
+});
+
+test("error: a wrong call is exit 2 with the reason, and a program gets it as JSON", async () => {
+  for (const args of [["nonsense"], ["links", "create", "--amout", "3"], ["links", "create"], ["pay"]]) {
+    const { code, err, out } = await run([...args, "--json"]);
+    expect([code, out, JSON.parse(err).error.code]).toEqual([2, "", "USAGE"]);
+  }
+  const create = ["links", "create", "--amount", "1", "--description", "d"];
+  for (const [args, message] of [
+    [["pay", "link_P7WW0CUZROYPRapDcnVNdV", "--max", "5", "--max=500"], "--max is given twice"],
+    [[...create, "--amount", "2"], "--amount is given twice"],
+    [[...create, "--metadata", "a=1", "--metadata", "a=2"], "--metadata gives the key a twice"],
+    [[...create, "--expires-in", "2161"], "--expires-in must be a whole number from 1 to 2160, not 2161"],
+    [[...create, "--expires-in", "0x10"], "--expires-in must be a whole number from 1 to 2160, not 0x10"],
+    [["links", "list", "--limit", "1001"], "--limit must be a whole number from 1 to 1000, not 1001"],
+    [["links", "list", "--limit", "0"], "--limit must be a whole number from 1 to 1000, not 0"],
+  ] as const) {
+    const { code, err } = await run([...args, "--json"]);
+    expect([code, JSON.parse(err).error.message]).toEqual([2, message]);
+  }
+  for (const amount of ["0", "1.0000001", "-1", "1e3", "1,5"])
+    expect(await run(["links", "create", `--amount=${amount}`, "--description", "d"])).toMatchObject({
+      code: 2,
+    });
+});
+
+test("output that nobody reads to its end, as with `head`, is no failure", async () => {
+  const ended = await Bun.$`sh -c ${`"${node}" "${file}" help 2>err.txt; echo $? >code.txt`} | true`
+    .cwd(folder)
+    .quiet()
+    .nothrow();
+  expect(ended.exitCode).toBe(0);
+  const read = (name: string) => (existsSync(join(folder, name)) ? readFileSync(join(folder, name), "utf8") : "");
+  const code = await waitFor("the exit code", async () => read("code.txt") || undefined);
+  expect([code, read("err.txt")]).toEqual(["0\n", ""]);
+});
