@@ -112,13 +112,18 @@ async function examineKey({ url, apiKey }: Settings): Promise<Finding[]> {
   const allowed: string[] = [];
   const missing: string[] = [];
   for (const [scope, method, path] of PROBES) {
-    const { status } = await fetch(`${url}${path}`, {
+    const answer = await fetch(`${url}${path}`, {
       method,
       headers: { authorization: `Bearer ${apiKey}`, "content-type": "application/json" },
       // refused by its contents, once access is granted
       ...(method === "POST" ? { body: '{"amount":0}' } : {}),
       signal: AbortSignal.timeout(TIMEOUT_MS),
-    });
+    }).catch(() => undefined);
+    const status = answer?.status;
+    if (status === undefined || status === 429 || status >= 500) {
+      const text = `its scopes are unknown: ${path} was answered ${status ?? "nothing"}`;
+      return [{ level: "advice", subject: "key", text, fix: "Run `doctor` again in a minute" }];
+    }
     if (status === 401)
       return [
         {

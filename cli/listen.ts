@@ -7,6 +7,8 @@ import type { Command } from "./settings.ts";
 import { newSecret, parseSecret, signMessage } from "./sign-message.ts";
 
 const FORWARD_TIMEOUT_MS = 15_000;
+/** The form only: a later version of the service has more types. */
+const EVENT_TYPE = /^[a-z_]+\.[a-z_]+$/;
 
 type Delivery = {
   eventId: string;
@@ -19,12 +21,15 @@ type Delivery = {
 
 export const listen: Command = async (given, { service, url }, output) => {
   const target = given.text("forward");
-  if (target !== undefined && !/^https?:\/\//.test(target))
-    throw new UsageError(`--forward must begin with http:// or https://, not ${target}`);
+  if (target !== undefined && !(/^https?:\/\//.test(target) && URL.canParse(target)))
+    throw new UsageError(`--forward must be a URL that begins with http:// or https://, not ${target}`);
   const types = given
     .text("events")
     ?.split(",")
     .map((type) => type.trim());
+  const unknown = types?.find((type) => !EVENT_TYPE.test(type));
+  if (unknown !== undefined)
+    throw new UsageError(`--events must be types such as payment_link.paid, not ${unknown || "nothing"}`);
   const count = given.text("count");
   const cursor = given.text("cursor");
   const secretGiven = given.text("secret");

@@ -24,6 +24,9 @@ export function openSettings(given: Given, env: Environment): Settings {
   const url = (given.text("url") ?? env.SERVICE_URL ?? URL_DEFAULT).replace(/\/+$/, "");
   if (!/^https?:\/\//.test(url) || !URL.canParse(url))
     throw new UsageError(`The service's address must begin with http:// or https://, not ${url}`);
+  const { username, password, search, hash } = new URL(url);
+  if (username || password || search || hash)
+    throw new UsageError("The service's address must have no user, password, query or fragment");
   const apiKey = env.API_KEY || undefined;
   return {
     url,

@@ -16,7 +16,10 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 async function run(args: readonly string[]): Promise<{ code: number; out: string; err: string }> {
-  const env = { PATH: process.env.PATH ?? "", SERVICE_URL: "http://127.0.0.1:9" };
+  const env = {
+    ...{ PATH: process.env.PATH ?? "", SERVICE_URL: "http://127.0.0.1:9" },
+    API_KEY: `sk_${"x".repeat(43)}`,
+  };
   const child = Bun.spawn([node, file, ...args], {
     ...{ cwd: folder, env, stdin: "ignore", stdout: "pipe", stderr: "pipe" },
   });
@@ -46,6 +49,20 @@ test("error: a wrong call is exit 2 with the reason, and a program gets it as JS
     [[...create, "--expires-in", "0x10"], "--expires-in must be a whole number from 1 to 2160, not 0x10"],
     [["links", "list", "--limit", "1001"], "--limit must be a whole number from 1 to 1000, not 1001"],
     [["links", "list", "--limit", "0"], "--limit must be a whole number from 1 to 1000, not 0"],
+    [["listen", "--events", ""], "--events must be types such as payment_link.paid, not nothing"],
+    [["listen", "--events", "payment_link.paid,x"], "--events must be types such as payment_link.paid, not x"],
+    [
+      ["listen", "--forward", "http://"],
+      "--forward must be a URL that begins with http:// or https://, not http://",
+    ],
+    [
+      ["links", "list", "--url", "http://user:hunter2@127.0.0.1:9"],
+      "The service's address must have no user, password, query or fragment",
+    ],
+    [
+      ["links", "list", "--url", "http://127.0.0.1:9?x"],
+      "The service's address must have no user, password, query or fragment",
+    ],
   ] as const) {
     const { code, err } = await run([...args, "--json"]);
     expect([code, JSON.parse(err).error.message]).toEqual([2, message]);
@@ -54,7 +71,7 @@ test("error: a wrong call is exit 2 with the reason, and a program gets it as JS
     expect(await run(["links", "create", `--amount=${amount}`, "--description", "d"])).toMatchObject({
       code: 2,
     });
-});
+}, 60_000);
 
 test("output that nobody reads to its end, as with `head`, is no failure", async () => {
   const ended = await Bun.$`sh -c ${`"${node}" "${file}" help 2>err.txt; echo $? >code.txt`} | true`
@@ -65,4 +82,24 @@ test("output that nobody reads to its end, as with `head`, is no failure", async
   const read = (name: string) => (existsSync(join(folder, name)) ? readFileSync(join(folder, name), "utf8") : "");
   const code = await waitFor("the exit code", async () => read("code.txt") || undefined);
   expect([code, read("err.txt")]).toEqual(["0\n", ""]);
+});
+
+test.each([429, 503])("doctor claims no scope of a key when the service answers %d", async (status) => {
+  const server = Bun.serve({
+    ...{ port: 0, hostname: "127.0.0.1" },
+    fetch: ({ url }) =>
+      url.endsWith("/health")
+        ? Response.json({ version: "1", checks: { database: { status: "healthy" } } })
+        : new Response("<html>busy</html>", { status, headers: { "content-type": "text/html" } }),
+  });
+  try {
+    const { out, code } = await run(["doctor", "--json", "--url", `http://127.0.0.1:${server.port}`]);
+    const { findings } = JSON.parse(out) as { findings: { subject: string; level: string; text: string }[] };
+    expect([code, findings.find(({ subject }) => subject === "key")]).toEqual([
+      0,
+      expect.objectContaining({ level: "advice", text: expect.stringContaining("its scopes are unknown") }),
+    ]);
+  } finally {
+    await server.stop();
+  }
 });
