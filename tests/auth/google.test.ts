@@ -224,7 +224,7 @@ describe("GET /v1/auth/google/callback", () => {
   test.each([
     ["unverified", { email_verified: false }],
     ["verified as text", { email_verified: "true" }],
-    ["not said to be verified", { email_verified: undefined }],
+    ["without a statement that it is verified", { email_verified: undefined }],
   ])("error: an address that is %s is refused", async (_name, more) => {
     person(newGmail(), more);
     const { client, answer } = await signInWithGoogle();

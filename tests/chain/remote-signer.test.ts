@@ -83,7 +83,7 @@ test("error: an answer that encodes the same signature in another way is refused
   expect(error.message).toBe("the signer answered another transaction than it was asked to sign");
 });
 
-test("error: what no relay sends is never shown to the signer", async () => {
+test("error: a transaction that no relay sends is never shown to the signer", async () => {
   const asked = signer.requests.length;
   const theft = { ...TRANSACTION, to: makePayer().address, data: "0x" as const };
   expect(await sign(theft).catch((error) => error)).toBeInstanceOf(RangeError);

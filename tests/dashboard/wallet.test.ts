@@ -128,7 +128,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(await findBarriers(page)).toEqual([]);
   });
 
-  test("a send whose answer moves it to the other network, where the same address is mine, is refused", async () => {
+  test("a send whose answer moves it to the other network, where the merchant has the same address, is refused", async () => {
     const before = await signed();
     const to = randomAddress();
     await page.route("**/v1/wallets/send/prepare", async (route) => {
@@ -245,7 +245,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(await findBarriers(page)).toEqual([]);
   });
 
-  test("no error was logged, and nothing was asked of another origin", () => {
+  test("no error was logged, and nothing was requested from another origin", () => {
     visit.expectClean();
   });
 });

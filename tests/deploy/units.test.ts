@@ -198,7 +198,7 @@ describe("deploy/kubernetes", () => {
     expect(elsewhere).toEqual([]);
   });
 
-  test("applying a new version writes over no secret and changes no job, which cannot be changed", () => {
+  test("applying a new version overwrites no secret and changes no job, since jobs are immutable", () => {
     const kinds = (name: string) => new Set(readManifests(name).map(({ kind }) => kind));
     expect([...kinds("secrets.example.yaml")]).toEqual(["Secret"]);
     expect([...kinds("migrate.yaml")]).toEqual(["Job"]);

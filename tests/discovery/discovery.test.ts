@@ -101,7 +101,7 @@ describe("which links are listed", () => {
 });
 
 describe("an entry", () => {
-  test("terms equal the 402's own, and nothing of the order or of the merchant's account is in it", async () => {
+  test("has the terms of the 402, and nothing about the order or the merchant's account", async () => {
     await merchant.client.patch("/v1/auth/me", { displayName: "Zoe's Forecasts" });
     const order = {
       reference: "order-secret-1",
@@ -211,7 +211,7 @@ describe("pages and filters", () => {
     }
   });
 
-  test("filters leave what they name", async () => {
+  test("filters keep only what they name", async () => {
     const id = await make();
     const { header } = await askTerms(id);
     const [{ payTo }] = header.accepts;

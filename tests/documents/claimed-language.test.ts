@@ -88,7 +88,7 @@ describe("the language of a plain transfer's receipt", () => {
     expect(await settledBy(link)).toBe(isTagged ? "tag" : "early_claim");
   });
 
-  test("is that of the mail with it, too", async () => {
+  test("is also the language of the mail that carries it", async () => {
     const customerEmail = "ayse@customer.example";
     const order = { amount: 77.5, description: "Kahve", customerEmail };
     const { body } = await side.ann.client.post("/v1/payment-links", order);

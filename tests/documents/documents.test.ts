@@ -82,7 +82,7 @@ describe("a confirmed payment and its refund", () => {
     expect(await listOf(`linkId=${linkId}`)).toHaveLength(1);
   });
 
-  test("two parts that go back have a credit note each, which names the receipt", async () => {
+  test("two partial refunds have a credit note each, which names the receipt", async () => {
     await refunded(linkId, { amount: 0.75, reason: "Scratched" });
     await refunded(linkId, { amount: 0.5 });
     const documents = await waitForDocuments(linkId, (found) => found.length === 3);

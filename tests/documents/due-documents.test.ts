@@ -157,7 +157,7 @@ describe("a credit note is due", () => {
     expect(await due()).toBe(1);
   });
 
-  test("without a receipt where the one of its transfer is void or none, in the earlier one's language", async () => {
+  test("without a receipt where that of its transfer is void or missing, in the earlier one's language", async () => {
     const txHash = await paid();
     await issue(link);
     await set("documents", { link_id: link }, { language: "fr" });

@@ -125,7 +125,7 @@ describe("an asynchronous export", () => {
     expect(Buffer.from(again.bytes).equals(Buffer.from(whole.bytes))).toBe(true);
   }, 120_000);
 
-  test("error: the connection is cut where a chunk is damaged, and the API reports it and serves on", async () => {
+  test("error: the connection is cut where a chunk is damaged, and the API reports it and keeps serving", async () => {
     const asked = await exportAs({ format: "json" }, { prefer: "respond-async" });
     const { id } = JSON.parse(asked.text).data.export;
     await waitReady(id);

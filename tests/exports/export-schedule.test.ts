@@ -267,7 +267,7 @@ describe("a schedule", () => {
     await ann.client.delete(`/v1/export-schedules/${id}`);
   });
 
-  test("ends with its profile, is nobody else's, and ends with the membership of its maker", async () => {
+  test("ends with its profile or its maker's membership, and is inaccessible to anybody else", async () => {
     const kim = await signUp(world.baseUrl);
     const id = await schedule({ madeAt: "2032-01-01T00:00:00Z" });
     expect((await kim.client.delete(`/v1/export-schedules/${id}`)).status).toBe(404);

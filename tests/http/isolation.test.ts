@@ -173,7 +173,7 @@ describe("a stranger", () => {
     }
   });
 
-  test("learns of a link what its payer must know, and no more", async () => {
+  test("learns what a payer must know about a link, and no more", async () => {
     const { status, text, body } = await openClient(world.baseUrl).get(
       `/api/v1/public/payment-links/${belongings.link}/data`,
     );

@@ -32,7 +32,7 @@ async function addRow(row: {
 const readDays = async (query: string): Promise<Day[]> =>
   (await merchant.client.get(`/v1/payment-links/stats?by=day&${query}`)).body.days;
 
-test("confirmed money received counts on its day in the zone asked for; nothing else does", async () => {
+test("confirmed money received counts on its day in the requested zone; nothing else does", async () => {
   const other = await signUp(world.baseUrl);
   const today = new Date().toISOString().slice(0, 10);
   // Kiritimati is 14 hours ahead of UTC: 11:00 UTC is the next day there
@@ -77,7 +77,7 @@ test("a row counts from the first instant of the oldest day on, not before it", 
   expect(body.days[0]).toMatchObject({ received: "1.000000", count: 1 });
 });
 
-test("without by=day the answer has no days; 1 and 90 days are given, 0, 91 and an unknown zone are refused", async () => {
+test("without by=day the answer has no days; 1 and 90 days are returned, 0, 91 and an unknown zone are refused", async () => {
   const get = (query: string) => merchant.client.get(`/v1/payment-links/stats${query}`);
   expect((await get("")).body).not.toHaveProperty("days");
   expect((await readDays("days=1")).length).toBe(1);
@@ -86,7 +86,7 @@ test("without by=day the answer has no days; 1 and 90 days are given, 0, 91 and 
     expect((await get(query)).status).toBe(400);
 });
 
-test("an offset and a zone that only one of runtime and database knows are refused, not counted the other way round", async () => {
+test("an offset, and a zone that only runtime or only database knows, are refused rather than misinterpreted", async () => {
   for (const zone of ["+05:30", "-08", "+0530", "US/Pacific-New"]) {
     const { status, body } = await merchant.client.get(
       `/v1/payment-links/stats?by=day&timeZone=${encodeURIComponent(zone)}`,
@@ -97,7 +97,7 @@ test("an offset and a zone that only one of runtime and database knows are refus
     expect(await readDays(`days=1&timeZone=${zone}`)).toHaveLength(1);
 });
 
-test("exception=any lists the links on which something else happened, a page at a time, and counts them", async () => {
+test("exception=any lists the links with an exception, page by page, and counts them", async () => {
   const { client, userId } = await signUp(world.baseUrl);
   const ids: string[] = [];
   for (const amount of [1, 2, 3, 4])

@@ -281,7 +281,7 @@ test("without state roots a block has none, and the genesis block's hash is that
   await chain.stop();
 });
 
-test("a chain whose folder was removed leaves the one started in its place alone", async () => {
+test("a chain whose folder was removed does not affect the one started in its place", async () => {
   const dataDir = newFolder();
   const removed = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true });
   await payOneUsdc(removed);
