@@ -86,7 +86,7 @@ describe("the document for clients", () => {
     expect(Buffer.byteLength(JSON.stringify(clients))).toBeLessThanOrEqual(CLIENT_BYTES_MAX);
   });
 
-  test("has the operations for API keys and the public ones, except a few groups, and from sessions only sign-up and sign-in", () => {
+  test("has the operations of API keys and public ones, except a few groups, and of sessions only sign-up and sign-in", () => {
     const ids = new Set(all.map(({ operationId }) => operationId));
     const programs = operations().filter(
       ({ path, operation: { security = [] } }) =>

@@ -97,7 +97,7 @@ async function seedInverted(): Promise<{ low: string; high: string }> {
   }
 }
 
-test("behavior: a reorganisation locks links in the order of their ids, including those created on its blocks: no deadlock", async () => {
+test("behavior: a reorganisation locks links in the order of their ids, including those of its blocks: no deadlock", async () => {
   lab.merchant = await seedMerchant(lab.sql);
   const { low, high } = await seedInverted();
   let undone: Promise<unknown> | undefined;

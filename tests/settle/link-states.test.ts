@@ -35,7 +35,7 @@ describe("a link that no transfer pays", () => {
   });
 });
 
-test("a link is PAID_LATE by a block after its expiry, and not by one of that moment", async () => {
+test("a link is PAID_LATE by a block after its expiry, but not by one at that time", async () => {
   await bookTransfer(lab, { link: linkId, pays: true });
   const expireBefore = (seconds: number) => lab.sql`
     update payment_links set expires_at = transfers.block_time - make_interval(secs => ${seconds})

@@ -86,7 +86,7 @@ test("a transfer to a wallet without links carries none of its tags", async () =
   expect(await isAskedFor(makeTransfer(books, BLOCK))).toBe(true);
 });
 
-test("nor does one that is a quarter of an hour older than the first link", async () => {
+test("a transfer a quarter of an hour older than the first link carries none either", async () => {
   const isAskedForAt = async (afterBoundaryMs: number) => {
     const wallet = await seedMerchant(books.sql);
     const id = await seedLink(books.sql, wallet);

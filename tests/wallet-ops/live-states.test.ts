@@ -97,7 +97,7 @@ test("a request that times out returns the send unchanged", async () => {
   expectRefusal(await get(`${path}?known=QUEUED&wait=21`), 400, { field: "wait" });
 });
 
-test("a reorganisation puts a refund back with an event; sent again, its money moves once", async () => {
+test("a reorganisation undoes a refund with an event; sent again, its money moves once", async () => {
   const to = randomAddress();
   const { id, transactionId } = await refund(to, "2.5");
   const path = `/v1/refunds/${id}`;
