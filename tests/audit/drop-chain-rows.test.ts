@@ -46,7 +46,7 @@ describe.each([
     lab.merchant = await seedMerchant(lab.sql);
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accept(lab, linkId);
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     if (sign) await signRelay(lab, payment);
     await read(lab, [makeTransfer(lab, 90, { payment })], [], { isDeep });
     expect(await historyOf(linkId)).toMatchObject([{ status, isUnread: false }]);

@@ -111,7 +111,7 @@ async function waitForRow(bought: Purchase, isIt: (row: Row) => boolean): Promis
   for (;;) {
     const row = await rowOf(bought);
     if (row && isIt(row)) return row;
-    if (Date.now() > deadline) throw new Error(`waited in vain; the payment is ${JSON.stringify(row)}`);
+    if (Date.now() > deadline) throw new Error(`timed out; the payment is ${JSON.stringify(row)}`);
     await Bun.sleep(5);
   }
 }

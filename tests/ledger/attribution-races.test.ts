@@ -93,7 +93,7 @@ async function offer(tx: Tx, linkId: string): Promise<string | undefined> {
 
 async function accept(tx: Tx, linkId: string): Promise<string> {
   const id = await offer(tx, linkId);
-  if (id === undefined) throw new Error(`${linkId} took no payment`);
+  if (id === undefined) throw new Error(`${linkId} accepted no payment`);
   return id;
 }
 

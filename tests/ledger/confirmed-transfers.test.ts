@@ -84,7 +84,7 @@ test.each([
 ])("a payment that is %s when its transfer becomes deep is %s afterwards", async (state, expected) => {
   const number = FIRST + 10;
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
-  if (!payment) throw new Error("the link took no payment");
+  if (!payment) throw new Error("the link accepted no payment");
   const blocks = Array.from({ length: CONFIRMATIONS }, (_, index) => makeBlock(number + index));
   await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, blocks));
   await read(lab, [makeTransfer(lab, number, { payment, block: blocks[0] ?? makeBlock(number) })], [], {

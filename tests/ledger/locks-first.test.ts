@@ -28,7 +28,7 @@ beforeAll(async () => {
 afterAll(() => lab.stop());
 
 const isWaiting = () =>
-  waitFor("somebody to wait for the link", async () => {
+  waitFor("a transaction to wait for the link", async () => {
     const [row] = await lab.sql`
       select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
     return row !== undefined;

@@ -19,7 +19,7 @@ beforeEach(async () => {
   lab.merchant = await seedMerchant(lab.sql);
   linkId = await seedLink(lab.sql, lab.merchant);
   const taken = await accept(lab, linkId);
-  if (!taken) throw new Error("the link took no payment");
+  if (!taken) throw new Error("the link accepted no payment");
   payment = taken;
 });
 

@@ -42,7 +42,7 @@ afterAll(() => lab.stop());
 
 async function acceptOn(linkId: string): Promise<NewPayment> {
   const payment = await accept(lab, linkId);
-  if (!payment) throw new Error("the link took no payment");
+  if (!payment) throw new Error("the link accepted no payment");
   return payment;
 }
 
@@ -230,7 +230,7 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     expect(await historyOf(lab, linkId)).toHaveLength(0);
     await readUpTo(lab, 99);
     const payment = await accept(lab, linkId, { payer, nonce });
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     await fail(lab, payment, "PAYMENT_NOT_ALLOWED");
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
@@ -251,7 +251,7 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     await setMatching(true);
     await readUpTo(lab, 99);
     const payment = await accept(lab, linkId, { payer, nonce });
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     await lookBack(lab);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
     const [row] = await lab.sql`select link_id from transfers where tx_hash = ${transfer.txHash}`;
@@ -266,7 +266,7 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     const transfer = makeTransfer(lab, 99, { block: later, from: payer, authorizationNonce: nonce });
     await read(lab, [transfer]);
     const payment = await accept(lab, linkId, { payer, nonce });
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     await lookBack(lab);
     expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception: "NONE" });
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED", txHash: transfer.txHash });
@@ -279,7 +279,7 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
     const other = await seedLink(lab.sql, lab.merchant);
     const payment = await accept(lab, other, { payer, nonce });
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     await fail(lab, payment, "PAYMENT_NOT_ALLOWED");
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "PAYMENT_NOT_ALLOWED" });
     expect(await linkOf(lab, other)).toEqual({ status: "ACTIVE", exception: "NONE" });

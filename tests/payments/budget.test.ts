@@ -67,7 +67,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI", () => {
   }, 120_000);
 });
 
-describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks pass over", () => {
+describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks skip", () => {
   /** Twice the base fee of 1 gwei and the node's tip of 1 gwei. */
   const FIRST_OFFER_WEI = 3n * GWEI;
   const BLOCKS = 6;
@@ -92,7 +92,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks pass over", () =
     await waitFor("the first offer", async () => (await attempts()).length > 0);
     let mined = 0;
     let minedMs = 0;
-    await waitFor("blocks that pass it over", async () => {
+    await waitFor("blocks that skip it", async () => {
       if (Date.now() - minedMs < 1_000) return false;
       minedMs = Date.now();
       await setBaseFee(lab, 4n * GWEI);

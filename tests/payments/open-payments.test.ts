@@ -37,7 +37,7 @@ afterAll(() => lab.stop());
 
 async function acceptOne(): Promise<NewPayment> {
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
-  if (!payment) throw new Error("the link did not take the payment");
+  if (!payment) throw new Error("the link did not accept the payment");
   return payment;
 }
 

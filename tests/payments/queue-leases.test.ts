@@ -29,7 +29,7 @@ beforeEach(async () => {
 
 async function accepted(link = linkId): Promise<NewPayment> {
   const taken = await accept(lab, link);
-  if (!taken) throw new Error("the link took no payment");
+  if (!taken) throw new Error("the link accepted no payment");
   return taken;
 }
 

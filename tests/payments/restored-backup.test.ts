@@ -108,7 +108,7 @@ async function payAndSettle(linkId: string): Promise<Paid> {
 /** Until he is refused or taken: "try again" is no answer yet. */
 async function payAsRival(linkId: string) {
   const payment = await sign(PRICE);
-  const answer = await waitFor("the rival's answer", async () => {
+  const answer = await waitFor("the competing request's answer", async () => {
     const found = await post(linkId, payment);
     return found.status < 500 && found;
   });

@@ -43,7 +43,7 @@ beforeEach(async () => {
 
 async function acceptOne(): Promise<NewPayment> {
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
-  if (!payment) throw new Error("the link did not take the payment");
+  if (!payment) throw new Error("the link did not accept the payment");
   return payment;
 }
 
@@ -294,7 +294,7 @@ describe("an open payment", () => {
     const [logged] = (await list()).rows;
     await undoAbove(lab, 154);
     const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), early);
-    if (!payment) throw new Error("the link did not take the payment");
+    if (!payment) throw new Error("the link did not accept the payment");
     const { id } = await pendingRow(payment);
     // whose open row is not the payment's
     await claim(lab, payment.linkId, transfer);
@@ -315,7 +315,7 @@ describe("an open payment", () => {
     await read(lab, [transfer]);
     const [logged] = (await list()).rows;
     const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), early);
-    if (!payment) throw new Error("the link did not take the payment");
+    if (!payment) throw new Error("the link did not accept the payment");
     const { id } = await pendingRow(payment);
     await lookBack(lab);
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: logged?.id, paymentId: payment.id }] });

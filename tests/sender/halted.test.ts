@@ -118,7 +118,7 @@ test("behavior: with an unfunded relayer, payments of links paid by others end; 
   const signed = await signUnsent();
   const funds = await balanceOf(lab, signed);
   await lab.rpc("anvil_setBalance", [lab.relayer, "0x0"]);
-  await waitFor("the worker to know", async () => (await metricOf("relayer_balance_wei")) === 0);
+  await waitFor("the worker to notice", async () => (await metricOf("relayer_balance_wei")) === 0);
   lab.proxy.fault = () => undefined;
   const queued = await newOrder(lab);
   const queuedFunds = await balanceOf(lab, queued);

@@ -17,7 +17,7 @@ afterAll(() => lab?.stop());
 beforeEach(async () => {
   linkId = await seedLink(lab.sql, lab.merchant);
   const taken = await accept(lab, linkId);
-  if (!taken) throw new Error("the link took no payment");
+  if (!taken) throw new Error("the link accepted no payment");
   payment = taken;
 });
 

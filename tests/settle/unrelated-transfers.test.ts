@@ -101,7 +101,7 @@ describe("held back with its entire range", () => {
 
   test("is a range that spends or cancels a payment's authorization, whoever its transfer pays", async () => {
     const payment = await accept(lab, linkId);
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     const { payer, nonce } = payment;
     const blockNumber = 1;
     expect(await find([plain()], { spent: [{ payer, nonce, blockNumber }] })).toBeUndefined();

@@ -113,7 +113,7 @@ test("a wallet's first link is known from the next transfer on", async () => {
 
 test("a transfer that an accepted payment explains needs no tag; one that differs from it may have one", async () => {
   const payment = await accept(books, linkId);
-  if (!payment) throw new Error("the link does not take it");
+  if (!payment) throw new Error("the link does not accept it");
   const made = (change: Partial<SeenTransfer> = {}): SeenTransfer => ({
     ...makeTransfer(books, BLOCK, { payment }),
     ...change,

@@ -119,7 +119,7 @@ test("a reorganisation undoes a refund with an event; sent again, its money move
   await world.start("worker");
   const again = (await follow(path, "BROADCAST")).at(-1);
   expect(again.status).toBe("CONFIRMED");
-  await until("the link says so", async () => (await get(link)).body.refundedAmount === 2.5);
+  await until("the link shows it", async () => (await get(link)).body.refundedAmount === 2.5);
   expect(await readUsdcBalance(world.chain.rpcUrl, to)).toBe(2_500_000n);
   expect(await eventsOf([id])).toEqual([
     "refund.created",

@@ -58,7 +58,7 @@ async function until(isDone: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + WAIT_MS;
   const pause = openPauses();
   while (!(await isDone())) {
-    if (Date.now() > deadline) throw new Error("waited in vain");
+    if (Date.now() > deadline) throw new Error("timed out");
     await pause();
   }
 }
