@@ -82,7 +82,7 @@ test("tables are filled after those they reference, and a cycle is refused", () 
   const sorted = sortByReferences(tables, references).map(({ name }) => name);
   expect(sorted).toEqual(["parent", "child", "grandchild"]);
   const circle = [...references, { child: "parent", parent: "grandchild" }];
-  expect(() => sortByReferences(tables, circle)).toThrow("in a circle");
+  expect(() => sortByReferences(tables, circle)).toThrow("in a cycle");
 });
 
 test("an interval is whole minutes, hours or days", () => {

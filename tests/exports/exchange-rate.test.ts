@@ -249,7 +249,7 @@ describe("a source's file", () => {
     whole.stop();
     expect([text.length, text.slice(-16)]).toEqual([12 * 1_024 * 1_024, "0123456789abcdef"]);
     const short = await serve([head(2_049), piece, piece]);
-    await expect(getFile(short.url, { allowPrivate: true })).rejects.toThrow("did not come whole");
+    await expect(getFile(short.url, { allowPrivate: true })).rejects.toThrow("the file is incomplete");
     short.stop();
   });
 
@@ -259,7 +259,7 @@ describe("a source's file", () => {
     const endless = await serve(["HTTP/1.1 200 OK\r\n", ...Array.from({ length: 80 }, () => line)], {
       ends: false,
     });
-    await expect(getFile(endless.url, { allowPrivate: true })).rejects.toThrow("did not come whole");
+    await expect(getFile(endless.url, { allowPrivate: true })).rejects.toThrow("the file is incomplete");
     endless.stop();
   });
 });

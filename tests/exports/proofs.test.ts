@@ -181,7 +181,7 @@ describe("an export with proofs", () => {
         const { proof } = rowOf(forged, "RECEIVE");
         proof.header = flipped(proof.header);
       },
-      "the header does not make the block's hash",
+      "the header does not match the block's hash",
     ],
     [
       "another network",

@@ -313,7 +313,7 @@ test("error: a hash or an address of another length is not stored, nor is what c
     const stored = bulk.sql.begin((tx) =>
       storePlainTransfers(tx, NETWORK, [good, bad], { eventsFromS: Number.NEGATIVE_INFINITY }),
     );
-    await expect(stored).rejects.toThrow(/an item has not (20|32) bytes/);
+    await expect(stored).rejects.toThrow(/an item does not have (20|32) bytes/);
   }
   const [row] = await bulk.sql<{ count: bigint }[]>`
     select count(*) from transfers where tx_hash = ${good.txHash}`;

@@ -201,7 +201,7 @@ test("error: call data that is missing from the first attempt's bytes is an erro
       attempt: { txHash: randomHash(), raw: "0x00", maxFeePerGas: 1n, maxPriorityFeePerGas: 1n },
     }),
   );
-  await expect(readCallData(sql, id)).rejects.toThrow(`the bytes of relay ${id} hold no call data`);
+  await expect(readCallData(sql, id)).rejects.toThrow(`the bytes of relay ${id} contain no call data`);
 });
 
 test("claims that decided nothing are deleted after ninety days; matched and open ones are kept", async () => {

@@ -172,7 +172,7 @@ describe("a name that resolves to a private address", () => {
     await ann.client.post("/v1/payment-links", { amount: 1, description: "d" });
     await waitFor("the refusal", async () => {
       const { body: log } = await ann.client.get(`${PATH}/${body.data.id}/deliveries`);
-      return log.data[0]?.lastError === "the name localhost leads to an address that is not public";
+      return log.data[0]?.lastError === "the name localhost resolves to an address that is not public";
     });
     await world.sql`update webhook_endpoints set url = ${receiver.url} where id = ${body.data.id}`;
     await world.sql`update webhook_deliveries set next_try_at = now() where endpoint_id = ${body.data.id}`;
