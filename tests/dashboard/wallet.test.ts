@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import type { Page, Route } from "playwright-core";
+import { newTransactionId } from "../../core/domain/ids.ts";
 import { findBarriers, isBrowserThere, type Visit } from "../checkout/browser.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { waitFor } from "../support/relay-lab.ts";
@@ -242,6 +243,28 @@ describe.if(isBrowserThere)("the wallet screen", () => {
       const lines = await balance.evaluate((one) => one.getClientRects().length);
       expect(`${width}: ${lines}`).toBe(`${width}: 1`);
     }
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
+  test("the overview sums up real USDC alone: test USDC is on neither its tile nor its chart", async () => {
+    const { sql, baseUrl } = dashboard.world;
+    const rows = [
+      { network: "base", type: "PAYMENT_LINK", units: 12_340_000 },
+      { network: "base", type: "RECEIVE", units: 2_000_000 },
+      { network: "base-sepolia", type: "PAYMENT_LINK", units: 500_000_000 },
+    ];
+    for (const { network, type, units } of rows)
+      await sql`
+        insert into transactions (id, owner, network, type, status, amount_units, counterparty, detected_at)
+        select ${newTransactionId()}, owner_key(users.id), ${network}, ${type}, 'CONFIRMED', ${units}, ${randomAddress()}, now()
+        from users
+        where email = ${email}`;
+    await page.goto(baseUrl);
+    const tile = page.locator(".tile", { hasText: "Received through links" });
+    await tile.getByText("12.34").waitFor();
+    expect(await tile.locator(".below").textContent()).toBe("Base");
+    const chart = page.getByRole("region", { name: "Received on Base in 30 days" });
+    expect(await chart.locator(".sums").textContent()).toBe("7 days 14.3430 days 14.34USDC");
     expect(await findBarriers(page)).toEqual([]);
   });
 
