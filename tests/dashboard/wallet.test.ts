@@ -164,6 +164,27 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
   });
 
+  test("a link of 1,000 or of a word is refused with what to type, and one of 12,50 asks for 12.50", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/links?new=1`);
+    await page.getByLabel("What for").fill("A decimal comma");
+    const amount = page.getByLabel("Amount", { exact: true });
+    for (const [typed, message] of [
+      ["1,000", "can be read in two ways"],
+      ["ten", "Not an amount"],
+    ] as const) {
+      await amount.fill(typed);
+      await button("Create link").click();
+      await page.getByText(message).waitFor();
+    }
+    expect(await dashboard.world.sql`select from payment_links`).toHaveLength(0);
+    await amount.fill("12,50");
+    await button("Create link").click();
+    await page.getByRole("heading", { level: 1, name: "A decimal comma" }).waitFor();
+    const [link] = await dashboard.world.sql`select amount_units from payment_links`;
+    expect(link?.amountUnits).toBe(12_500_000n);
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+  });
+
   test("an owner is removed on one network, and a service that would remove another one gets no signature", async () => {
     const remove = panel("Base Sepolia").getByRole("button", { name: "Remove Key in the safe" });
     const before = await signed();
