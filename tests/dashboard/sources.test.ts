@@ -15,7 +15,7 @@ import {
 import { buildPages } from "../../local/processes/service-process.ts";
 import { readRates } from "../../web/dashboard/exports/parse-rates.ts";
 import { withRecord } from "../../web/dashboard/frame/live-record.ts";
-import { hasTwoReadings } from "../../web/dashboard/parts/two-readings.ts";
+import { faultOfAmount, NOT_AN_AMOUNT, TWO_READINGS } from "../../web/dashboard/parts/amount-fault.ts";
 import {
   checkOperation,
   ForeignOperation,
@@ -321,14 +321,19 @@ describe("a payout's table", () => {
   test("a comma before three digits in a cell is refused as ambiguous, any other is a decimal comma", () => {
     for (const amount of ["1,000", "12,500", "1,000,000"]) {
       expect(faultOf(`${to};${amount};Rent`)).toStartWith("The amount can be read in two ways");
-      expect(hasTwoReadings(` ${amount}`)).toBeTrue();
+      expect(faultOfAmount(` ${amount}`)).toBe(TWO_READINGS);
     }
     for (const amount of ["1000", "0,125", "12,50", "1,2345", "1.000", "0,000"]) {
-      expect(hasTwoReadings(amount)).toBeFalse();
+      expect(faultOfAmount(amount)).toBeUndefined();
       expect(faultOf(`${to};${amount}`)?.slice(0, 20)).toBe(
         amount === "0,000" ? "The amount is 0." : undefined,
       );
     }
+  });
+
+  test("anything but a number with at most six decimals is refused as an amount", () => {
+    for (const amount of ["", "abc", "1e5", "-1", "0x10", "1.2345678", "1,000.50", "Infinity", "1 000"])
+      expect([amount, faultOfAmount(amount)]).toEqual([amount, NOT_AN_AMOUNT]);
   });
 
   test("a repeated pair of address and amount is reported on its second line; another amount is accepted", () => {

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import type { Page, Route } from "playwright-core";
+import { newTransactionId } from "../../core/domain/ids.ts";
 import { findBarriers, isBrowserThere, type Visit } from "../checkout/browser.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { waitFor } from "../support/relay-lab.ts";
@@ -163,6 +164,27 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
   });
 
+  test("a link over 1,000 or a word is refused with a hint about what to type, and one over 12,50 asks for 12.50", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/links?new=1`);
+    await page.getByLabel("What for").fill("A decimal comma");
+    const amount = page.getByLabel("Amount", { exact: true });
+    for (const [typed, message] of [
+      ["1,000", "can be read in two ways"],
+      ["ten", "Not an amount"],
+    ] as const) {
+      await amount.fill(typed);
+      await button("Create link").click();
+      await page.getByText(message).waitFor();
+    }
+    expect(await dashboard.world.sql`select from payment_links`).toHaveLength(0);
+    await amount.fill("12,50");
+    await button("Create link").click();
+    await page.getByRole("heading", { level: 1, name: "A decimal comma" }).waitFor();
+    const [link] = await dashboard.world.sql`select amount_units from payment_links`;
+    expect(link?.amountUnits).toBe(12_500_000n);
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+  });
+
   test("an owner is removed on one network, and a service that would remove another one gets no signature", async () => {
     const remove = panel("Base Sepolia").getByRole("button", { name: "Remove Key in the safe" });
     const before = await signed();
@@ -242,6 +264,28 @@ describe.if(isBrowserThere)("the wallet screen", () => {
       const lines = await balance.evaluate((one) => one.getClientRects().length);
       expect(`${width}: ${lines}`).toBe(`${width}: 1`);
     }
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
+  test("the overview sums up only real USDC: test USDC is on neither its tile nor its chart", async () => {
+    const { sql, baseUrl } = dashboard.world;
+    const rows = [
+      { network: "base", type: "PAYMENT_LINK", units: 12_340_000 },
+      { network: "base", type: "RECEIVE", units: 2_000_000 },
+      { network: "base-sepolia", type: "PAYMENT_LINK", units: 500_000_000 },
+    ];
+    for (const { network, type, units } of rows)
+      await sql`
+        insert into transactions (id, owner, network, type, status, amount_units, counterparty, detected_at)
+        select ${newTransactionId()}, owner_key(users.id), ${network}, ${type}, 'CONFIRMED', ${units}, ${randomAddress()}, now()
+        from users
+        where email = ${email}`;
+    await page.goto(baseUrl);
+    const tile = page.locator(".tile", { hasText: "Received through links" });
+    await tile.getByText("12.34").waitFor();
+    expect(await tile.locator(".below").textContent()).toBe("Base");
+    const chart = page.getByRole("region", { name: "Received on Base in 30 days" });
+    expect(await chart.locator(".sums").textContent()).toBe("7 days 14.3430 days 14.34USDC");
     expect(await findBarriers(page)).toEqual([]);
   });
 

@@ -1,6 +1,7 @@
 /** What the overview reads: received per day in a zone, and the links that need attention. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { newTransactionId } from "../../core/domain/ids.ts";
+import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 
@@ -9,7 +10,7 @@ setDefaultTimeout(120_000);
 let world: ApiWorld;
 let merchant: Merchant;
 beforeAll(async () => {
-  world = await startApiWorld();
+  world = await startApiWorld({ networks: NETWORK_IDS });
   merchant = await signUp(world.baseUrl);
 }, 120_000);
 afterAll(() => world?.stop());
@@ -22,10 +23,11 @@ async function addRow(row: {
   units: number;
   at: Date;
   userId?: string;
+  network?: NetworkId;
 }): Promise<void> {
   await world.sql`
     insert into transactions (id, owner, network, type, status, amount_units, counterparty, detected_at)
-    values (${newTransactionId()}, owner_key(${row.userId ?? merchant.userId}), 'base-sepolia', ${row.type}, ${row.status},
+    values (${newTransactionId()}, owner_key(${row.userId ?? merchant.userId}), ${row.network ?? "base-sepolia"}, ${row.type}, ${row.status},
       ${row.units}, ${`0x${"1".repeat(40)}`}, ${row.at})`;
 }
 
@@ -75,6 +77,27 @@ test("a row counts from the first instant of the oldest day on, not before it", 
   const { body } = await alone.client.get("/v1/payment-links/stats?by=day&days=5");
   expect(body.days).toHaveLength(5);
   expect(body.days[0]).toMatchObject({ received: "1.000000", count: 1 });
+});
+
+test("each network has its own days, so that test USDC is not added to real USDC", async () => {
+  const trader = await signUp(world.baseUrl);
+  const row = { status: "CONFIRMED", at: new Date(), userId: trader.userId };
+  await addRow({ ...row, type: "RECEIVE", units: 1_000_000, network: "base" });
+  await addRow({ ...row, type: "PAYMENT_LINK", units: 2_500_000, network: "base" });
+  await addRow({ ...row, type: "SEND", units: 9_000_000, network: "base" });
+  await addRow({ ...row, type: "RECEIVE", units: 70_000_000 });
+  const { body } = await trader.client.get("/v1/payment-links/stats?by=day&days=2");
+  const today = body.days[1].date;
+  expect(body.days[1]).toEqual({ date: today, received: "73.500000", count: 3 });
+  const ofToday = body.daysByNetwork.map(({ network, days }: { network: string; days: Day[] }) => [
+    network,
+    ...days.slice(1),
+  ]);
+  expect(ofToday).toEqual([
+    ["base", { date: today, received: "3.500000", count: 2 }],
+    ["base-sepolia", { date: today, received: "70.000000", count: 1 }],
+  ]);
+  expect(body.daysByNetwork[0].days[0]).toMatchObject({ received: "0.000000", count: 0 });
 });
 
 test("without by=day the answer has no days; 1 and 90 days are returned, 0, 91 and an unknown zone are refused", async () => {

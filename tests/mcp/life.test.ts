@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { createSigner, wrapFetchWithPayment } from "x402-fetch";
+import { newTransactionId } from "../../core/domain/ids.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
@@ -178,6 +179,27 @@ describe("wait_for_payment", () => {
     expect(read.value).toMatchObject({ status: "ACTIVE", isPaid: false, maxPayments: "unlimited" });
     expect(read.value.payments[0]).toMatchObject({ status: "PAID", amount: AMOUNT });
   });
+});
+
+test("sums keep networks separate, so that test USDC is not added to real USDC", async () => {
+  const search = "Sums of two networks";
+  for (const [network, units] of [
+    ["base", 1_500_000],
+    ["base-sepolia", 70_000_000],
+  ] as const)
+    await world.sql`
+      insert into transactions (id, owner, network, type, status, amount_units, counterparty, description, detected_at)
+      values (
+        ${newTransactionId()}, owner_key(${ann.userId}), ${network}, 'RECEIVE', 'CONFIRMED', ${units}, ${`0x${"1".repeat(40)}`},
+        ${search}, now()
+      )`;
+  const agent = await open("http");
+  const sum = { type: "RECEIVE", status: "CONFIRMED", count: 1 };
+  const real = { network: "base", ...sum, amount: "1.500000" };
+  const both = await agent.call("summarize", { search });
+  expect(both.value.confirmed).toEqual([real, { network: "base-sepolia", ...sum, amount: "70.000000" }]);
+  const one = await agent.call("summarize", { search, networks: ["base"] });
+  expect(one.value.confirmed).toEqual([real]);
 });
 
 describe("refusals name their code and what to do", () => {

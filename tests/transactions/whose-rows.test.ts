@@ -171,8 +171,10 @@ test("the amounts received by day are confirmed, incoming, recent, and the user'
   ]);
   await insertHistory(sql, stranger.userId, [received]);
   const days = await sumReceivedByDay(sql, merchant.userId, { days: 2, timeZone: "UTC" });
-  expect(days.map(({ units, count }) => [units, count])).toEqual([
-    [0n, 0],
-    [6n, 2],
+  expect(days.map(({ network, units, count }) => [network, units, count])).toEqual([
+    ["base", 0n, 0],
+    ["base", 0n, 0],
+    ["base-sepolia", 0n, 0],
+    ["base-sepolia", 6n, 2],
   ]);
 });
