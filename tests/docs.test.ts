@@ -76,7 +76,7 @@ test("the release workflow runs programs and scripts that exist", () => {
   expect(named.filter((name) => !(name in scripts))).toEqual([]);
 });
 
-test("a filled-in .env and the backups of this folder get into no commit and no image", () => {
+test("a filled-in .env and the backups of this folder are excluded from commits and images", () => {
   for (const file of [".gitignore", ".dockerignore"]) {
     const names = read(file)
       .split("\n")

@@ -66,7 +66,7 @@ test("names the bookkeeping settings that changed, without their values", async 
   ]);
 });
 
-test("says which scheduled export and which own rates were changed, and how", async () => {
+test("names which scheduled export and which own rates were changed, and how", async () => {
   const owner = await signUp(world.baseUrl);
   const { client } = owner;
   const profile = await client.post("/v1/export-profiles", { name: "Month", format: "csv" });

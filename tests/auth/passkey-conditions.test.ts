@@ -191,7 +191,7 @@ describe("a passkey signs in", () => {
     return isListed;
   };
 
-  test("its own user alone", async () => {
+  test("only its own user", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const { id } = await seedPasskey(sql, user);
     expect(await findSignInPasskey(sql, id, stranger)).toBeUndefined();

@@ -334,7 +334,7 @@ describe("a discoverable sign-in, without an address", () => {
     expectRefused(await finish(third.challengeId, await removed.passkey.authenticate(third)));
   });
 
-  test("error: 400 with an address beside discoverable, and for discoverable: false", async () => {
+  test("error: 400 with an address together with discoverable, and for discoverable: false", async () => {
     const { challengeId, ...options } = await begin();
     const response = await merchant.passkey.authenticate(options);
     for (const named of [{ discoverable: false }, { discoverable: true, email: merchant.email }]) {

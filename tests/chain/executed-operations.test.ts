@@ -151,7 +151,7 @@ describe("of calldata whose elements share the same bytes", () => {
     expect(tagOf(CONTRACTS.entryPointV06, repeat(data, 16, 1))).toBeUndefined();
   });
 
-  test("nor is one without any bytes, whose fields are decoded again each time", () => {
+  test("one without any bytes, whose fields would be decoded each time, is not found either", () => {
     const empty = { ...operationOf(calls), initCode: "0x", callData: "0x", signature: "0x" } as const;
     const { data: bundle } = buildBundleCall([{ operation: empty }], relayer as Hex);
     const hash = userOperationHash(empty, network.chainId);

@@ -24,7 +24,7 @@ afterEach(() => signer.behave(async () => "honest"));
 
 const sign = (transaction = TRANSACTION) => signRemotely({ address, signerUrl: signer.url }, transaction);
 
-test("signs as the local key does, byte for byte, also for nonce 0 and as {raw}", async () => {
+test("signs like the local key, byte for byte, even for nonce 0 and as {raw}", async () => {
   expect(await sign()).toEqual(signRelay(KEY, TRANSACTION));
   const first = { ...TRANSACTION, nonce: 0n };
   signer.behave(async (_, make) => ({ result: { raw: await make(), tx: {} } }));

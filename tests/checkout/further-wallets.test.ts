@@ -102,7 +102,7 @@ describe.if(canRun)("further wallets", () => {
     expect(await answer.text()).not.toContain("further-wallets");
   });
 
-  test("an unreachable relay: says so, and the wallet in the browser still pays", async () => {
+  test("an unreachable relay is reported, and the browser's wallet still pays", async () => {
     const { id } = await world.makeLink();
     const asked: string[] = [];
     const { page, close } = await world.open(id, [await world.wallet()], {
@@ -125,7 +125,7 @@ describe.if(canRun)("further wallets", () => {
     await close();
   });
 
-  test("a library that does not load: says so, leaves the other ways, and is loaded by a second click", async () => {
+  test("a library that fails to load is reported, the other ways remain, and a second click loads it", async () => {
     const { id } = await world.makeLink();
     const { page, context, close } = await world.open(id, [], {
       prepare: async (page) => {

@@ -31,7 +31,7 @@ describe("colours", () => {
       }
   });
 
-  test("that are readable already are left as they are", () => {
+  test("that are already readable are not changed", () => {
     expect(pageColors("#0b50e6", "light").accent).toBe("#0b50e6");
     expect(pageColors("#86adff", "dark").accent).toBe("#86adff");
     expect(pageColors(YELLOW, "light").accent).not.toBe(YELLOW);

@@ -168,7 +168,7 @@ describe("a link that cannot be paid shows neither address nor QR code", () => {
   });
 });
 
-test("a link with an uncertain payment says so and can be paid", async () => {
+test("a link with an uncertain payment shows that, and can be paid", async () => {
   const { id } = await side.makeLink();
   expect((await read(id)).text).not.toContain("An earlier payment is still being checked.");
   await side.world.sql`

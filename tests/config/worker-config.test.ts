@@ -78,7 +78,7 @@ describe("limits of relaying", () => {
     expect(readIndexerConfig(ENV)).toMatchObject({ mismatchMinUnits: 1_000n });
   });
 
-  test("in production: 0.02 ETH a day and network, 500,000,000 gas a merchant", () => {
+  test("in production: 0.02 ETH per day and network, 500,000,000 gas per merchant", () => {
     expect(readWorkerConfig(PRODUCTION)).toMatchObject({
       ...{ relayMaxFeeWei: 2_000_000_000n, relayRevertedGasPerDay: 10_000_000n },
       ...{ relayDailyFeeMaxWei: 20_000_000_000_000_000n, relayGasPerMerchantPerDay: 500_000_000n },
@@ -162,7 +162,7 @@ describe("database connections", () => {
     expect(api("2")).toEqual({ pool: 1, planned: 1 });
   });
 
-  test("an indexer takes four connections a network at least, one of which holds the leader's lock", () => {
+  test("an indexer takes at least four connections per network, one of which holds the leader's lock", () => {
     const indexer = (set: Record<string, string>) => () =>
       readIndexerConfig({ ...ENV, ...set }).poolConnections;
     const both = { NETWORKS: "base,base-sepolia" };

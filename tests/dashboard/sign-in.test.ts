@@ -266,7 +266,7 @@ describe.if(isBrowserThere)("signing in to the dashboard", () => {
     await refused.close();
   });
 
-  test("an owner links a Google account under Security, signs in with it, and unlinks it; the last way in stays", async () => {
+  test("an owner links a Google account under Security, signs in with it, and unlinks it; the last way to sign in stays", async () => {
     const owner = { sub: "owner", email: newEmail(), email_verified: true };
     const signedUpAs = newEmail();
     // unknown before it signs up, a passkey that is not fresh, the last way in

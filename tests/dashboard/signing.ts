@@ -77,7 +77,7 @@ export const testSigning = (service: () => DashboardWorld) =>
       "another network": ({ to, units }) => ({ to, units, network: "base" }),
     };
     for (const [what, lie] of Object.entries(lies))
-      test(`a send whose answer has ${what} is refused, though its hash and challenge fit it`, async () => {
+      test(`a send whose answer has ${what} is refused, even if its hash and challenge match it`, async () => {
         const to = randomAddress();
         const network = lie({ to, units: 1n }).network;
         await page.route(PREPARE, async (route) => {

@@ -250,7 +250,7 @@ describe("an operation is signed only when it does what is shown", () => {
   });
 });
 
-test("amounts are read exactly, and what is no amount is not", () => {
+test("amounts are parsed exactly, and anything else is refused", () => {
   expect(readUnits("12.5")).toBe(12_500_000n);
   expect(readUnits("0,000001")).toBe(1n);
   expect(readUnits("999999999999.999999")).toBe(999_999_999_999_999_999n);

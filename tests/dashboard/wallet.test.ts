@@ -107,7 +107,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     await dialog().waitFor({ state: "detached" });
   });
 
-  test("a second passkey becomes an owner: at once where the wallet is deployed, elsewhere with its first send", async () => {
+  test("a second passkey becomes an owner: immediately where the wallet is deployed, elsewhere with its first send", async () => {
     await panel("Base Sepolia").getByText("Deployed", { exact: true }).waitFor();
     await makeSecondPasskey();
     await dialog().getByText("All networks, with one signature").waitFor();
@@ -216,7 +216,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(removed.length).toBe(1);
   });
 
-  test("a send that a link filled in says so, prepares nothing, can be emptied, and is forgotten by a reload", async () => {
+  test("a send filled in by a link is marked as such, prepares nothing, can be cleared, and is discarded by a reload", async () => {
     const to = randomAddress();
     const notice = page.getByText("A link filled in this form");
     const filled = { to, amount: "1.25", note: "Rent & heat" };

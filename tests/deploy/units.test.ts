@@ -92,7 +92,7 @@ describe("deploy/systemd", () => {
     }
   });
 
-  test("root's secrets are readable by root alone", () => {
+  test("root's secrets are readable only by root", () => {
     for (const name of readdirSync(join(folder, "secrets")))
       expect(statSync(join(folder, "secrets", name)).mode & 0o777).toBe(0o400);
   });

@@ -50,7 +50,7 @@ async function askTerms(id: string, query = "") {
 }
 
 describe("which links are listed", () => {
-  test("a link is listed only when its merchant says so, and from then on until it says otherwise", async () => {
+  test("a link is listed only if its merchant opts in, until the merchant opts out", async () => {
     const id = await make({ discoverable: undefined });
     expect((await merchant.client.get(`${LINKS}/${id}`)).body.discoverable).toBe(false);
     expect(await isListed(id)).toBe(false);

@@ -80,7 +80,7 @@ test("a healthy installation has no fault, and what is not set up yet is reporte
   expect(JSON.stringify(await examine(signing, { isOffline: true }))).not.toContain("OFFER_SIGNING_KEYS");
 });
 
-test("faults of every process and of every server are reported at once, and the command exits with 1", async () => {
+test("faults of every process and of every server are reported together, and the command exits with 1", async () => {
   const port = await findFreePort();
   const child = Bun.spawn([process.execPath, "--no-env-file", "ops/doctor/main.ts"], {
     cwd: ROOT,

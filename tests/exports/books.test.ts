@@ -140,7 +140,7 @@ describe("the books of a year", () => {
       expect([name, books.cell(paid, name)]).toEqual([name, value]);
   });
 
-  test("excel_csv, xlsx and json hold the same cells", async () => {
+  test("excel_csv, xlsx and json contain the same cells", async () => {
     const plain = parseCsv((await exportAs(ann.client, { format: "csv", ...YEAR })).text);
     const [header = []] = plain;
     const excel = parseExcelCsv((await exportAs(ann.client, { format: "excel_csv", ...YEAR })).bytes);

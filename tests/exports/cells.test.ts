@@ -100,7 +100,7 @@ describe("a filter in words", () => {
     expect(describeFilter(NO_FILTER)).toEqual([]);
   });
 
-  test("has a line for each condition, also for an amount of zero", () => {
+  test("has a line for each condition, including an amount of zero", () => {
     const from = new Date("2026-03-29T00:00:00Z");
     expect(
       describeFilter({

@@ -84,7 +84,7 @@ describe("a file of rates", () => {
     ["is JSON without a date", JSON_FILE.replace('"date"', '"day"')],
     ["is JSON without rates", JSON_FILE.replace(/\{"EUR".*?\}/, "null")],
     ["has a rate with an exponent", JSON_FILE.replace("163.21", "1e-7")],
-  ])("that %s is refused whole", (_name, text) => {
+  ])("that %s is refused entirely", (_name, text) => {
     expect(() => parseRateFile(text, TODAY)).toThrow(RateFileError);
   });
 

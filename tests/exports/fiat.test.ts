@@ -298,7 +298,7 @@ describe("a statement as camt.053", () => {
 });
 
 describe("a source", () => {
-  test("whose file has one fault stores nothing, and says why", async () => {
+  test("whose file has one fault stores nothing, and reports why", async () => {
     const count = () => world.sql`select count(*)::int as count from exchange_rates`;
     const before = await count();
     source.serve(toXml(new Map([...source.days, ["2026-01-12", { USD: 10_000n, GBP: 0n, CHF: 1n }]])));

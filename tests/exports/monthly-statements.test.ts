@@ -109,7 +109,7 @@ test("a month that failed is listed with the reason, and with the file that was 
   expect(await listed()).toEqual(made);
 });
 
-test("a month begins where the one before ended, though the merchant's time zone has changed", async () => {
+test("a month begins where the previous one ended, even if the merchant's time zone has changed", async () => {
   const { rpcUrl } = world.chain;
   const change = { timeZone: "Pacific/Auckland" };
   expect((await merchant.client.patch("/v1/settings/books", change)).body).toMatchObject(change);

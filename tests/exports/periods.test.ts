@@ -137,7 +137,7 @@ describe("a statement", () => {
     expect(detailsOf(row({ kind: "FEE", description: "x" }))).toBe("Service fee");
   });
 
-  test("begins and ends with its balances, and says how the chain's compares", () => {
+  test("begins and ends with its balances, and states how the chain's balance compares", () => {
     const equal = checkOf(2n, { balanceUnits: 2n, block });
     expect(equal).toEqual({ outcome: "equal", balanceUnits: 2n, block });
     expect(checkOf(2n, { balanceUnits: 3n, block })).toMatchObject({ outcome: "different" });

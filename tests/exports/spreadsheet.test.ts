@@ -69,7 +69,7 @@ describe("a cell of a spreadsheet", () => {
     ]);
   });
 
-  test("is a number as long as it is exact, and text beyond", async () => {
+  test("is a number while that is exact, and text beyond that", async () => {
     const columns = (["amount", "integer", "decimal", "date"] as const).map((kind) => ({
       title: kind,
       kind,

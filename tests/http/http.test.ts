@@ -44,7 +44,7 @@ const ISO = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
 
 describe("every answer", () => {
   test.each(["/v1/networks", "/health/live", "/nowhere", "/v1/auth/me", "/openapi.json"])(
-    "%s says its version, its request id, and that it is not to be cached, framed or sniffed",
+    "%s states its version and request id, and forbids caching, framing and sniffing",
     async (path) => {
       const { headers } = await client.get(path);
       expect(headers.get("x-api-version")).toBe("v1");
@@ -346,7 +346,7 @@ describe("networks and currencies", () => {
     });
   });
 
-  test("USDC alone", async () => {
+  test("only USDC", async () => {
     const { status, body } = await client.get("/v1/networks/currencies");
     expect(status).toBe(200);
     expect(body).toMatchObject({

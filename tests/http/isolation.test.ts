@@ -164,7 +164,7 @@ describe("a signed-in thief", () => {
 });
 
 describe("a stranger", () => {
-  test("gets 401 on every guarded route, with nothing of anybody in it", async () => {
+  test("gets 401 on every guarded route, without anybody's data in it", async () => {
     const client = openClient(world.baseUrl);
     for (const { method, path } of operations.filter(isGuarded)) {
       const answer = await send(client, method, path.replace(/\{[^}]+\}/g, idFor(path)), {});

@@ -276,7 +276,7 @@ describe("every operation", () => {
     expect(faults).toEqual([]);
   });
 
-  test("that needs a session says so, and answers 401 without one", async () => {
+  test("that needs a session declares it, and answers 401 without one", async () => {
     const client = openClient(world.baseUrl);
     const guarded = operations().filter(({ operation }) =>
       operation.security?.some((one) => "session" in one),

@@ -263,7 +263,7 @@ async function whoRemain(ids: readonly string[]): Promise<string[]> {
   return ids.filter((id) => rows.some((row) => row.id === id));
 }
 
-test("an account whose address was never verified is deleted after 30 days, and its trail with it", async () => {
+test("an account whose address was never verified is deleted after 30 days, with its security trail", async () => {
   const old = await seedRegistered("30 days 1 minute");
   await recordSecurityEvent(sql, {
     userId: old,

@@ -287,7 +287,7 @@ describe("a false claim", () => {
     expect(await historyOf(side, hash)).toEqual([]);
   });
 
-  test("does not keep a payer from paying by x402, and `payable` says so", async () => {
+  test("does not keep a payer from paying by x402, as `payable` shows", async () => {
     const [link = ""] = await makeLinks(side, 1);
     const { amountUnits } = await linkOf(side, link);
     for (let n = 0; n < 3; n++) await claim(side, link, { hash: randomHash(), address: payer.address });

@@ -200,7 +200,7 @@ describe("a claim that another link's claim contests", () => {
 
 describe("a claim of a link that is closed", () => {
   test.each(["PAID", "EXPIRED", "CANCELLED"])(
-    "%s is stored with a proof alone, and holds nothing",
+    "%s is stored only with a proof, and holds nothing",
     async (status) => {
       await close(status);
       expect(await open()).toBeUndefined();

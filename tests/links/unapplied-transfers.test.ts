@@ -347,7 +347,7 @@ describe("the link of a claim that ends", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status });
   });
 
-  test("alone is released, and only when it is PENDING", async () => {
+  test("that nothing else holds is released, and only if it is PENDING", async () => {
     const [waiting, cancelled] = [
       await seedLink(lab.sql, lab.merchant),
       await seedLink(lab.sql, lab.merchant),

@@ -74,7 +74,7 @@ describe("the software bill of materials", () => {
     ]);
   });
 
-  test("names every package that a production installation holds on this machine", () => {
+  test("names every package that a production installation contains on this machine", () => {
     const installed = walkInstalled();
     expect(installed.size).toBeGreaterThan(100);
     const listed = new Set(libraries.map(idOf));

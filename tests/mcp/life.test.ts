@@ -325,7 +325,7 @@ describe("/mcp", () => {
   });
 });
 
-test("over HTTP there is no tool that pays, and no tool anywhere that sends a merchant's money", async () => {
+test("over HTTP no tool pays, and no tool at all sends a merchant's money", async () => {
   const names = async (client: McpClient) =>
     (await client.client.listTools()).tools.map(({ name }) => name).toSorted();
   const common = ["create_link", "export", "get_link", "list_transactions", "request_refund", "summarize"];

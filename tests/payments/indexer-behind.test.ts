@@ -184,7 +184,7 @@ describe("blocks that the ledger does not have pay something else", () => {
 });
 
 describe("facilitated payments", () => {
-  test("behavior: the facilitator relays payments while the indexer is stopped, whatever the unread blocks hold", async () => {
+  test("behavior: the facilitator relays payments while the indexer is stopped, whatever the unread blocks contain", async () => {
     const payer = makePayer();
     const [payTo, amountUnits] = [lab.merchant.address, 50_001n];
     await fundUsdc(lab.chain.rpcUrl, payer.address, amountUnits);

@@ -53,7 +53,7 @@ test("a plan names each missing migration and what waits for it, and changes not
   }
 }, 120_000);
 
-test("a plan says of each table whether reads wait too, and how many rows it has", async () => {
+test("a plan states for each table whether reads wait as well, and how many rows it has", async () => {
   const folder = makeMigrationFolder({
     "9001_two_tables.sql": `
       alter table transfers add column a int;

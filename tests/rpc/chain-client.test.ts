@@ -171,7 +171,7 @@ describe("a batch", () => {
     { method: "eth_blockNumber", params: [] },
   ];
 
-  test("is one HTTP request whose items succeed or fail alone", async () => {
+  test("is one HTTP request whose items succeed or fail independently", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
     const before = first.requests;

@@ -170,7 +170,7 @@ describe("a transfer without evidence", () => {
     expect(outcomes({}, {}, { txHash: word("c"), blockNumber: 51 })).toEqual(["link_1 by amount", ""]);
   });
 
-  test("a relay of ours that names no link pays none by its amount", () => {
+  test("one of our relays that names no link pays none by its amount", () => {
     expect(outcomes({}, { isRelayed: true })).toEqual([""]);
   });
 });

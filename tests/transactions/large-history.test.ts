@@ -160,7 +160,7 @@ test("a search with other filters, and amounts between dates, give correct pages
   });
 });
 
-test("error: a short search is refused at once where neither the newest rows nor dates or amounts answer it", async () => {
+test("error: a short search is refused immediately if neither the newest rows nor dates or amounts answer it", async () => {
   const refusal = { details: { field: "search", issue: "too_broad" } };
   for (const search of ["qx", "%", "q x"]) await expect(list({ search })).rejects.toMatchObject(refusal);
   // frequent among the newest rows, long enough to be looked up, or bounded

@@ -91,7 +91,7 @@ describe("endpoints", () => {
     await ann.client.delete(`${PATH}/${body.data.id}`);
   }, 120_000);
 
-  test("error: at most twenty, also when twenty-five are created concurrently", async () => {
+  test("error: at most twenty, even when twenty-five are created concurrently", async () => {
     const kim = await signUp(world.baseUrl);
     const answers = await Promise.all(
       Array.from({ length: 25 }, (_, n) => kim.client.post(PATH, { url: `https://example.com/${n}` })),
