@@ -198,6 +198,23 @@ test("an address counts as used when a send of this user to it is CONFIRMED", as
   expect(await findSentTo(sql, merchant.userId, 10)).toEqual([sent ?? "0x"]);
 });
 
+test("of more recipients than are compared, the latest are", async () => {
+  const merchant = await seedMerchant(sql);
+  const recipients = Array.from({ length: 4 }, randomAddress);
+  // the first was sent to again after all others
+  const order = [0, 1, 2, 3, 0].map((at) => recipients[at] ?? "0x");
+  await insertHistory(
+    sql,
+    merchant.userId,
+    order.map((counterparty, day) => ({
+      type: "SEND",
+      counterparty,
+      detectedAt: new Date(Date.UTC(2026, 0, 1 + day)),
+    })),
+  );
+  expect(await findSentTo(sql, merchant.userId, 2)).toEqual([order[0] ?? "0x", order[3] ?? "0x"]);
+});
+
 describe("a refund", () => {
   let merchant: SeededMerchant;
   let stranger: SeededMerchant;
