@@ -198,7 +198,7 @@ test("an address counts as used when a send of this user to it is CONFIRMED", as
   expect(await findSentTo(sql, merchant.userId, 10)).toEqual([sent ?? "0x"]);
 });
 
-test("of more recipients than are compared, the latest are", async () => {
+test("if there are more recipients than are compared, the latest are compared", async () => {
   const merchant = await seedMerchant(sql);
   const recipients = Array.from({ length: 4 }, randomAddress);
   // the first was sent to again after all others
