@@ -321,19 +321,27 @@ describe("a payout's table", () => {
   test("a comma before three digits in a cell is refused as ambiguous, any other is a decimal comma", () => {
     for (const amount of ["1,000", "12,500", "1,000,000"]) {
       expect(faultOf(`${to};${amount};Rent`)).toStartWith("The amount can be read in two ways");
-      expect(faultOfAmount(` ${amount}`)).toBe(TWO_READINGS);
+      expect(faultOfAmount(` ${amount}`, false)).toBe(TWO_READINGS);
     }
     for (const amount of ["1000", "0,125", "12,50", "1,2345", "1.000", "0,000"]) {
-      expect(faultOfAmount(amount)).toBeUndefined();
+      expect(faultOfAmount(amount, false)).toBeUndefined();
       expect(faultOf(`${to};${amount}`)?.slice(0, 20)).toBe(
         amount === "0,000" ? "The amount is 0." : undefined,
       );
     }
   });
 
+  test("a point before three digits has two readings for people who group digits with it", () => {
+    expect(readPayout(`${to};1.000;Rent`, own, true)[0]?.fault).toBe(TWO_READINGS);
+    for (const amount of ["1.000", "12.500", "1.000.000", "1,000"])
+      expect(faultOfAmount(amount, true)).toBe(TWO_READINGS);
+    for (const amount of ["1000", "0.125", "12.50", "1.2345", "1000.000"])
+      expect(faultOfAmount(amount, true)).toBeUndefined();
+  });
+
   test("anything but a number with at most six decimals is refused as an amount", () => {
     for (const amount of ["", "abc", "1e5", "-1", "0x10", "1.2345678", "1,000.50", "Infinity", "1 000"])
-      expect([amount, faultOfAmount(amount)]).toEqual([amount, NOT_AN_AMOUNT]);
+      expect([amount, faultOfAmount(amount, false)]).toEqual([amount, NOT_AN_AMOUNT]);
   });
 
   test("a repeated pair of address and amount is reported on its second line; another amount is accepted", () => {

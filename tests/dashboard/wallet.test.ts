@@ -154,7 +154,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
   });
 
-  test("a send of 1,000 has to be written as 1000 or 1.000", async () => {
+  test("a send of 1,000 has to be written as 1000.00 or 1.00", async () => {
     await page.goto(`${dashboard.world.baseUrl}/send`);
     await page.getByLabel("Network").selectOption("base-sepolia");
     await page.getByLabel("Recipient's address").fill(randomAddress());

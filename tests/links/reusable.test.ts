@@ -336,6 +336,29 @@ describe("an open amount", () => {
     const other = (await create({})).body.id;
     expect((await fetch(`${side.world.baseUrl}/pay/${other}`, { method: "POST" })).status).toBe(404);
   });
+
+  test("the page's form asks again for an amount that is one or a thousand to different people", async () => {
+    const id = await reusable({ amount: null, minAmount: 1, maxAmount: 5000 });
+    const send = (amount: string, language: string) =>
+      fetch(`${side.world.baseUrl}/pay/${id}?lang=${language}`, {
+        method: "POST",
+        redirect: "manual",
+        body: new URLSearchParams({ amount }),
+      });
+    for (const [amount, language, advice] of [
+      ["1,000", "en", "Write a thousand as 1000.00 and one as 1.00."],
+      ["1,000", "de", "Schreiben Sie tausend als 1000,00 und eins als 1,00."],
+      ["1.000", "de", "Schreiben Sie tausend als 1000,00 und eins als 1,00."],
+    ] as const) {
+      const asked = await send(amount, language);
+      expect([asked.status, (await asked.text()).includes(advice)]).toEqual([400, true]);
+    }
+    const open = async () => (await side.world.sql`select from payment_links where parent_id = ${id}`).length;
+    expect(await open()).toBe(0);
+    expect((await send("1.125", "en")).status).toBe(303);
+    expect((await send("1000", "de")).status).toBe(303);
+    expect(await open()).toBe(2);
+  });
 });
 
 test("totals agree with the chain: earnings include every use, the list and its counts none", async () => {

@@ -25,7 +25,7 @@ const NOTE_MAX = 500;
 /** Between commas "12,50" is an amount of 12 and a note, or twelve and a half; "1,000.50" is 1 and a note, or a thousand. */
 const SPLIT_AMOUNT = /^[^,;\t"]*,\s*\d+,(\d{1,2}|\d{3}(\.\d*)?)\s*(,|$)/;
 
-export function readPayout(text: string, ownAddress: string): PayoutLine[] {
+export function readPayout(text: string, ownAddress: string, groupsWithPoint = false): PayoutLine[] {
   const filled = filledLines(text);
   const rows = filled.filter(({ line }, index) => index > 0 || !isHeading(line));
   const seen = new Map<string, number>();
@@ -38,7 +38,7 @@ export function readPayout(text: string, ownAddress: string): PayoutLine[] {
     seen.set(key, twin ?? number);
     const fault = SPLIT_AMOUNT.test(line)
       ? TWO_READINGS
-      : faultOf({ to, amount, units, note, twin, ownAddress });
+      : faultOf({ to, amount, units, note, twin, ownAddress, groupsWithPoint });
     return { number, to, amount: amount.replace(",", "."), note, units: units ?? 0n, fault, twin };
   });
 }
@@ -60,13 +60,14 @@ type Given = {
   note: string;
   twin: number | undefined;
   ownAddress: string;
+  groupsWithPoint: boolean;
 };
 
-function faultOf({ to, amount, units, note, twin, ownAddress }: Given): string | undefined {
+function faultOf({ to, amount, units, note, twin, ownAddress, groupsWithPoint }: Given): string | undefined {
   if (!ADDRESS.test(to)) return "Not an address: it needs 0x and 40 hexadecimal digits.";
   if (/^0x0{40}$/.test(to)) return "The zero address: what it receives is lost.";
   if (to.toLowerCase() === ownAddress.toLowerCase()) return "This is your own wallet.";
-  const fault = faultOfAmount(amount);
+  const fault = faultOfAmount(amount, groupsWithPoint);
   if (fault) return fault;
   if (units === 0n) return "The amount is 0.";
   if (Array.from(note).length > NOTE_MAX) return "The note is longer than 500 characters.";

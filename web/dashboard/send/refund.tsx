@@ -4,7 +4,7 @@ import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { type Answer, call, type Given } from "../frame/service.ts";
-import { formatAmount, say, shorten } from "../frame/texts.ts";
+import { formatAmount, groupsWithPoint, say, shorten } from "../frame/texts.ts";
 import { type LinkData, openRequests, type Refunds } from "../links/link-data.ts";
 import { faultOfAmount } from "../parts/amount-fault.ts";
 import { Button, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
@@ -138,7 +138,7 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
     const note = reason.trim();
     setFault(undefined);
     if (!ADDRESS.test(to)) return setFault(say("Not an address: it needs 0x and 40 hexadecimal digits."));
-    const wrong = amount.trim() && faultOfAmount(amount);
+    const wrong = amount.trim() && faultOfAmount(amount, groupsWithPoint);
     if (wrong) return setFault(say(wrong));
     const body = {
       amount: wanted,
