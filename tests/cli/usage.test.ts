@@ -35,7 +35,7 @@ test("--version prints the version alone", async () => {
   expect(await run(["--version"])).toMatchObject({ code: 0, out: `${packageJson.version}\n` });
 });
 
-test("error: a wrong call is exit 2 with the reason, and a program gets it as JSON", async () => {
+test("error: wrong usage exits with 2 and the reason, as JSON for a program", async () => {
   for (const args of [["nonsense"], ["links", "create", "--amout", "3"], ["links", "create"], ["pay"]]) {
     const { code, err, out } = await run([...args, "--json"]);
     expect([code, out, JSON.parse(err).error.code]).toEqual([2, "", "USAGE"]);

@@ -17,7 +17,7 @@ function clientOf({ body, type }: typeof PAGE) {
   });
 }
 
-test("error: a page or a cut answer in place of JSON is a ConnectionError that names the path", async () => {
+test("error: a page or a truncated answer instead of JSON is a ConnectionError that names the path", async () => {
   for (const given of [PAGE, CUT])
     await expect(clientOf(given).links.get("link_1")).rejects.toThrow(
       expect.objectContaining({
@@ -27,7 +27,7 @@ test("error: a page or a cut answer in place of JSON is a ConnectionError that n
     );
 });
 
-test("error: a page in place of an export's file is no file", async () => {
+test("error: a page instead of an export's file is not a file", async () => {
   await expect(clientOf(PAGE).transactions.export({ format: "csv" })).rejects.toBeInstanceOf(ConnectionError);
 });
 
@@ -74,7 +74,7 @@ test("error: a redirected request that changes something is refused, not repeate
 });
 
 test.each(["-1", "0x1", "1.5", "", "9".repeat(31), 100_000])(
-  "error: an amount of %p is none, and nothing is signed",
+  "error: an amount of %p is invalid, and nothing is signed",
   async (amount) => {
     const asset = "0x036CbD53842c5426634e7929541eC2318f3dCF7e";
     const item = { amount, asset, chainId: 84_532, maxTimeoutSeconds: 300 };
