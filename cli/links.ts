@@ -24,7 +24,9 @@ export const createLink: Command = async (given, { service }, output) => {
     ...optional("reference", given.text("reference")),
     ...optional("network", given.text("network")),
     ...optional("customerEmail", given.text("email")),
-    ...(expires === undefined ? {} : { expiresInHours: parseCount(expires, "expires-in", EXPIRES_MAX_HOURS) }),
+    ...(expires === undefined
+      ? {}
+      : { expiresInHours: parseCount(expires, "expires-in", EXPIRES_MAX_HOURS) }),
     ...(Object.keys(metadata).length === 0 ? {} : { metadata }),
   } as NewLink;
   const key = given.text("idempotency-key");

@@ -34,7 +34,8 @@ export const listen: Command = async (given, { service, url }, output) => {
   const cursor = given.text("cursor");
   const secretGiven = given.text("secret");
   const secret = secretGiven === undefined ? newSecret() : parseSecret(secretGiven);
-  let left = count === undefined ? Number.POSITIVE_INFINITY : parseCount(count, "count", Number.MAX_SAFE_INTEGER);
+  let left =
+    count === undefined ? Number.POSITIVE_INFINITY : parseCount(count, "count", Number.MAX_SAFE_INTEGER);
   // the stream reconnects silently: a wrong address or key is reported at the start
   await service.events.page({ limit: 1 });
   const stop = new AbortController();

@@ -73,7 +73,7 @@ export async function send(
     }),
     body: body && JSON.stringify(body),
     signal,
-    // followed, a 301 of a POST would become a GET, whose answer is another
+    // followed, a 301 of a POST would become a GET, which is another request
     redirect: method ? "manual" : "follow",
     // what is undefined is left to fetch
   } as RequestInit).catch((cause: unknown) => {
@@ -97,7 +97,7 @@ export async function send(
     message,
     details,
     requestId: answer.headers.get("x-request-id") ?? undefined,
-    // absent, 0 and a date: as without it
+    // 0 and a date count as absent
     retryAfterS: Number(answer.headers.get("retry-after")) || undefined,
   });
 }

@@ -50,7 +50,10 @@ test("error: wrong usage exits with 2 and the reason, as JSON for a program", as
     [["links", "list", "--limit", "1001"], "--limit must be a whole number from 1 to 1000, not 1001"],
     [["links", "list", "--limit", "0"], "--limit must be a whole number from 1 to 1000, not 0"],
     [["listen", "--events", ""], "--events must be types such as payment_link.paid, not nothing"],
-    [["listen", "--events", "payment_link.paid,x"], "--events must be types such as payment_link.paid, not x"],
+    [
+      ["listen", "--events", "payment_link.paid,x"],
+      "--events must be types such as payment_link.paid, not x",
+    ],
     [
       ["listen", "--forward", "http://"],
       "--forward must be a URL that begins with http:// or https://, not http://",
@@ -79,7 +82,8 @@ test("output that nobody reads to its end, as with `head`, is no failure", async
     .quiet()
     .nothrow();
   expect(ended.exitCode).toBe(0);
-  const read = (name: string) => (existsSync(join(folder, name)) ? readFileSync(join(folder, name), "utf8") : "");
+  const read = (name: string) =>
+    existsSync(join(folder, name)) ? readFileSync(join(folder, name), "utf8") : "";
   const code = await waitFor("the exit code", async () => read("code.txt") || undefined);
   expect([code, read("err.txt")]).toEqual(["0\n", ""]);
 });

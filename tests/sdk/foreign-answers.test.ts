@@ -78,8 +78,7 @@ test.each(["-1", "0x1", "1.5", "", "9".repeat(31), 100_000])(
   async (amount) => {
     const asset = "0x036CbD53842c5426634e7929541eC2318f3dCF7e";
     const item = { amount, asset, chainId: 84_532, maxTimeoutSeconds: 300 };
-    const odd = (async () =>
-      Response.json({ accepts: [item] }, { status: 402 })) as unknown as typeof fetch;
+    const odd = (async () => Response.json({ accepts: [item] }, { status: 402 })) as unknown as typeof fetch;
     const account = privateKeyToAccount(generatePrivateKey());
     const signing = signPayment("http://localhost/v1/x402/link_x", account, { maxAmount: 9e9, fetch: odd });
     await expect(signing).rejects.toMatchObject({ code: "NOT_PAYABLE" });
