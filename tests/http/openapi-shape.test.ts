@@ -25,7 +25,7 @@ test("is OpenAPI 3.1 with one operation id each", () => {
 test("documents the amount that a payer may choose, and the size of a payment header", () => {
   const { parameters = [] } = served.paths["/v1/x402/{linkId}"]?.get ?? {};
   expect(parameters).toContainEqual(expect.objectContaining({ name: "amount", in: "query" }));
-  expect(served.components.parameters["X-PAYMENT"]?.schema).toMatchObject({ maxLength: 16_384 });
+  expect(served.components.parameters).toHaveProperty("X-PAYMENT.schema.maxLength", 16_384);
 });
 
 test("names each operation by a verb, and what it takes and answers by components", () => {
