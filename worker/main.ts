@@ -1,5 +1,6 @@
 /** The worker process: runs the job queue and relays transactions. Any number of them may run on one database. */
 import { openChain } from "../core/rpc/chain-client.ts";
+import { wrongChainLog } from "../core/runtime/chain-env.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { inspectMachine } from "../core/runtime/machine-limits.ts";
@@ -84,14 +85,18 @@ metrics.addPage(
   statusPage(`worker ${packageJson.version}`, () => readServiceStatus(sql, networkIds)),
 );
 
-const openChains = () =>
+const openChains = (isReported: boolean) =>
   new Map(
     config.chains.map(({ id, rpcUrls }) => [
       id,
-      openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS }),
+      openChain({
+        ...{ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS },
+        ...(isReported ? { onWrongChain: wrongChainLog(log, id) } : {}),
+      }),
     ]),
   );
-const [chains, proofChains] = [openChains(), openChains()];
+const [chains, proofChains] = [openChains(true), openChains(false)];
+for (const chain of chains.values()) void chain.refreshHeads();
 for (const opened of [chains, proofChains])
   stop.onStop("chains", () => opened.forEach((chain) => void chain.close()));
 await checkUsdcContracts([...chains.values()], log);

@@ -3,6 +3,7 @@
 import { assertTokenDomain } from "../../core/chain/usdc.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { openFailureLog } from "../../core/runtime/failure-log.ts";
 import type { Log } from "../../core/runtime/log.ts";
 
 const RETRY_MS = 1_000;
@@ -14,12 +15,13 @@ export async function checkUsdcContracts(chains: readonly Chain[], log: Log): Pr
 }
 
 async function checkUsdcContract(chain: Chain, log: Log): Promise<void> {
+  const logFailure = openFailureLog(log);
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
     try {
       return await assertTokenDomain(chain);
     } catch (error) {
       if (!(error instanceof RpcTransportError)) throw error;
-      log.warn({ network: chain.network.id, err: error }, "no node available yet; retrying");
+      logFailure("warn", { network: chain.network.id, err: error }, "no node available yet; retrying");
       await Bun.sleep(RETRY_MS);
     }
   }
