@@ -35,9 +35,10 @@ import { singleFlight } from "./sender/single-flight.ts";
 import { openTasks } from "./tasks.ts";
 import { sendBudgets } from "./wallet-ops/send-budgets.ts";
 import { sendOperations } from "./wallet-ops/send-operations.ts";
+import { endDeliveries } from "./webhooks/deliver-webhooks.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
-/** Running jobs end first. */
+/** Running jobs end first, and webhooks in flight, which wait for their receivers for ten seconds. */
 const QUEUE_TIMEOUT_MS = 12_000;
 /** Time to release locks: an unreachable database must not delay the stop, and its locks end with the connections. */
 const CLOSE_TIMEOUT_MS = 1_500;
@@ -108,7 +109,7 @@ stop.onStop("replica", () => replica?.end({ timeout: 2 }));
 const onRead = openReadMetrics(metrics.registry);
 const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
 
-const deps = { sql, reader, asyncCommitSql, log, chains, proofChains, config, metrics };
+const deps = { sql, reader, asyncCommitSql, log, chains, proofChains, config, metrics, stop: stop.signal };
 // payment statements never vary, so a connection plans each of them once
 const senderDeps = { ...deps, sql: plannedSql };
 const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };
@@ -178,5 +179,5 @@ const { databaseUrl, concurrency, connections } = config;
 const stopQueue = await waitForDatabase(() =>
   runQueue({ sql, log, databaseUrl, concurrency, maxConnections: connections.queue, taskList }),
 );
-stop.onStop("queue", stopQueue, QUEUE_TIMEOUT_MS);
+stop.onStop("queue", () => endDeliveries(deps, stopQueue()), QUEUE_TIMEOUT_MS);
 log.info({ networks: [...chains.keys()], concurrency: config.concurrency }, "worker is ready");
