@@ -211,7 +211,8 @@ function headOf(answer: Buffer): Head | undefined {
 
 function describeFailure(error: Error): string {
   const code = "code" in error ? String(error.code) : error.name;
-  if (/CERT|TLS|SSL|ALTNAME|SELF_SIGNED|UNABLE_TO/i.test(code))
+  if (/CERT|ALTNAME|SELF_SIGNED|UNABLE_TO/i.test(code))
     return `the receiver's certificate was refused (${code})`;
+  if (/TLS|SSL/i.test(code)) return `the receiver offered no TLS connection we can use (${code})`;
   return `the receiver could not be reached (${code})`;
 }
