@@ -179,8 +179,9 @@ async function recordResult(
     const failingMs = failingSince ? Date.now() - failingSince.getTime() : 0;
     const reason = whyDisable(result.status, failingMs);
     if (!reason) return;
-    await disableEndpoint(tx, delivery.endpointId, reason);
-    log.warn({ endpointId: delivery.endpointId, reason }, "webhook endpoint disabled");
+    const { endpointId: id, url } = delivery;
+    if (await disableEndpoint(tx, { id, url }, reason))
+      log.warn({ endpointId: id, reason }, "webhook endpoint disabled");
   });
 }
 
