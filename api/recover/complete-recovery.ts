@@ -6,9 +6,9 @@ import { encodeAddOwner } from "../../core/chain/passkey-account.ts";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { nameOfOwner } from "../../core/domain/notice-mail.ts";
-import { isOtpCode, OTP_ATTEMPTS_MAX, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
+import { isOtpCode, OTP_ATTEMPTS_MAX } from "../../core/domain/otp.ts";
 import { addressOfOwner } from "../../core/domain/owner.ts";
-import { consumeOtp, isOtpExhausted, takeOtpAttempt } from "../../db/accounts/otps.ts";
+import { consumeOtp, secondsLocked, takeOtpAttempt } from "../../db/accounts/otps.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { lockUserByEmail } from "../../db/accounts/users.ts";
 import { hasChallengeOf, takeChallengeOf } from "../../db/auth/challenges.ts";
@@ -34,7 +34,10 @@ export type RecoveryRequest = {
   trace: Trace;
 };
 
-type Outcome = { user: User; session: Session } | { refusal: "invalid" | "locked" };
+type Outcome =
+  | { user: User; session: Session }
+  | { refusal: "invalid" }
+  | { refusal: "locked"; retryAfterS: number };
 
 /** One message for wrong, expired, used and unknown; RATE_LIMITED when a code has no attempts left. */
 export async function recover(deps: ApiDeps, request: RecoveryRequest) {
@@ -44,7 +47,7 @@ export async function recover(deps: ApiDeps, request: RecoveryRequest) {
   if (outcome.refusal === "invalid")
     throw invalid("otp", "invalid_or_expired", "The code or the proof is wrong or has expired");
   throw new ServiceError("RATE_LIMITED", "Too many wrong codes; start again", {
-    headers: { "retry-after": String(OTP_COOL_DOWN_S) },
+    headers: { "retry-after": String(outcome.retryAfterS) },
     details: { field: "otp", issue: "too_many_attempts" },
   });
 }
@@ -57,7 +60,10 @@ async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise
   const meant = { userId: user.id, purpose: "recover_proven" as const };
   if (!(await hasChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
   const otp = await takeOtpAttempt(tx, user.id);
-  if (!otp) return { refusal: (await isOtpExhausted(tx, user.id)) ? "locked" : "invalid" };
+  if (!otp) {
+    const retryAfterS = await secondsLocked(tx, user.id);
+    return retryAfterS === undefined ? { refusal: "invalid" } : { refusal: "locked", retryAfterS };
+  }
   if (!isOtpCode(deps.config.otpPeppers, otp, code)) {
     const type = otp.attempts >= OTP_ATTEMPTS_MAX ? "otp_locked" : "otp_refused";
     await recordSecurityEvent(tx, { userId: user.id, type, ...trace });
