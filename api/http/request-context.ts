@@ -55,8 +55,7 @@ export const requestContext = oncePer(({ config, log, metrics, drain }: ApiDeps)
       const peer = server?.requestIP(request)?.address;
       const forwardedFor = request.headers.get("x-forwarded-for");
       if (!isProxyReported) reportUntrustedProxy(peer, forwardedFor);
-      context.clientAddress =
-        behalfOf(request) ?? clientAddressOf(peer, forwardedFor, config.trustedProxies);
+      context.clientAddress = behalfOf(request) ?? clientAddressOf(peer, forwardedFor, config.trustedProxies);
       set.headers["x-request-id"] = requestId;
       for (const [name, value] of headers) set.headers[name] = value;
       if (drain.isDraining) set.headers.connection = "close";

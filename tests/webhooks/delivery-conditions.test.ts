@@ -138,8 +138,7 @@ describe("a delivery is taken", () => {
   test("of the user with the fewest in flight first, however long others have waited", async () => {
     const backlog = [await endpointId(), await endpointId()];
     for (const of of backlog)
-      for (let count = 0; count < 3; count++)
-        await set(await delivery(of), { next_try_at: seconds(-3_600) });
+      for (let count = 0; count < 3; count++) await set(await delivery(of), { next_try_at: seconds(-3_600) });
     const next = async () => (await take({ limit: 1 })).map(({ userId }) => userId);
     expect(await next()).toEqual([user]);
     const of = await endpointId(stranger);

@@ -70,10 +70,7 @@ export async function runQueue(settings: QueueSettings): Promise<() => Promise<v
   };
 }
 
-async function tryOpenRunner(
-  settings: QueueSettings,
-  logFailure: FailureLog,
-): Promise<Runner | undefined> {
+async function tryOpenRunner(settings: QueueSettings, logFailure: FailureLog): Promise<Runner | undefined> {
   try {
     const runner = await openRunner(settings);
     settings.log.info("job queue restarted");
