@@ -100,7 +100,7 @@ const [chains, proofChains] = [openChains(true), openChains(false)];
 for (const chain of chains.values()) void chain.refreshHeads();
 for (const opened of [chains, proofChains])
   stop.onStop("chains", () => opened.forEach((chain) => void chain.close()));
-await checkUsdcContracts([...chains.values()], log);
+await checkUsdcContracts([...chains.values()], { log, stop });
 
 const replica = config.databaseReadUrl
   ? openDatabase(config.databaseReadUrl, { name: "worker reads", maxConnections: READ_CONNECTIONS })
