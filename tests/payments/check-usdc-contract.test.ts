@@ -1,14 +1,13 @@
 /** What the worker does at its start about the tokens of its chains, whatever their nodes do. */
 import { afterEach, expect, test } from "bun:test";
-import { encodeFunctionResult, hashDomain, parseAbi } from "viem";
+import { domainSeparator, tokenDomainOf } from "../../core/chain/authorization-digest.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import { checkUsdcContracts } from "../../worker/payments/check-usdc-contract.ts";
 import { waitFor } from "../support/relay-lab.ts";
 
-const ABI = parseAbi(["function DOMAIN_SEPARATOR() view returns (bytes32)"]);
-const FOREIGN = encodeFunctionResult({ abi: ABI, result: `0x${"11".repeat(32)}` });
+const FOREIGN = `0x${"11".repeat(32)}`;
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
@@ -51,15 +50,8 @@ function start(...chains: Parameters<typeof checkUsdcContracts>[0]) {
   return { failures, checked, tookMs: () => performance.now() - startedMs };
 }
 
-const separatorOf = (network: NetworkId) => {
-  const { usdc, chainId } = NETWORKS[network];
-  const types = ["name", "version", "chainId", "verifyingContract"].map((name) => ({
-    name,
-    type: { chainId: "uint256", verifyingContract: "address" }[name] ?? "string",
-  }));
-  const domain = { ...usdc, chainId, verifyingContract: usdc.address };
-  return hashDomain({ domain, types: { EIP712Domain: types } });
-};
+const separatorOf = (network: NetworkId) =>
+  `0x${Buffer.from(domainSeparator(tokenDomainOf(NETWORKS[network]))).toString("hex")}`;
 
 test("it starts at once when the tokens are ours", async () => {
   const { node, chain } = startNode("base-sepolia");
