@@ -66,6 +66,6 @@ test("error: one that is not public is enough to refuse the name", async () => {
   const refused = { allowPrivate: false, protocol: "https" };
   for (const addresses of [["8.8.8.8", "127.0.0.1"], ["::ffff:7f00:1"], ["64:ff9b::7f00:1", "8.8.8.8"]]) {
     const failure = await post(addresses, refused).catch((error) => error);
-    expect(failure.message).toBe("the name shop.example.test leads to an address that is not public");
+    expect(failure.message).toBe("the name shop.example.test resolves to an address that is not public");
   }
 });
