@@ -135,7 +135,6 @@ describe("a delivery is taken", () => {
     expect(await take({ limit: 2 })).toHaveLength(2);
   });
 
-<<<<<<< HEAD
   test("of the user with the fewest in flight first, however long others have waited", async () => {
     const backlog = [await endpointId(), await endpointId()];
     for (const of of backlog)
@@ -147,10 +146,7 @@ describe("a delivery is taken", () => {
     expect([await next(), await next(), await next()].flat()).toEqual([stranger, user, stranger]);
   });
 
-  test("signed with the old secret too until its time is over", async () => {
-=======
   test("with the old secret as well until that expires", async () => {
->>>>>>> main
     const of = await endpointId();
     await rotateSecret(sql, { id: of, userId: user }, { sealedSecret: Buffer.from("new"), oldLifeH: 1 });
     const id = await delivery(of);
@@ -202,7 +198,6 @@ describe("an attempt", () => {
     expect(await rowOf(first.id)).toMatchObject({ state: "DELIVERED" });
   });
 
-<<<<<<< HEAD
   test("that failed after its lease does not put off the attempt that followed it", async () => {
     const [first] = await two();
     await set(first.id, { lease_until: new Date() });
@@ -223,10 +218,7 @@ describe("an attempt", () => {
     expect(await findEndpoint(sql, own)).toMatchObject({ enabled: true });
   });
 
-  test("is due again at the next retry or the end of a lease of what is PENDING, whichever is first", async () => {
-=======
   test("is due again at the next retry or at the end of a PENDING one's lease, whichever is first", async () => {
->>>>>>> main
     const [first, second] = await two();
     await set(first.id, { lease_until: seconds(50), next_try_at: seconds(-10) });
     await set(second.id, { lease_until: null, next_try_at: seconds(40) });
@@ -328,7 +320,6 @@ describe("an endpoint", () => {
     expect(enabled).toMatchObject({ enabled: true, disabledReason: null });
   });
 
-<<<<<<< HEAD
   test("has not failed yet at another URL", async () => {
     const own = { id: await endpointId(), userId: user };
     await sql`update webhook_endpoints set failing_since = now()`;
@@ -340,10 +331,7 @@ describe("an endpoint", () => {
       expect((await updateEndpoint(sql, own, change))?.failingSince !== null).toBe(isFailing);
   });
 
-  test("alone has its secret resealed unless it was changed meanwhile", async () => {
-=======
   test("gets its secret resealed, and no other does, unless it was changed meanwhile", async () => {
->>>>>>> main
     const [id, other] = [await endpointId(), await endpointId()];
     const renew = (sealed: Uint8Array) =>
       replaceSealedSecret(sql, { id, column: "sealedSecret", sealed, renewed: Buffer.from("renewed") });
