@@ -10,7 +10,7 @@ import { isOtpCode, OTP_ATTEMPTS_MAX } from "../../core/domain/otp.ts";
 import { addressOfOwner } from "../../core/domain/owner.ts";
 import { consumeOtp, secondsLocked, takeOtpAttempt } from "../../db/accounts/otps.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
-import { lockUserByEmail } from "../../db/accounts/users.ts";
+import { findUserByEmail, lockUserByEmail } from "../../db/accounts/users.ts";
 import { hasChallengeOf, takeChallengeOf } from "../../db/auth/challenges.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { addNotice } from "../../db/notices/notices.ts";
@@ -42,7 +42,8 @@ type Outcome =
 /** One message for wrong, expired, used and unknown; RATE_LIMITED when a code has no attempts left. */
 export async function recover(deps: ApiDeps, request: RecoveryRequest) {
   // a refusal is a value until the transaction has committed, because the consumed attempt must persist
-  const outcome = await deps.sql.begin((tx) => tryCode(tx, deps, request));
+  const isOwner = await isStillOwner(deps, request);
+  const outcome = await deps.sql.begin((tx) => tryCode(tx, deps, { ...request, isOwner }));
   if (!("refusal" in outcome)) return outcome;
   if (outcome.refusal === "invalid")
     throw invalid("otp", "invalid_or_expired", "The code or the proof is wrong or has expired");
@@ -52,8 +53,21 @@ export async function recover(deps: ApiDeps, request: RecoveryRequest) {
   });
 }
 
-async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise<Outcome> {
-  const { email, code, address, browser, trace } = request;
+/** Asked before the transaction: a node that hangs must not keep the user's row locked, on which the indexer would wait. */
+async function isStillOwner(deps: ApiDeps, request: RecoveryRequest): Promise<boolean> {
+  const user = await findUserByEmail(deps.sql, request.email);
+  if (user?.status !== "ACTIVE") return false;
+  const meant = { userId: user.id, purpose: "recover_proven" as const };
+  if (!(await hasChallengeOf(deps.sql, digestOf(request), meant))) return false;
+  return (await findOwnedChains(deps, user, request.address)).length > 0;
+}
+
+async function tryCode(
+  tx: Tx,
+  deps: ApiDeps,
+  request: RecoveryRequest & { isOwner: boolean },
+): Promise<Outcome> {
+  const { email, code, address, isOwner, browser, trace } = request;
   const user = await lockUserByEmail(tx, email);
   if (user?.status !== "ACTIVE") return { refusal: "invalid" };
   // only a request with the proof for which the code was sent counts as an attempt
@@ -69,9 +83,8 @@ async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise
     await recordSecurityEvent(tx, { userId: user.id, type, ...trace });
     return { refusal: "invalid" };
   }
-  // the address must still be an owner
   if (!(await takeChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
-  if ((await findOwnedChains(deps, user, address)).length === 0) return { refusal: "invalid" };
+  if (!isOwner) return { refusal: "invalid" };
   if (!(await consumeOtp(tx, otp.id))) return { refusal: "invalid" };
   const session = await startSession(tx, { user, method: "recovery", browser, trace });
   const ended = await deleteOtherSessions(tx, user.id, session.id);
