@@ -41,8 +41,8 @@ const TAKE_LOCK = 7_041_035;
 
 /**
  * Leases at most `limit` due deliveries for `leaseS`, so that no endpoint has more than `perEndpoint` in flight, a failing one no more
- * than one, and no user more than `perUser`. Endpoints with fewer in flight go first, then those due longest.
- * Call in a transaction of its own.
+ * than one, and no user more than `perUser`. Users with fewer in flight go first, then endpoints with fewer, then those due longest: the age
+ * of some users' backlogs does not delay the others. Call in a transaction of its own.
  */
 export async function takeDeliveries(
   tx: Tx,
@@ -103,11 +103,12 @@ export async function takeDeliveries(
       from (
         select
           id, next_try_at, user_id, round,
-          row_number() over (partition by user_id order by round, next_try_at, id) as place
+          row_number() over (partition by user_id order by round, next_try_at, id)
+            + (select count(*) from on_their_way where on_their_way.user_id = due.user_id) as place
         from due
       ) ranked
-      where place <= ${perUser}::int - (select count(*) from on_their_way where on_their_way.user_id = ranked.user_id)
-      order by round, next_try_at, id
+      where place <= ${perUser}::int
+      order by place, round, next_try_at, id
       limit ${limit}
     ),
     taken as (
@@ -161,7 +162,10 @@ export async function markDelivered(tx: Tx, taken: TakenDelivery, result: Attemp
     where id = ${taken.endpointId} and failing_since is not null`;
 }
 
-/** Schedules a retry, or FAILED when `retryAfterS` is undefined. Returns since when the endpoint has been failing. */
+/**
+ * Schedules a retry, or FAILED when `retryAfterS` is undefined; a later attempt, begun when this one's lease was over, decides instead. Returns since
+ * when the endpoint has been failing; undefined when the attempt went to a URL that it has no more.
+ */
 export async function markFailedTry(
   tx: Tx,
   taken: TakenDelivery,
@@ -175,11 +179,11 @@ export async function markFailedTry(
       state = ${retryAfterS === undefined ? "FAILED" : "PENDING"},
       next_try_at = now() + make_interval(secs => ${retryAfterS ?? 0}),
       lease_until = null, last_status = ${result.status ?? null}, last_error = ${result.error ?? null}
-    where id = ${taken.id} and state = 'PENDING'`;
+    where id = ${taken.id} and state = 'PENDING' and attempts = ${taken.attempts}`;
   const [endpoint] = await tx<{ failingSince: Date }[]>`
     update webhook_endpoints
     set failing_since = coalesce(failing_since, now())
-    where id = ${taken.endpointId}
+    where id = ${taken.endpointId} and url = ${taken.url}
     returning failing_since`;
   return endpoint?.failingSince;
 }
