@@ -68,9 +68,7 @@ const named = {
   discoverable: z
     .literal(true)
     .optional()
-    .describe(
-      "For the browser's autofill, without `email`; its challenge is valid for longer (see `timeout`)",
-    ),
+    .describe("For autofill, without `email`; its challenge is valid for longer (see `timeout`)"),
 };
 
 function refuseBoth(

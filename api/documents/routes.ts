@@ -38,7 +38,7 @@ const listQuery = z.strictObject({
     .string()
     .refine(isMonth, "must be a month such as 2026-10")
     .optional()
-    .describe("The month of the payment or refund, in the time zone of your books"),
+    .describe("Of the payment or refund, in the time zone of your books"),
 });
 const listAnswer = z
   .object({ documents: z.array(documentSchema), nextCursor: z.string().nullable() })
@@ -47,7 +47,7 @@ const archiveBody = z.strictObject({
   month: z
     .string()
     .refine(isMonth, "must be a month such as 2026-10")
-    .describe("The month of the payment or refund, in the time zone of your books"),
+    .describe("Of the payment or refund, in the time zone of your books"),
   language: z
     .enum(LANGUAGE_TAGS)
     .optional()
@@ -112,7 +112,7 @@ export const documentRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "createDocumentArchive",
           summary: "All documents of a month as a ZIP file",
-          description: `Every receipt and credit note as a PDF, including void ones, and an index (documents.csv); ${ARCHIVE_DOCUMENTS_MAX} documents at most. It is an export: list, poll and download it like those of \`/v1/transactions/exports\`.`,
+          description: `Every receipt and credit note as a PDF, including void ones, and an index (documents.csv); ${ARCHIVE_DOCUMENTS_MAX} documents at most. It is an export: poll and download it like those of \`/v1/transactions/exports\`.`,
           tags,
           responses: documentedResponses(madeFile),
         },

@@ -35,7 +35,7 @@ export const exportBody = z
       .enum(EXPORT_PROFILES)
       .optional()
       .describe(
-        "standard: eight columns, the default for csv, json and pdf; accounting: these and more; books: confirmed movements (beside a base wallet no test money) with gross, fee and net, oldest first, the only profile for xlsx, excel_csv and the formats of accounting programs",
+        "standard: eight columns; accounting: these and more; books: confirmed movements (beside a base wallet no test money) with gross, fee and net, oldest first, the only profile for other formats than csv, json and pdf",
       ),
     metadataColumns: z
       .array(z.string().min(1).max(METADATA_KEY_MAX))

@@ -14,9 +14,7 @@ export const currencySchema = z
 export const fiatFields = {
   fiatCurrency: currencySchema
     .optional()
-    .describe(
-      "Adds the value of each movement in this currency; default: the currency in your books settings",
-    ),
+    .describe("Adds the value of each movement in this currency; default: that of your books settings"),
   correctedRates: z
     .boolean()
     .optional()

@@ -63,7 +63,7 @@ export const exportRoutes = (deps: ApiDeps) =>
           parameters: takesHeaders("Prefer"),
           summary: "Export transactions as a file",
           description:
-            "Returns the file. With `Prefer: respond-async`, or when the export takes longer than the server waits, returns 202 and a download URL. `pdf` is a plain-text report, or a PDF with `Accept: application/pdf`.",
+            "Returns the file. With `Prefer: respond-async`, or when it takes long, 202 and a download URL. `pdf` is a plain-text report, or a PDF with `Accept: application/pdf`.",
           tags,
           responses: documentedResponses(madeFile),
         },

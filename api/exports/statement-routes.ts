@@ -93,7 +93,7 @@ export const statementRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "createStatement",
           summary: "A wallet's statement for a period",
-          description: `Opening balance, every movement with the balance after it, closing balance, and whether the closing balance equals the chain's in the last block of the period. It holds at most ${STATEMENT_ROWS_MAX} movements. A period that is not over is covered up to the last confirmed block. A statement is not final while the wallet's earlier blocks are being read.`,
+          description: `Opening and closing balance, every movement, and whether the closing balance equals the chain's in the period's last block. At most ${STATEMENT_ROWS_MAX} movements. A period that is not over is covered up to the last confirmed block. Not final while the wallet's earlier blocks are being read.`,
           tags,
           responses: documentedResponses({ ...madeFile, ...errorResponses(404) }),
         },

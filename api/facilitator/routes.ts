@@ -113,7 +113,7 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
           parameters: takesHeaders("Idempotency-Key"),
           summary: "Settle a payment",
           description:
-            "A payment's success is reported once, to the API key that brought it; again to the same Idempotency-Key or " +
+            "A success is reported once, to the API key that brought the payment; again to the same Idempotency-Key or " +
             "payment-identifier, and for 60 s to the same request when the connection was closed before the answer.",
         },
       },

@@ -15,7 +15,7 @@ export const webhookParameters = {
   "webhook-timestamp": header("webhook-timestamp", "Time of this attempt in Unix seconds; refuse old ones"),
   "webhook-signature": header(
     "webhook-signature",
-    "Standard Webhooks 1.0.0: `v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; while a secret is being rotated there are several, separated by a space",
+    "Standard Webhooks 1.0.0: `v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; several, separated by spaces, during a rotation",
   ),
 };
 
@@ -28,7 +28,7 @@ export const webhookMessage = {
     data: {
       type: "object",
       description:
-        "`subjectId`, fields that depend on the event's type, and the whole link or transaction as GET returns it at the time of this attempt",
+        "`subjectId`, fields that depend on the event's type, and the whole link or transaction as GET returns it at this attempt",
       properties: {
         subjectId: { type: "string" },
         link: { $ref: "#/components/schemas/PaymentLinkDetail" },

@@ -102,7 +102,7 @@ export function buildDocument(app: AnyElysia, baseUrl: string): object {
           type: "http",
           scheme: "bearer",
           description:
-            "An API key, `sk_…`, created with /v1/api-keys. In test mode a session token from /v1/test/token is also accepted, together with the header `X-Test-Mode: true`.",
+            "An API key, `sk_…`, created with /v1/api-keys. In test mode also a session token from /v1/test/token, with the header `X-Test-Mode: true`.",
         },
       },
     },

@@ -7,5 +7,5 @@ import { documentedAs } from "./json-schema.ts";
 export const settledBy = documentedAs(z.enum(SETTLED_BY).nullable(), {
   type: ["string", "null"],
   enum: [...SETTLED_BY, null],
-  description: "What decided which link a transfer pays; null while none does",
+  description: "What decided which link it pays; null while none does",
 });

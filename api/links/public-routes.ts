@@ -174,7 +174,7 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
             200: {
               mediaTypes: ["text/event-stream"],
               description:
-                "One event per change, until the link has ended. `seen: true` beside the link's data means that the block being built contains a transfer that would pay it; a hint that does not affect the status",
+                "One event per change, until the link has ended. `seen: true`: the block being built contains a transfer that would pay it; only a hint",
             },
             ...errorResponses(404, 429),
           }),

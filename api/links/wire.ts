@@ -41,7 +41,7 @@ const description = z
 
 const discoverable = z
   .boolean()
-  .describe("Listed for agents at /.well-known/x402, with its description, price and your display name");
+  .describe("Listed for agents at /.well-known/x402, with description, price and display name");
 
 export const updateBody = z.strictObject({ discoverable }).meta({ id: "UpdatePaymentLink" });
 
@@ -210,7 +210,7 @@ export const publicLinkSchema = z
       .string()
       .nullable()
       .describe(
-        "Where the payer returns to now: successUrl once PAID, cancelUrl while unpaid, with `linkId, reference, status, at, sig` in the query",
+        "Where the payer returns to: successUrl once PAID, cancelUrl while unpaid, with `linkId, reference, status, at, sig` in the query",
       ),
   })
   .meta({ id: "PublicPaymentLink" });

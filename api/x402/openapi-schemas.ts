@@ -14,7 +14,7 @@ const requirements = z
     message: z.string().optional(),
     accepts: z.array(z.looseObject({ scheme: z.string(), network: z.string() })).max(1),
   })
-  .describe("Payment required; version 2 of the protocol is in the PAYMENT-REQUIRED header")
+  .describe("Payment required; version 2 is in the PAYMENT-REQUIRED header")
   .meta({ id: "PaymentRequirements" });
 
 const outcomeFields = z.object({
@@ -106,7 +106,7 @@ const OPERATIONS = {
 const AMOUNT = {
   name: "amount",
   in: "query",
-  description: "USDC, where the payer chooses: at most 5 decimals",
+  description: "USDC, where the payer chooses",
   schema: { type: "string" },
 } as const;
 
@@ -124,7 +124,7 @@ export function documentX402(suffix: "" | "ShapeB") {
     read: {
       ...named("read"),
       description:
-        "A 402 with `accepts` names amount, recipient and token. x402 clients sign an ERC-3009 authorization for it and send it in X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2); the service pays the gas. A link is paid once: repeating an accepted payment returns the same response.",
+        "A 402 with `accepts` names amount, recipient and token. x402 clients sign an authorization for it and send it in X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2). Repeating an accepted payment returns the same response.",
       ...settles,
       parameters: [...settles.parameters, AMOUNT],
     },
