@@ -12,7 +12,7 @@ import {
   read,
   undoAbove,
 } from "../support/ledger-lab.ts";
-import { seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
 beforeAll(async () => {
@@ -110,10 +110,13 @@ describe("the claims of a link to which its merchant assigns their transaction",
     const claimId = await claim(lab, linkId, { txHash, from });
     const otherTransaction = await claim(lab, linkId, makeTransfer(lab, 91));
     const otherLink = await claim(lab, other, { txHash, from });
-    await lab.sql`update claims set state = ${state} where id = any(${[claimId, otherTransaction, otherLink]}::text[])`;
-    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash }));
+    const otherSender = await claim(lab, linkId, { txHash, from: randomAddress() });
+    const others = [otherTransaction, otherLink, otherSender];
+    await lab.sql`update claims set state = ${state} where id = any(${[claimId, ...others]}::text[])`;
+    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash, sender: from }));
     expect(await stateOf(claimId)).toBe("MATCHED");
-    expect([await stateOf(otherTransaction), await stateOf(otherLink)]).toEqual([state, state]);
+    // no rebuild would match the claim of another sender again
+    expect(await Promise.all(others.map(stateOf))).toEqual([state, state, state]);
   });
 
   test("leave no pending row of the history; those of other transactions stay", async () => {
@@ -122,7 +125,7 @@ describe("the claims of a link to which its merchant assigns their transaction",
     await claim(lab, linkId, mine);
     const opened = (await historyRows()).map(({ id }) => id);
     await claim(lab, linkId, another);
-    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash: mine.txHash }));
+    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash: mine.txHash, sender: mine.from }));
     const left = await historyRows();
     expect(left).toHaveLength(1);
     expect(opened).not.toContain(left[0]?.id ?? "");
