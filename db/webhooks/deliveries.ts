@@ -161,7 +161,10 @@ export async function markDelivered(tx: Tx, taken: TakenDelivery, result: Attemp
     where id = ${taken.endpointId} and failing_since is not null`;
 }
 
-/** Schedules a retry, or FAILED when `retryAfterS` is undefined. Returns since when the endpoint has been failing. */
+/**
+ * Schedules a retry, or FAILED when `retryAfterS` is undefined. Returns since when the endpoint has been failing. A worker whose lease was over
+ * changes nothing once another one has taken the delivery, or its owner has asked for it again.
+ */
 export async function markFailedTry(
   tx: Tx,
   taken: TakenDelivery,
@@ -175,7 +178,10 @@ export async function markFailedTry(
       state = ${retryAfterS === undefined ? "FAILED" : "PENDING"},
       next_try_at = now() + make_interval(secs => ${retryAfterS ?? 0}),
       lease_until = null, last_status = ${result.status ?? null}, last_error = ${result.error ?? null}
-    where id = ${taken.id} and state = 'PENDING'`;
+    where id = ${taken.id}
+      and state = 'PENDING'
+      and attempts = ${taken.attempts}
+      and tries = ${taken.tries}`;
   const [endpoint] = await tx<{ failingSince: Date }[]>`
     update webhook_endpoints
     set failing_since = coalesce(failing_since, now())

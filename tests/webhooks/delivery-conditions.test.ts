@@ -183,8 +183,19 @@ describe("an attempt", () => {
   test("that failed late does not undo that another one has delivered it", async () => {
     const [first] = await two();
     await markDelivered(sql, first, OK);
-    await markFailedTry(sql, { ...first, attempts: 2 }, FAILED, 60);
+    await markFailedTry(sql, first, FAILED, 60);
     expect(await rowOf(first.id)).toMatchObject({ state: "DELIVERED" });
+  });
+
+  test("that failed after its lease ends neither the attempt of the next worker nor what its owner has asked for again", async () => {
+    const [first, second] = await two();
+    for (const { id } of [first, second]) await set(id, { lease_until: seconds(-1) });
+    expect(await redeliver(sql, { id: second.id, userId: user })).toBe(true);
+    expect(await take({ limit: 1 })).toMatchObject([{ id: first.id, attempts: 2 }]);
+    for (const late of [first, second]) await markFailedTry(sql, late, FAILED, undefined);
+    expect(await rowOf(first.id)).toMatchObject({ state: "PENDING", leaseUntil: expect.any(Date) });
+    expect(await rowOf(second.id)).toMatchObject({ state: "PENDING", tries: 0 });
+    expect(await listAttempts(sql, first.id)).toMatchObject([{ number: 1, status: 500 }]);
   });
 
   test("is due again at the next retry or the end of a lease of what is PENDING, whichever is first", async () => {
