@@ -195,6 +195,9 @@ describe("an attempt", () => {
     for (const late of [first, second]) await markFailedTry(sql, late, FAILED, undefined);
     expect(await rowOf(first.id)).toMatchObject({ state: "PENDING", leaseUntil: expect.any(Date) });
     expect(await rowOf(second.id)).toMatchObject({ state: "PENDING", tries: 0 });
+    expect(await take()).toMatchObject([{ id: second.id, attempts: 2, tries: second.tries }]);
+    await markFailedTry(sql, second, FAILED, undefined);
+    expect(await rowOf(second.id)).toMatchObject({ state: "PENDING", leaseUntil: expect.any(Date) });
     expect(await listAttempts(sql, first.id)).toMatchObject([{ number: 1, status: 500 }]);
   });
 
