@@ -108,7 +108,7 @@ describe("the claims of a link to which its merchant assigns their transaction",
     const [linkId, other] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
     const { txHash, from } = makeTransfer(lab, 91);
     const claimId = await claim(lab, linkId, { txHash, from });
-    const otherTransaction = await claim(lab, linkId, makeTransfer(lab, 91));
+    const otherTransaction = await claim(lab, linkId, { ...makeTransfer(lab, 91), from });
     const otherLink = await claim(lab, other, { txHash, from });
     const otherSender = await claim(lab, linkId, { txHash, from: randomAddress() });
     const others = [otherTransaction, otherLink, otherSender];
@@ -117,6 +117,15 @@ describe("the claims of a link to which its merchant assigns their transaction",
     expect(await stateOf(claimId)).toBe("MATCHED");
     // no rebuild would match the claim of another sender again
     expect(await Promise.all(others.map(stateOf))).toEqual([state, state, state]);
+  });
+
+  test("stay rejected when the chain has disproved them", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const { txHash, from } = makeTransfer(lab, 91);
+    const claimId = await claim(lab, linkId, { txHash, from });
+    await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
+    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash, sender: from }));
+    expect(await stateOf(claimId)).toBe("REJECTED");
   });
 
   test("leave no pending row of the history; those of other transactions stay", async () => {
