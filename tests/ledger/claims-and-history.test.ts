@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { newTransactionId } from "../../core/domain/ids.ts";
 import { matchClaimsOf, reopenClaims } from "../../db/ledger/assignments.ts";
 import { loadClaims } from "../../db/ledger/attribution.ts";
+import { endClaim } from "../../db/links/end-claims.ts";
 import {
   type BooksLab,
   claim,
@@ -126,6 +127,16 @@ describe("the claims of a link to which its merchant assigns their transaction",
     await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
     await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash, sender: from }));
     expect(await stateOf(claimId)).toBe("REJECTED");
+  });
+
+  test("leave the row of an attempt that reverted", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const { txHash, from } = makeTransfer(lab, 91);
+    const id = await claim(lab, linkId, { txHash, from });
+    const reverted = { id, state: "EXPIRED", reason: "reverted", isProven: true } as const;
+    await lab.sql.begin((tx) => endClaim(tx, reverted));
+    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash, sender: from }));
+    expect(await historyRows()).toMatchObject([{ status: "FAILED" }]);
   });
 
   test("leave no pending row of the history; those of other transactions stay", async () => {
