@@ -5,6 +5,7 @@ import { compactTransaction } from "./compact-answers.ts";
 import type { McpOptions } from "./options.ts";
 import { answering, answerWith, reading } from "./tool-result.ts";
 
+const NETWORKS = ["base", "base-sepolia"] as const;
 const LISTED_DEFAULT = 20;
 const LISTED_MAX = 100;
 /** A file of at most this many characters is returned as text; longer ones are downloaded. */
@@ -23,7 +24,7 @@ const filters = {
     .array(z.enum(["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"]))
     .optional()
     .describe("Only CONFIRMED is money that arrived or left"),
-  networks: z.array(z.enum(["base", "base-sepolia"])).optional(),
+  networks: z.array(z.enum(NETWORKS)).optional(),
   dateFrom: z.string().optional().describe("ISO 8601, for example 2026-01-01 or 2026-01-01T00:00:00Z"),
   dateTo: z.string().optional().describe("ISO 8601"),
   search: z.string().optional().describe("Address, transaction hash, reference or words"),
@@ -66,15 +67,22 @@ export function registerMoneyTools(server: McpServer, { service, signal }: McpOp
     {
       title: "Sum up transactions",
       description:
-        "Count and sum of the transactions that match, by type and status, exact to the micro-USDC. Use it for every question about totals instead of adding up list_transactions. `confirmed` is final money; everything else has not arrived or has failed.",
+        "Count and sum of the transactions that match, by network, type and status, exact to the micro-USDC. USDC on base-sepolia is test money: never add it to the rest. Use it for every question about totals instead of adding up list_transactions. `confirmed` is final money; everything else has not arrived or has failed.",
       inputSchema: z.strictObject(filters),
       annotations: reading,
     },
     (given) =>
       answering(async () => {
-        const { summary, currency } = await transactions.summary(filtersOf(given));
+        const networks = given.networks?.length ? [...new Set(given.networks)] : NETWORKS;
+        const sums = await Promise.all(
+          networks.map(async (network) => {
+            const { summary } = await transactions.summary(filtersOf({ ...given, networks: [network] }));
+            return summary.map((sum) => ({ network, ...sum }));
+          }),
+        );
+        const summary = sums.flat();
         return answerWith({
-          currency,
+          currency: "USDC",
           confirmed: summary.filter(({ status }) => status === "CONFIRMED"),
           notConfirmed: summary.filter(({ status }) => status !== "CONFIRMED"),
         });

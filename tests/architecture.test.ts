@@ -162,7 +162,7 @@ describe("layers", () => {
   });
 });
 
-test("no circle of imports between files, not even of types", () => {
+test("no import cycle between files, not even through types", () => {
   expect(findCircle(imports)).toBeUndefined();
 });
 
@@ -178,7 +178,7 @@ test("no import cycle between folders; a file at the top of a layer counts as it
   expect(findCircle(new Map([...folders].map(([from, to]) => [from, [...to]])))).toBeUndefined();
 });
 
-test("worker/sender knows nothing of what its transactions are for", () => {
+test("worker/sender does not know what its transactions are for", () => {
   const customers = /^(worker\/(payments|wallet-ops)|db\/(payments|wallets|wallet-ops))\//;
   const offences = [...imports]
     .filter(([file]) => file.startsWith("worker/sender/"))
@@ -198,14 +198,14 @@ function subjectOf(file: string): string {
  * A column that a migration adds would change what such a statement answers, and Postgres then refuses what older processes have prepared.
  * A star over a subquery, a function or a statement of `with` is fine: those name their columns, or are checked themselves.
  */
-test("no statement answers with every column of a table", () => {
+test("no statement returns every column of a table", () => {
   const offences = [...sources]
     .filter(([file]) => /^(core|db|api|worker|indexer)\//.test(file))
     .flatMap(([file, text]) => findTableStars(text).map((star) => `${file}: ${star}`));
   expect(offences).toEqual([]);
 });
 
-test("finds the stars over tables, and those alone", () => {
+test("finds every `*` over a table, and no other `*`", () => {
   const wrong = [
     "select * from users where id = 1",
     "select distinct *\n from payment_links",
@@ -282,7 +282,7 @@ test(`no file has more than ${LINES_MAX} lines`, () => {
   expect(long).toEqual([]);
 });
 
-test("paths and commands the papers name exist", () => {
+test("paths and commands named in the documentation exist", () => {
   const papers = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
   const missing = papers
     .filter((paper) => existsSync(join(ROOT, paper)))

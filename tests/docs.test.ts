@@ -53,7 +53,7 @@ test("every log line that the runbook quotes is one that a process writes", () =
   expect(quoted.filter((line) => !sources.includes(line))).toEqual([]);
 });
 
-test("the workflow of every change runs what exists, and the upgrade with the whole history", () => {
+test("the CI workflow runs programs that exist, and the upgrade test with the full history", () => {
   const workflow = read(".github/workflows/ci.yml");
   const programs = [...workflow.matchAll(/run: (?:node bootstrap\.mjs --dev )?(\S+)$/gm)].map(
     ([, path = ""]) => path,
@@ -76,7 +76,7 @@ test("the release workflow runs programs and scripts that exist", () => {
   expect(named.filter((name) => !(name in scripts))).toEqual([]);
 });
 
-test("a filled-in .env and the backups of this folder get into no commit and no image", () => {
+test("a filled-in .env and the backups of this folder are excluded from commits and images", () => {
   for (const file of [".gitignore", ".dockerignore"]) {
     const names = read(file)
       .split("\n")
@@ -85,7 +85,7 @@ test("a filled-in .env and the backups of this folder get into no commit and no 
   }
 });
 
-test("the guide says how long an Idempotency-Key counts", () => {
+test("the guide says how long an Idempotency-Key is valid", () => {
   const kept = [...read("docs/guides/idempotency.md").matchAll(/\b(\d+ (?:hours|days))\b/g)].map(
     ([, time]) => time,
   );

@@ -5,6 +5,7 @@ import { z } from "zod";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
 import { formatUnits, toAmountNumber } from "../../core/domain/money.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
 import { presentLink, presentSingleLink } from "../../core/domain/present-link.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
@@ -224,7 +225,7 @@ async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof 
       throw isUnknownZone(error) ? invalid("timeZone", TIME_ZONE_RULE) : error;
     });
   return {
-    ...(received ? { days: received.map(presentDay) } : {}),
+    ...(received ? presentDays(received, deps.config.chains) : {}),
     totalLinks: counts.all,
     activeLinks: counts.ACTIVE,
     paidLinks: counts.PAID,
@@ -237,7 +238,25 @@ async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof 
   };
 }
 
-function presentDay({ date, units, count }: ReceivedDay) {
+function presentDays(received: readonly ReceivedDay[], chains: readonly { id: NetworkId }[]) {
+  const dates = [...new Set(received.map(({ date }) => date))];
+  return {
+    days: dates.map((date) => {
+      const sameDay = received.filter((day) => day.date === date);
+      return presentDay({
+        date,
+        units: sameDay.reduce((sum, { units }) => sum + units, 0n),
+        count: sameDay.reduce((sum, { count }) => sum + count, 0),
+      });
+    }),
+    daysByNetwork: chains.map(({ id }) => ({
+      network: id,
+      days: received.filter(({ network }) => network === id).map(presentDay),
+    })),
+  };
+}
+
+function presentDay({ date, units, count }: Pick<ReceivedDay, "date" | "units" | "count">) {
   return { date, received: formatUnits(units), count };
 }
 

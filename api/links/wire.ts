@@ -81,7 +81,10 @@ export const TIME_ZONE_RULE = "must be an IANA time zone, for example Europe/Ber
 
 export const statsQuery = knownQuery({
   ...own,
-  by: z.literal("day").optional().describe("Adds `days`: the amount received on each day"),
+  by: z
+    .literal("day")
+    .optional()
+    .describe("Adds `days` and `daysByNetwork`: the amount received on each day"),
   days: queryNumber({ min: 1, max: STATS_DAYS_MAX, fallback: STATS_DAYS_DEFAULT }),
   timeZone: z
     .string()
@@ -124,6 +127,7 @@ export const listSchema = z
     pagination: z.object({ hasNextPage: z.boolean(), limit: z.int() }),
   })
   .meta({ id: "PaymentLinkList" });
+const receivedDay = z.object({ date: z.string(), received: z.string().describe("USDC"), count: z.int() });
 export const statsSchema = z
   .object({
     totalLinks: z.int(),
@@ -132,13 +136,19 @@ export const statsSchema = z
     expiredLinks: z.int(),
     pendingLinks: z.int(),
     cancelledLinks: z.int(),
-    totalEarnings: z.number(),
+    totalEarnings: z.number().describe("Gross of PAID links on every network, test networks included"),
     totalRefunded: z.number(),
     currency: z.literal("USDC"),
     days: z
-      .array(z.object({ date: z.string(), received: z.string().describe("USDC"), count: z.int() }))
+      .array(receivedDay)
       .optional()
-      .describe("Oldest first, today last; all confirmed USDC received, through links or not"),
+      .describe(
+        "Oldest first, today last; all confirmed USDC received, through links or not, on every network",
+      ),
+    daysByNetwork: z
+      .array(z.object({ network: z.enum(NETWORK_IDS), days: z.array(receivedDay) }))
+      .optional()
+      .describe("The same for each network, so that test USDC is not added to real USDC"),
   })
   .meta({ id: "PaymentLinkStats" });
 export const publicLinkSchema = z

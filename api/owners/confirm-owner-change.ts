@@ -34,7 +34,7 @@ function provenHashOf(change: ChangeView): Hex {
     const hash = userOperationHash(operation, NETWORKS[stored.network].chainId);
     const signed = stored.isAnyChain ? anyChainHash(operation) : hash;
     if (hash !== stored.userOpHash || signed !== signedHash)
-      throw new Error(`operation ${stored.id} does not make its stored hash: ${hash}`);
+      throw new Error(`operation ${stored.id} does not match its stored hash: ${hash}`);
   }
   return signedHash;
 }

@@ -16,7 +16,7 @@ import type { PageTexts } from "./page-texts.ts";
 /** `problem`: what was wrong with the submitted amount. */
 export type ReusableView = {
   url: string;
-  problem?: "amountRange" | undefined;
+  problem?: "amountRange" | "twoReadings" | undefined;
   /** What was typed. */
   given?: string | undefined;
   shopOrigin?: string | undefined;
@@ -62,12 +62,13 @@ function form(
   const range = isOpen
     ? say("amountRange", { min: formatAmount(minAmount), max: formatAmount(maxAmount) })
     : "";
+  const advice = problem === "twoReadings" ? ` ${say("twoReadings")}` : "";
   // a text field, because a number field accepts a comma or point depending on the browser's language and discards anything else
   const field =
     isOpen &&
     html`<label>${say("yourAmount")}
 <input name="amount" inputmode="decimal" autocomplete="off" required pattern="[0-9]{1,7}([.,][0-9]{1,5})?" aria-describedby="range"${given !== undefined && html` value="${given}"`}${problem && html` aria-invalid="true"`}></label>
-<p class="hint" id="range"${problem && html` role="alert"`}>${range}</p>`;
+<p class="hint" id="range"${problem && html` role="alert"`}>${range}${advice}</p>`;
   return html`<form class="claim" method="post" action="/pay/${link.linkId}?lang=${language}${embedQuery(shopOrigin)}">
 ${field}
 <button class="button" type="submit"><span>${say("continueToPay")}</span></button>

@@ -4,9 +4,10 @@
  */
 
 import { Elysia } from "elysia";
-import { ServiceError } from "../../core/domain/errors.ts";
+import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
 import { parseUnits } from "../../core/domain/money.ts";
+import { hasTwoReadings } from "../../core/domain/typed-amount.ts";
 import { findPublicLink } from "../../db/links/links.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readBodyText } from "../http/json-body.ts";
@@ -38,13 +39,16 @@ export const useFormRoutes = (deps: ApiDeps) =>
         if (!link?.isReusable) return sendPage(messagePage("unknown", texts, files, url), request, 404);
         const shopOrigin = findShop({ request, set }, link.frameOrigins);
         const given = readAmount(body);
-        const use = await openUseFor(deps.sql, {
-          linkId,
-          amountUnits: given === undefined ? undefined : parseUnits(given.replace(",", ".")),
-        }).catch((error: unknown) => {
-          if (error instanceof ServiceError && error.status < 500) return error;
-          throw error;
-        });
+        const isAmbiguous = given !== undefined && hasTwoReadings(given, texts.language);
+        const use = isAmbiguous
+          ? invalid("amount", "has two readings")
+          : await openUseFor(deps.sql, {
+              linkId,
+              amountUnits: given === undefined ? undefined : parseUnits(given.replace(",", ".")),
+            }).catch((error: unknown) => {
+              if (error instanceof ServiceError && error.status < 500) return error;
+              throw error;
+            });
         if (!(use instanceof ServiceError))
           return new Response(null, {
             status: 303,
@@ -59,7 +63,11 @@ export const useFormRoutes = (deps: ApiDeps) =>
           shopOrigin,
           branding: current,
           given,
-          problem: use.status === 400 ? ("amountRange" as const) : undefined,
+          problem: isAmbiguous
+            ? ("twoReadings" as const)
+            : use.status === 400
+              ? ("amountRange" as const)
+              : undefined,
         };
         const page = reusablePage(presentPublicLink(current, deps.config), texts, files, view);
         return sendPage(page, request, use.status, { hasForm: true, shopOrigin });

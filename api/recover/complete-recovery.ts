@@ -86,7 +86,7 @@ export async function registerPasskey(
   { user, answer, trace }: { user: User; answer: PasskeyAnswer; trace: Trace },
 ): Promise<{ passkeyId: string; transactions: OwnerCall[] }> {
   const { passkey, owner } = await verifyPasskeyOwner(deps, { user, trace }, answer);
-  if (!passkey) throw new Error("a registration gave no passkey");
+  if (!passkey) throw new Error("a registration returned no passkey");
   const wallets = await readWalletOwners(deps, { userId: user.id, network: undefined });
   const data = encodeAddOwner({ x: owner.slice(0, 66) as Hex, y: `0x${owner.slice(66)}` });
   await deps.sql.begin(async (tx) => {

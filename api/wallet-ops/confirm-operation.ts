@@ -58,7 +58,7 @@ export async function confirmOperation(deps: ApiDeps, given: OperationConfirmati
 function signedHashOf(operation: OperationView): Hex {
   const hash = userOperationHash(toUserOperation(operation), NETWORKS[operation.network].chainId);
   if (hash === operation.userOpHash) return hash;
-  throw new Error(`operation ${operation.id} does not make its stored hash: ${hash}`);
+  throw new Error(`operation ${operation.id} does not match its stored hash: ${hash}`);
 }
 
 /**

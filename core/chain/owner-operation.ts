@@ -23,7 +23,7 @@ export function buildOwnerOperation({ sender, nonce, call, tag }: OwnerCall): Us
 /** The same for every chain. `nonce` is of ANY_CHAIN_NONCE_KEY. */
 export function buildAnyChainOperation({ sender, nonce, call, tag }: OwnerCall): UserOperation {
   if (nonce >> 64n !== ANY_CHAIN_NONCE_KEY)
-    throw new RangeError(`nonce ${nonce} is not of the key for every chain`);
+    throw new RangeError(`nonce ${nonce} does not belong to the key for every chain`);
   const callData = encodeAnyChainCalls([tagged(call, tag)]);
   return unsignedOperation({ sender, nonce, callData, callGasLimit: CALL_GAS });
 }

@@ -81,7 +81,7 @@ function parseDer(der: Buffer): { r: bigint; s: bigint } {
 function parseInteger(der: Buffer, start: number): { value: bigint; end: number } {
   const end = start + 2 + (der[start + 1] ?? 0);
   if (der[start] !== 0x02 || end > der.length || end === start + 2) {
-    throw new RangeError("the signature holds something that is no integer");
+    throw new RangeError("the signature contains something other than an integer");
   }
   const value = BigInt(hexOf(der.subarray(start + 2, end)));
   if (value === 0n || value >= CURVE_ORDER) throw new RangeError("the signature is out of range");

@@ -71,7 +71,7 @@ export function prepareRelay(transaction: RelayTransaction, relayer: () => Hex):
 /** Limits the damage of a compromised caller: the relayer's key cannot be made to move the relayer's own funds. */
 function assertAllowed({ chainId, to, data, gas }: RelayTransaction, relayer: () => Hex): void {
   const network = NETWORK_IDS.map((id) => NETWORKS[id]).find((one) => one.chainId === chainId);
-  if (!network) throw new RangeError(`chain ${chainId} is none of ours`);
+  if (!network) throw new RangeError(`chain ${chainId} is not one of ours`);
   const target = to.toLowerCase() as Hex;
   const selectors = target === network.usdc.address ? USDC_SELECTORS : CONTRACT_SELECTORS[target];
   const isRelay = selectors?.includes(data.slice(0, 10)) ?? false;

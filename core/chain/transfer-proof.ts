@@ -57,7 +57,7 @@ export function proveTransfer(
 /** What the proof shows. Throws RangeError when it shows nothing. */
 export function readProof(proof: TransferProof, network: Network): ProvenTransfer {
   const header = readHeader(proof.header);
-  if (header.hash !== proof.blockHash) throw new RangeError("the header does not make the block's hash");
+  if (header.hash !== proof.blockHash) throw new RangeError("the header does not match the block's hash");
   if (header.number !== proof.blockNumber) throw new RangeError("the header has another block number");
   const receipt = receiptIn(proof, header.receiptsRoot);
   const [status, , , logs] = typeof receipt === "string" ? [] : receipt;
@@ -85,7 +85,7 @@ function walk(byHash: ReadonlyMap<string, string>, root: string, path: string): 
   let node = readRlp(nodeOf(byHash, root));
   let rest = path;
   for (;;) {
-    if (typeof node === "string") throw new RangeError("a node of the trie is no list");
+    if (typeof node === "string") throw new RangeError("a node of the trie is not a list");
     if (node.length === BRANCH_ITEMS) {
       const child = node[Number.parseInt(rest[0] ?? "", 16)];
       node = follow(byHash, child);

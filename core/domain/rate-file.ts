@@ -21,8 +21,8 @@ export class RateFileError extends Error {
 export function parseRateFile(text: string, today: string): PublishedRate[] {
   const body = text.replace(/^\ufeff/, "").trim();
   const rates = body.startsWith("<") ? readXml(body) : body.startsWith("{") ? readJson(body) : readCsv(body);
-  if (rates.length === 0) throw new RateFileError("the file holds no rates");
-  if (rates.length > RATES_MAX) throw new RateFileError(`the file holds more than ${RATES_MAX} rates`);
+  if (rates.length === 0) throw new RateFileError("the file contains no rates");
+  if (rates.length > RATES_MAX) throw new RateFileError(`the file contains more than ${RATES_MAX} rates`);
   const seen = new Set<string>();
   for (const { day, currency, base } of rates) {
     if (day > addDays(today, 1)) throw new RateFileError(`${day} is in the future`);

@@ -86,7 +86,7 @@ export const secretList = (use: string) =>
     .pipe(commaList)
     .refine(
       (keys) => keys.length > 0 && keys.every((key) => key.length >= SECRET_MIN_CHARS),
-      "must be at least 32 bytes, also each of a comma list; make one with `openssl rand -hex 32`",
+      "must be at least 32 bytes, and so must each item of a comma-separated list; make one with `openssl rand -hex 32`",
     )
     .refine((keys) => keys.length <= KEYS_MAX, `must be at most ${KEYS_MAX} keys`)
     .transform((keys) => keys as [string, ...string[]]);

@@ -53,7 +53,7 @@ export function sortByReferences(
       ({ name }) => !references.some(({ child, parent }) => child === name && waiting.has(parent)),
     );
     if (ready.length === 0)
-      throw new Error(`tables refer to each other in a circle: ${[...waiting].join(", ")}`);
+      throw new Error(`tables reference each other in a cycle: ${[...waiting].join(", ")}`);
     sorted.push(...ready);
     rest = rest.filter((table) => !ready.includes(table));
   }

@@ -130,7 +130,7 @@ async function storePart(
 /** One parameter instead of an array of thousands, whose items the driver escapes one by one; the statement takes it apart by their length. */
 function joinBytes(items: readonly Hex[], length: number): Hex {
   if (items.some((item) => item.length !== 2 + 2 * length))
-    throw new RangeError(`an item has not ${length} bytes`);
+    throw new RangeError(`an item does not have ${length} bytes`);
   return `0x${items.map((item) => item.slice(2)).join("")}`;
 }
 

@@ -221,7 +221,7 @@ export async function readCallData(tx: Tx, relayId: bigint): Promise<Hex> {
       and octet_length(attempt.raw) >= relay.call_data_start - 1 + relay.call_data_bytes
     order by attempt.created_at, attempt.max_fee_per_gas
     limit 1`;
-  if (!row) throw new Error(`the bytes of relay ${relayId} hold no call data`);
+  if (!row) throw new Error(`the bytes of relay ${relayId} contain no call data`);
   return row.callData;
 }
 

@@ -369,10 +369,10 @@ export async function expireOperations(
   return rows.length;
 }
 
-/** Addresses that this user's wallets have sent to; only those that matter for warnings are returned. */
+/** Addresses that this user's wallets have sent to, the latest recipient first. */
 export async function findSentTo(tx: Tx, userId: string, limit: number): Promise<Hex[]> {
   const rows = await tx<{ counterparty: Hex }[]>`
-    select distinct counterparty
+    select counterparty
     from transactions
     where owner = owner_key(${userId})
       and cell = any(array(
@@ -380,6 +380,8 @@ export async function findSentTo(tx: Tx, userId: string, limit: number): Promise
         from unnest(${[...NETWORK_IDS]}::text[]) as network
       ))
       and is_settled
+    group by counterparty
+    order by max(detected_at) desc
     limit ${limit}`;
   return rows.map(({ counterparty }) => counterparty);
 }

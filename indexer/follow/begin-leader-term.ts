@@ -67,7 +67,7 @@ async function makeCursor({ sql, chain, network }: Pick<Term, "sql" | "chain" | 
     await insertBlocks(tx, network, [start]);
   });
   const row = await beginEpoch(sql, network);
-  if (!row) throw new Error(`the cursor of ${network} vanished while it was made`);
+  if (!row) throw new Error(`the cursor of ${network} disappeared while it was being created`);
   return row;
 }
 

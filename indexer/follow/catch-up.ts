@@ -80,7 +80,10 @@ async function readNext(
       const isBusy = error instanceof RpcTransportError && error.kind !== "rate-limit";
       if (!isBusy || size.blocks === 1 || attempts === ATTEMPTS_MAX) throw error;
       size.blocks = Math.max(1, size.blocks >> 1);
-      term.log.debug({ network: term.network, from, blocks: size.blocks, err: error }, "smaller ranges");
+      term.log.debug(
+        { network: term.network, from, blocks: size.blocks, err: error },
+        "range failed: continuing with smaller ranges",
+      );
     }
   }
 }

@@ -173,7 +173,7 @@ export function assertOfBlock(logs: readonly PlacedLog[], block: BlockHeader): v
     if (log.blockHash === block.hash && log.blockNumber === block.number) continue;
     throw new RpcTransportError(
       "not-ready",
-      `a log of block ${log.blockNumber} ${log.blockHash} was answered for block ${block.number} ${block.hash}`,
+      `a log of block ${log.blockNumber} ${log.blockHash} was returned for block ${block.number} ${block.hash}`,
     );
   }
 }

@@ -17,13 +17,13 @@ test("a seal is nonce, ciphertext and tag of AES-256-GCM, keyed by HKDF for its 
   expect(seal([NEWEST], PLACE, "whsec_ä")).toHaveLength(36);
 });
 
-test("a seal says whether the newest secret made it", () => {
+test("a seal tells whether it was made with the newest secret", () => {
   const sealed = seal([OLDER], PLACE, "text");
   expect(tryUnseal([OLDER], PLACE, sealed)).toEqual({ text: "text", isNewest: true });
   expect(tryUnseal([NEWEST, OLDER], PLACE, sealed)).toEqual({ text: "text", isNewest: false });
 });
 
-test("a seal opens for no other row or purpose, with no other secret, and not when a bit of it is changed", () => {
+test("a seal cannot be opened for another row or purpose, with another secret, or with one bit changed", () => {
   const sealed = seal([NEWEST], PLACE, "text");
   const changed = Buffer.from(sealed);
   changed[14] = (changed[14] ?? 0) ^ 1;

@@ -53,7 +53,7 @@ test("names who added, changed and deleted a webhook endpoint and who rotated it
   ]);
 });
 
-test("names the settings of the books that changed, without their values", async () => {
+test("names the bookkeeping settings that changed, without their values", async () => {
   const owner = await signUp(world.baseUrl);
   const { body: settings } = await owner.client.get("/v1/settings/books");
   const save = (change: object) => owner.client.patch("/v1/settings/books", { ...settings, ...change });
@@ -66,7 +66,7 @@ test("names the settings of the books that changed, without their values", async
   ]);
 });
 
-test("says which scheduled export and which own rates were changed, and how", async () => {
+test("names which scheduled export and which own rates were changed, and how", async () => {
   const owner = await signUp(world.baseUrl);
   const { client } = owner;
   const profile = await client.post("/v1/export-profiles", { name: "Month", format: "csv" });

@@ -97,7 +97,7 @@ describe("a key's scope", () => {
     return openClient(world.baseUrl).get(path, bearer(body.data.key));
   };
 
-  test("wallet:read reads the balance, and no owners", async () => {
+  test("wallet:read reads the balance, but not the owners", async () => {
     const { status, body } = await ask("wallet:read", "/v1/wallets/balance");
     expect(status).toBe(200);
     expect(body.wallet.address).toBe(merchant.walletAddress);
@@ -110,7 +110,7 @@ describe("a key's scope", () => {
     expect(other.body.error.message).toContain("wallet:read");
   });
 
-  test("payments:read reads a link's payments and receipts, and not the link", async () => {
+  test("payments:read reads a link's payments and receipts, but not the link itself", async () => {
     const path = await link();
     for (const scope of ["payments:read", "links:read"]) {
       expect((await ask(scope, `${path}/payments`)).status).toBe(200);

@@ -51,7 +51,7 @@ test("a key is found by its own hash, with its own user, until it is revoked", a
   expect([await isLive(key), await isLive(foreign)]).toEqual([false, true]);
 });
 
-test("a key's use is recorded at most once a minute, and of the used key alone", async () => {
+test("a key's use is recorded at most once a minute, and only for the key that was used", async () => {
   const user = await seedUser(sql);
   const [key, other] = [await make(user), await make(user)];
   const usedAt = async (of: { id: string }) => {
@@ -70,7 +70,7 @@ test("a key's use is recorded at most once a minute, and of the used key alone",
   expect((await usedAt(key))?.getTime()).toBeGreaterThanOrEqual(first?.getTime() ?? Infinity);
 });
 
-test("keys are listed and counted of their own user; a revoked one is listed and not counted", async () => {
+test("keys are listed and counted per user; a revoked key is listed but not counted", async () => {
   const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
   const [live, revoked] = [await make(user), await make(user)];
   await make(stranger);
@@ -80,7 +80,7 @@ test("keys are listed and counted of their own user; a revoked one is listed and
   expect(await countLiveApiKeys(sql, user)).toBe(1);
 });
 
-test("a key is revoked once, by its own user, alone", async () => {
+test("a key is revoked once, only by its own user, and no other key with it", async () => {
   const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
   const [key, other] = [await make(user), await make(user)];
   expect(await revokeApiKey(sql, key.id, stranger)).toBeUndefined();
@@ -91,7 +91,7 @@ test("a key is revoked once, by its own user, alone", async () => {
   expect([await isLive(key), await isLive(other)]).toEqual([false, true]);
 });
 
-test("a membership's end revokes what this member made for this merchant, once", async () => {
+test("the end of a membership revokes the keys that this member made for this merchant, once", async () => {
   const [merchant, other] = [await seedUser(sql), await seedUser(sql)];
   const [member, colleague] = [await seedUser(sql), await seedUser(sql)];
   const key = await make(merchant, member);

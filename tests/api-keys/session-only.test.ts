@@ -17,7 +17,7 @@ test.each([...SESSION_ONLY])("an app with a route that admits API keys to %s is 
   expect(() => mount({ allow: ["session"], needs })).not.toThrow();
 });
 
-test("routes that move money, change owners or make keys need what no API key is let in for", async () => {
+test("routes that move money, change owners or create keys need permissions that no API key has", async () => {
   const routes = await listAppRoutes();
   const needed = (method: string, path: string) =>
     routes.find((route) => route.method === method && route.path === path)?.needs;

@@ -37,7 +37,7 @@ test("nothing is known before the network's first comparison", async () => {
 });
 
 test.each(["LOGS", "NONCES"])(
-  "what a comparison of %s found counts for a day, without what it repaired",
+  "differences found by a comparison of %s count for a day, except those it repaired",
   async (kind) => {
     await record({ kind, differences: 5, repaired: 2 });
     await record({ kind, differences: 70, hoursAgo: 25 });
@@ -46,7 +46,7 @@ test.each(["LOGS", "NONCES"])(
   },
 );
 
-test("of balances, the wallets that differ now count, not what earlier comparisons found", async () => {
+test("for balances, only the wallets that differ now count, not earlier findings", async () => {
   await record({ kind: "BALANCES", differences: 5 });
   expect(await count()).toBe(0);
   await lab.sql`update wallets set difference_units = -1 where id = ${lab.merchant.walletId}`;

@@ -46,7 +46,7 @@ describe.each([
     lab.merchant = await seedMerchant(lab.sql);
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accept(lab, linkId);
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     if (sign) await signRelay(lab, payment);
     await read(lab, [makeTransfer(lab, 90, { payment })], [], { isDeep });
     expect(await historyOf(linkId)).toMatchObject([{ status, isUnread: false }]);
@@ -83,7 +83,7 @@ describe.each([
     expect(await rows()).toHaveLength(0);
   });
 
-  test("takes a history row of any status with it: nothing names a transfer that is gone", async () => {
+  test("is deleted with its history row, whatever its status: nothing refers to a transfer that is gone", async () => {
     lab.merchant = await seedMerchant(lab.sql);
     await read(lab, [makeTransfer(lab, 90, { amountUnits: 7n })], [], { isDeep });
     await lab.sql`update transactions set status = 'FAILED' where owner = owner_key(${lab.merchant.userId})`;
@@ -102,7 +102,7 @@ describe.each([
   });
 });
 
-test("the links named are those that a block changed: PAID, PENDING, or with an exception", async () => {
+test("the links returned are those that a block changed: PAID, PENDING, or with an exception", async () => {
   lab.merchant = await seedMerchant(lab.sql);
   const linkThatIs = async (status: string, exception: string) => {
     const id = await seedLink(lab.sql, lab.merchant);

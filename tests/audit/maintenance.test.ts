@@ -73,7 +73,7 @@ const isRead = (address: Hex) => async () =>
   1;
 
 describe("a wallet that is added later", () => {
-  test("gets what moved since it was made, from the chain, with its links", async () => {
+  test("gets its transfers since its creation from the chain, attributed to its links", async () => {
     const address = randomAddress();
     const other = await makeRichMerchant(1_000n);
     const units = freshUnits();
@@ -112,7 +112,7 @@ describe("a wallet that is added later", () => {
     expect(after).toHaveLength(1);
   });
 
-  test("is read through a node that leaves out logs, with the help of another", async () => {
+  test("is read completely although a node omits logs, with the help of another node", async () => {
     await indexer.stop();
     const proxy = await startFaultProxy(lab.chain.rpcUrl, { random, faults: { emptiedLogs: 1 } });
     indexer = startIndexer(lab, { urls: [proxy.url, lab.chain.rpcUrl] });
@@ -139,7 +139,7 @@ describe("reconciliation", () => {
     return row;
   };
 
-  test("finds no difference after payments in and out, and says so", async () => {
+  test("finds no difference after payments in and out, and reports that", async () => {
     const merchant = await makeRichMerchant(1_000n);
     await until("it is read", isRead(merchant.address));
     await pay(lab, payer, merchant.address, 500n);
@@ -155,7 +155,7 @@ describe("reconciliation", () => {
     });
   });
 
-  test("books a transfer that was missed, and reports it", async () => {
+  test("records a missed transfer, and reports it", async () => {
     const merchant = await makeMerchant(lab);
     await until("it is read", isRead(merchant.address));
     const units = freshUnits();
@@ -183,7 +183,7 @@ describe("reconciliation", () => {
     });
   });
 
-  test("does not count blocks as read again by a node that leaves out what the books hold", async () => {
+  test("does not count blocks as reread through a node that omits logs of recorded transfers", async () => {
     const merchant = await makeMerchant(lab);
     await until("it is read", isRead(merchant.address));
     await pay(lab, payer, merchant.address, 11n);
@@ -211,7 +211,7 @@ describe("reconciliation", () => {
     await proxy.stop();
   });
 
-  test("compares a wallet that differed with every turn, however many others wait for theirs", async () => {
+  test("compares a wallet that differed in every round, however many others are waiting", async () => {
     const merchant = await makeMerchant(lab);
     await until("it is read", isRead(merchant.address));
     await makeManyWallets(lab, 1_000);
@@ -232,7 +232,7 @@ describe("reconciliation", () => {
     });
   });
 
-  test("reports a booked transfer that no block holds", async () => {
+  test("reports a recorded transfer that no block contains", async () => {
     const merchant = await makeMerchant(lab);
     await settled(lab);
     await pay(lab, payer, merchant.address, 9n);
@@ -250,7 +250,7 @@ describe("reconciliation", () => {
     });
   });
 
-  test("leaves invariants whole", async () => {
+  test("keeps the invariants", async () => {
     await settled(lab);
     await assertInvariants(lab.sql, lab.chain);
   });

@@ -85,7 +85,7 @@ async function rebuild() {
   }
 }
 
-test("a transfer that a claim gave to one link stays there when its authorization is shown to another link afterwards", async () => {
+test("a transfer attributed by a claim stays with its link when its authorization is later submitted to another", async () => {
   const units = freshUnits();
   const [claimed, shown] = (await makeLinks(2, units)) as [string, string];
   const signer = await makeSigner(lab);
@@ -102,7 +102,7 @@ test("a transfer that a claim gave to one link stays there when its authorizatio
   expect(await statusOf(shown)).toEqual({ status: "ACTIVE", exception: "NONE" });
 });
 
-test("a claimed transfer that its merchant has taken from the link keeps its row, by its id", async () => {
+test("a claimed transfer that the merchant has detached from its link keeps its row and id", async () => {
   const linkId = await makeLink(lab, merchant, { units: freshUnits() });
   const { amountUnits } = await linkOf(lab, linkId);
   await callRpc(lab.chain.rpcUrl, "evm_setAutomine", [false]);
@@ -141,7 +141,7 @@ test("an earlier transfer that was claimed after a later one had paid its link s
   expect(paying).toEqual({ txHash: late });
 });
 
-test("a failed payment's transfer that came while another payment held the link stays the duplicate of what paid it then", async () => {
+test("a failed payment's transfer that arrived while another payment held the link stays the duplicate", async () => {
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });
   const [signer, other] = [await makeSigner(lab), await makeSigner(lab)];
@@ -178,7 +178,7 @@ test("a failed payment's transfer still pays the link that the other payment rel
   expect(await statusOf(linkId)).toEqual({ status: "PAID", exception: "NONE" });
 });
 
-test("a link made in the second of a block that was read before it takes nothing from the link that block paid", async () => {
+test("a link created in the same second as a block that was already read takes nothing from the link that block paid", async () => {
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units, madeInS: -100 });
   const txHash = await pay(lab, payer, merchant.address, units);
@@ -194,7 +194,7 @@ test("a link made in the second of a block that was read before it takes nothing
   expect(await statusOf(linkId)).toEqual({ status: "PAID", exception: "NONE" });
 });
 
-describe("a transfer missing from the books takes no link from a later one whose decision is kept", () => {
+describe("a transfer missing from the ledger takes no link from a later one whose attribution is kept", () => {
   /** Two transfers to one link, as if the first had never been seen and the second had paid. */
   async function loseFirst(
     units: bigint,
@@ -241,7 +241,7 @@ describe("a transfer missing from the books takes no link from a later one whose
   });
 });
 
-test("a link that an early claim gave its transfer keeps it, whatever a wallet appends to its calldata and others claim since", async () => {
+test("a link keeps the transfer attributed by an early claim, whatever its calldata ends with and others claim since", async () => {
   const units = freshUnits();
   const [claimed, rival] = (await makeLinks(2, units)) as [string, string];
   const sender = await makeSender(lab);
@@ -296,10 +296,10 @@ async function readAgain(number: number): Promise<number> {
 }
 
 test.each([
-  ["made again", rebuild],
+  ["rebuilt", rebuild],
   ["completed", readAgain],
 ])(
-  "of books that are %s, a missing transfer that two links fitted pays neither, although a later one has paid one of them",
+  "in a ledger that is %s, a missing transfer that two links fitted pays neither, even if one was paid since",
   async (_, complete) => {
     const units = freshUnits();
     const [paid = "", open = ""] = await makeLinks(2, units);

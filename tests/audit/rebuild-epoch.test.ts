@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => lab.stop());
 
-test("behavior: the epoch of what a rebuild writes is there before its transaction begins", async () => {
+test("behavior: a rebuild stores its epoch before its transaction begins", async () => {
   const merchant = await makeMerchant(lab);
   const payer = await makePayer(lab);
   const indexer = startIndexer(lab);

@@ -138,7 +138,7 @@ async function rebuild(): Promise<{ code: number | string; output: string }> {
   return { code: await child.exited, output };
 }
 
-test("makes exactly what was there, while an indexer runs", async () => {
+test("recreates exactly what was there, while an indexer runs", async () => {
   const before = await dump();
   expect(await rebuild()).toMatchObject({ code: 0, output: expect.stringContaining("identical") });
   expect(await dump()).toBe(before);
@@ -147,7 +147,7 @@ test("makes exactly what was there, while an indexer runs", async () => {
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("repairs rows that were damaged, and says which", async () => {
+test("repairs damaged rows, and reports which", async () => {
   const before = await dump();
   await lab.sql`delete from transfers where pays and log_index = 0 and block_number < 60`;
   await lab.sql`update payment_links set status = 'ACTIVE', paid_at = null where status = 'PAID'`;

@@ -30,18 +30,18 @@ async function reorganise(ancestor: number): Promise<void> {
   });
 }
 
-test("is noted when nothing happened meanwhile", async () => {
+test("progress is recorded when nothing happened meanwhile", async () => {
   await note();
   expect(await rechecked()).toBe(90);
 });
 
-test("not when a reorganisation set it back meanwhile", async () => {
+test("progress is not recorded when a reorganisation set it back meanwhile", async () => {
   await reorganise(70);
   await note();
   expect(await rechecked()).toBe(70);
 });
 
-test("not when a reorganisation replaced some of these blocks, whether the new ones are read yet or not", async () => {
+test("progress is not recorded when a reorganisation replaced some of these blocks, whether read again yet or not", async () => {
   await reorganise(85);
   await note();
   expect(await rechecked()).toBe(80);
@@ -51,7 +51,7 @@ test("not when a reorganisation replaced some of these blocks, whether the new o
   expect(await rechecked()).toBe(80);
 });
 
-test("not over what another reading has noted", async () => {
+test("progress is not recorded over that of another run", async () => {
   await lab.sql`update cursors set rechecked_number = 95 where network = ${NETWORK}`;
   await note();
   expect(await rechecked()).toBe(95);

@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => lab?.stop());
 
-test("are read one after the other, so that full ones do not wait for one another", async () => {
+test("doubted blocks are read one after the other, so that full ones do not compete with each other", async () => {
   const blocks = Object.fromEntries(
     Array.from({ length: HEAD }, (_, index) => [index + 1, [transferLog(randomAddress(), randomAddress())]]),
   );

@@ -94,7 +94,7 @@ async function readWallet({ address }: Merchant) {
   return row;
 }
 
-test("hundreds of wallets that were never compared take two calls, and none when nothing moved", async () => {
+test("hundreds of wallets that were never compared take two calls, and none once nothing moves", async () => {
   await lab.sql`update wallets set reconciled_at = null`;
   expect(await reconcileBalances(term)).toBe(0);
   expect(callsOf("eth_call")).toBe(2);
@@ -106,7 +106,7 @@ test("hundreds of wallets that were never compared take two calls, and none when
   expect(callsOf("eth_call")).toBe(0);
 });
 
-test("a wallet that moved is compared by its new transfers alone, and no other wallet", async () => {
+test("a wallet with new transfers is compared by those alone, and no other wallet is compared", async () => {
   const before = await readWallet(other);
   await pay(lab, payer, merchant.address, 500n);
   await settleFinal();
@@ -119,7 +119,7 @@ test("a wallet that moved is compared by its new transfers alone, and no other w
   await lab.sql`update transfers set amount_units = 1000 where to_address = ${merchant.address} and amount_units = 1`;
 });
 
-test("a wallet at rest is compared after a day, and not before", async () => {
+test("an idle wallet is compared after a day, not before", async () => {
   const age = (hours: number) =>
     lab.sql`
       update wallets
@@ -134,7 +134,7 @@ test("a wallet at rest is compared after a day, and not before", async () => {
   expect((await readWallet(other)).reconciledAt.getTime()).toBeGreaterThan(Date.now() - 60_000);
 });
 
-test("a transfer booked below the last comparison is no difference: the whole ledger decides", async () => {
+test("a transfer recorded below the last comparison is no difference: the whole ledger decides", async () => {
   const { bookedNumber } = await readWallet(merchant);
   await lab.sql`
     update wallets
@@ -148,7 +148,7 @@ test("a transfer booked below the last comparison is no difference: the whole le
   });
 });
 
-test("a transfer that is missing is a difference at every comparison until it is booked", async () => {
+test("a missing transfer is a difference at every comparison until it is recorded", async () => {
   await pay(lab, payer, merchant.address, 7n);
   await settleFinal();
   const lost = await lab.sql`
@@ -190,7 +190,7 @@ async function recountAll(): Promise<number> {
   return wrong;
 }
 
-test("a wrong running sum that balances do not show is found by counting it again", async () => {
+test("a wrong running sum that balances do not reveal is found by recounting", async () => {
   await lab.sql`delete from wallets where address not in (${merchant.address}, ${other.address})`;
   expect(await reconcileBalances(term)).toBe(0);
   const { bookedUnits } = await readWallet(merchant);
@@ -242,7 +242,7 @@ test("a reorganisation below a sum's block discards it, one at its block does no
   expect((await readWallet(merchant)).bookedNumber).toBe(-1n);
 });
 
-test("a long life is summed in steps that read a bounded number of transfers", async () => {
+test("a long history is summed in steps that read a bounded number of transfers", async () => {
   const { id } = await readWallet(other);
   // 200 transfers each way, two a block and way
   await lab.sql`

@@ -56,7 +56,7 @@ async function skipToHead(): Promise<void> {
   await commitQuietBlocks(term, head, performance.now());
 }
 
-test("after three tries it is left out, and the change of another wallet is stored", async () => {
+test("after three attempts a refused account change is skipped, and another wallet's change is stored", async () => {
   await mine(lab);
   await skipToHead();
   await searchAccountLogs(term);

@@ -5,7 +5,7 @@ import { makeMerchant, openLab, openTerm, settled, startIndexer } from "../suppo
 
 setDefaultTimeout(120_000);
 
-test("begins with the first block once that is deep enough", async () => {
+test("the search for account changes begins at the first block once that is deep enough", async () => {
   const lab = await openLab();
   await makeMerchant(lab);
   const indexer = startIndexer(lab);

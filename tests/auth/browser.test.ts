@@ -75,7 +75,7 @@ describe.if(isBrowserThere)("Chromium", () => {
   const email = newEmail();
   let address: unknown;
 
-  test("registers, verifies the address and sets up a wallet with a passkey of the platform", async () => {
+  test("registers, verifies the address and sets up a wallet with a platform passkey", async () => {
     expect((await call("POST", "/v1/identity/register", { email })).status).toBe(201);
     const otp = await readCode(openClient(world.baseUrl), email);
     expect((await call("POST", "/v1/email-verification/verify", { email, otp })).status).toBe(200);
@@ -95,7 +95,7 @@ describe.if(isBrowserThere)("Chromium", () => {
     expect(cookie).toMatchObject({ httpOnly: true, sameSite: "Strict", path: "/", secure: false });
   });
 
-  test("signs out, signs in again with the passkey, and a replay of its answer is refused", async () => {
+  test("signs out, signs in again with the passkey, and a replayed response is refused", async () => {
     expect((await call("POST", "/v1/auth/logout")).status).toBe(200);
     expect((await call("GET", "/v1/auth/me")).status).toBe(401);
     const options = await call("POST", "/v1/auth/options", { email });

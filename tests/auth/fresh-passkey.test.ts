@@ -58,7 +58,7 @@ describe.each(Object.keys(GUARDED))("%s", (name) => {
     expect((await call(client)).status).toBeWithin(200, 202);
   });
 
-  test("error: 403 passkey_required just after 15 minutes, and for a session without a passkey; signing in again lifts it", async () => {
+  test("error: 403 passkey_required just after 15 minutes, or without a passkey; signing in again lifts it", async () => {
     const client = await signIn(merchant);
     await setPasskeyAge(client, LIMIT_S + 1);
     expectRefused(await call(client));

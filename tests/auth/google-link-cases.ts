@@ -87,7 +87,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect((await client.get("/v1/auth/me")).body).toMatchObject({ id: owner.userId, email: owner.email });
   });
 
-  test("the address of a linked account is the one the provider named last, at sign-in or when it is linked again", async () => {
+  test("a linked account shows the address that the provider last reported, at sign-in or when it is linked again", async () => {
     const owner = await signUp(world().baseUrl);
     const addressesOf = async () => (await accountsOf(owner.client)).map(({ email }) => email);
     const first = newEmail();
@@ -106,7 +106,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect((await owner.client.get("/v1/auth/me")).body.email).toBe(owner.email);
   });
 
-  test("error: an unverified address is not shown for a linked account, nor one of another who signs in", async () => {
+  test("error: a linked account shows neither an unverified address nor that of a refused attempt by another account", async () => {
     const [owner, other] = [await signUp(world().baseUrl), await signUp(world().baseUrl)];
     const [own, others] = [newEmail(), newEmail()];
     person(own);
@@ -122,7 +122,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect((await accountsOf(other.client)).map(({ email }) => email)).toEqual([others]);
   });
 
-  test("an address that is none, or longer than one can be, is not kept, and the account is linked without", async () => {
+  test("an invalid or overlong address is not stored, and the account is linked without one", async () => {
     const owner = await signUp(world().baseUrl);
     for (const email of ["nobody", `${"a".repeat(64)}@${"b".repeat(190)}.example`]) {
       person(email);
@@ -135,7 +135,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
       ).rejects.toThrow("identities_email_check");
   });
 
-  test("the address goes with the link, and with the account", async () => {
+  test("the address is deleted with the link, and with the account", async () => {
     const owner = await signUp(world().baseUrl);
     const [first, second] = [newEmail(), newEmail()];
     for (const email of [first, second]) {
@@ -173,7 +173,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect(await subjectsOf(owner.userId)).toEqual([claims().sub]);
   });
 
-  test("error: an account that opens another merchant's, an unverified one, and a cancelled choice link nothing", async () => {
+  test("error: an account linked to another merchant, an unverified one and a cancelled choice are not linked", async () => {
     const [owner, other] = [await signUp(world().baseUrl), await signUp(world().baseUrl)];
     person(newEmail());
     expect(await link(other.client)).toBe("linked");
@@ -190,7 +190,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect(await eventsOf(owner.userId)).toEqual([["identity_refused", {}]]);
   });
 
-  test("error: a link whose session ended on the way links nothing and signs nobody in", async () => {
+  test("error: when the session ends midway, nothing is linked and nobody is signed in", async () => {
     const owner = await signUp(world().baseUrl);
     person(newEmail());
     const callback = await visitToLink(owner.client);
@@ -231,7 +231,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect(await subjectsOf(owner.userId)).toHaveLength(5);
   });
 
-  test("an unlinked account signs in no more, and what it had signed in ends", async () => {
+  test("an unlinked account can no longer sign in, and the sessions it opened end", async () => {
     const [owner, other] = [await signUp(world().baseUrl), await signUp(world().baseUrl)];
     person(newEmail());
     expect(await link(owner.client)).toBe("linked");
@@ -254,7 +254,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect((await owner.client.delete(path)).status).toBe(404);
   });
 
-  test("an account that was unlinked is not linked again by the account's own address, only by its owner", async () => {
+  test("an unlinked account is linked again only by its owner, not through a matching address", async () => {
     const email = newEmail().replace("@example.com", "@gmail.com");
     const owner = await signUp(world().baseUrl, email);
     person(email);

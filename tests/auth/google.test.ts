@@ -113,7 +113,7 @@ describe("GET /v1/auth/google/callback", () => {
     expect((await again.client.get("/v1/auth/me")).body.id).toBe(me.body.id);
   });
 
-  test("issuer and subject identify the account: a changed address opens it, another subject with the same address does not", async () => {
+  test("issuer and subject identify the account: a changed address opens it, another subject with that address does not", async () => {
     const email = newEmail();
     person(email);
     const first = await signInWithGoogle();
@@ -224,7 +224,7 @@ describe("GET /v1/auth/google/callback", () => {
   test.each([
     ["unverified", { email_verified: false }],
     ["verified as text", { email_verified: "true" }],
-    ["not said to be verified", { email_verified: undefined }],
+    ["without a statement that it is verified", { email_verified: undefined }],
   ])("error: an address that is %s is refused", async (_name, more) => {
     person(newGmail(), more);
     const { client, answer } = await signInWithGoogle();

@@ -46,7 +46,7 @@ describe("a challenge", () => {
   }
   const end = (id: string) => sql`update challenges set expires_at = now() where id = ${id}`;
 
-  test("is taken once, by its own user for its own purpose; a refused attempt leaves it", async () => {
+  test("is consumed once, by its own user for its own purpose; a refused attempt does not consume it", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const { id } = await make(user);
     await make(user);
@@ -58,13 +58,13 @@ describe("a challenge", () => {
     expect(await takeChallenge(sql, id, meant(user))).toBeUndefined();
   });
 
-  test("without a user is taken without one, and not by a user", async () => {
+  test("without a user is consumed without one, not by a user", async () => {
     const { id } = await make(null, "login");
     expect(await takeChallenge(sql, id, { userId: await seedUser(sql), purpose: "login" })).toBeUndefined();
     expect(await takeChallenge(sql, id, { userId: null, purpose: "login" })).toMatchObject({ id });
   });
 
-  test("that has expired is neither found nor taken, by its id or by its bytes", async () => {
+  test("that has expired is neither found nor consumed, by its id or by its bytes", async () => {
     const user = await seedUser(sql);
     const [first, second] = [await make(user), await make(user)];
     for (const { id } of [first, second]) await end(id);
@@ -74,7 +74,7 @@ describe("a challenge", () => {
     expect(await takeChallengeOf(sql, second.challenge, meant(user))).toBeUndefined();
   });
 
-  test("is found by its id, of its own user and purpose alone, and stays", async () => {
+  test("is found by its id for its own user and purpose only, and is not consumed", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const { id } = await make(user);
     expect(await findChallenge(sql, id, meant(stranger))).toBeUndefined();
@@ -84,7 +84,7 @@ describe("a challenge", () => {
       expect(await findChallenge(sql, id, meant(user))).toMatchObject({ id });
   });
 
-  test("is taken by its bytes once, of its own user and purpose alone", async () => {
+  test("is consumed once by its bytes, for its own user and purpose only", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const { challenge } = await make(user);
     expect(await hasChallengeOf(sql, challenge, meant(stranger))).toBe(false);
@@ -98,7 +98,7 @@ describe("a challenge", () => {
     expect(await takeChallengeOf(sql, challenge, meant(user))).toBeUndefined();
   });
 
-  test("is deleted with those of its user, and of no other", async () => {
+  test("is deleted with the others of its user, and no other user's", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const [own, foreign] = [await make(user), await make(stranger)];
     await deleteChallengesOf(sql, user);
@@ -110,7 +110,7 @@ describe("a challenge", () => {
 const idsOf = (passkeys: readonly { id: string }[]) => passkeys.map(({ id }) => id).sort();
 
 describe("a passkey", () => {
-  test("is listed and renamed by its own user, for its own relying party alone", async () => {
+  test("is listed and renamed by its own user, only for its own relying party", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const own = await seedPasskey(sql, user);
     const old = await seedPasskey(sql, user, { rpId: OTHER_RP_ID });
@@ -146,7 +146,7 @@ describe("a passkey", () => {
     expect(idsOf(found)).toEqual(idsOf(passkeys.slice(0, 2)));
   });
 
-  test("is registered once, by whomever", async () => {
+  test("is registered once, no matter who registers it", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const { id } = await seedPasskey(sql, user);
     const [row] = await listPasskeys(sql, user, RP_ID);
@@ -164,7 +164,7 @@ describe("a passkey", () => {
     expect(foreign.map((one) => one.rpId)).not.toContain(RP_ID);
   });
 
-  test("of one device is used with a counter that grows, or that it does not have; of several with any", async () => {
+  test("of a single device needs a growing counter or none; a synced one is used with any counter", async () => {
     const { id } = await seedPasskey(sql, await seedUser(sql));
     const other = await seedPasskey(sql, await seedUser(sql));
     const use = (counter: bigint, isSynced = false) =>
@@ -191,7 +191,7 @@ describe("a passkey signs in", () => {
     return isListed;
   };
 
-  test("its own user alone", async () => {
+  test("only its own user", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const { id } = await seedPasskey(sql, user);
     expect(await findSignInPasskey(sql, id, stranger)).toBeUndefined();
@@ -207,7 +207,7 @@ describe("a passkey signs in", () => {
     expect([await maySignIn(first), await maySignIn(prepared)]).toEqual([true, false]);
   });
 
-  test("once its addition is confirmed, not before, and no more from the log of its removal on", async () => {
+  test("from the confirmation of its addition until the log of its removal", async () => {
     const user = await seedUser(sql);
     const [first, added] = [await seedPasskey(sql, user), await seedPasskey(sql, user)];
     const wallet = await seedWallet(sql, [first]);
@@ -222,7 +222,7 @@ describe("a passkey signs in", () => {
     expect([await maySignIn(added), await maySignIn(first)]).toEqual([false, true]);
   });
 
-  test("whatever another key, another wallet, another network or an upgrade says", async () => {
+  test("whatever the logs of another key, wallet or network, or of an upgrade, say", async () => {
     const user = await seedUser(sql);
     const [first, other] = [await seedPasskey(sql, user), await seedPasskey(sql, user)];
     const wallet = await seedWallet(sql, [first]);
@@ -250,7 +250,7 @@ describe("a passkey signs in", () => {
     expect(await maySignIn(passkey)).toBe(true);
   });
 
-  test("by the later of two logs of one block", async () => {
+  test("according to the later of two logs in one block", async () => {
     const user = await seedUser(sql);
     const passkey = await seedPasskey(sql, user);
     const wallet = await seedWallet(sql, [passkey]);

@@ -102,7 +102,7 @@ describe("POST /v1/auth/options", () => {
 });
 
 describe("POST /v1/auth/verify", () => {
-  test("signs in with the passkey: cookie, user, a row in the trail", async () => {
+  test("signs in with the passkey: cookie, user, a row in the security trail", async () => {
     const before = await eventsOf(merchant.userId, "sign_in");
     const { challengeId, ...options } = await optionsFor(merchant.email);
     const own = openClient(world.baseUrl);
@@ -313,7 +313,7 @@ describe("a discoverable sign-in, without an address", () => {
     expect(answer.body.user.id).toBe(merchant.userId);
   });
 
-  test("error: its challenge is good for no address, and an address's challenge not for it", async () => {
+  test("error: its challenge is not valid for a sign-in with an address, nor the other way round", async () => {
     const { challengeId, ...options } = await begin();
     const named = { email: merchant.email };
     expectRefused(await finish(challengeId, await merchant.passkey.authenticate(options), named));
@@ -321,7 +321,7 @@ describe("a discoverable sign-in, without an address", () => {
     expectRefused(await finish(own.challengeId, await merchant.passkey.authenticate(own)));
   });
 
-  test("error: an unknown passkey, another origin and a passkey that is no owner are refused", async () => {
+  test("error: an unknown passkey, another origin and a passkey that is not an owner are refused", async () => {
     const unknown = await newPasskey(world.baseUrl);
     const first = await begin();
     expectRefused(await finish(first.challengeId, await unknown.authenticate(first)));
@@ -334,7 +334,7 @@ describe("a discoverable sign-in, without an address", () => {
     expectRefused(await finish(third.challengeId, await removed.passkey.authenticate(third)));
   });
 
-  test("error: 400 with an address beside discoverable, and for discoverable: false", async () => {
+  test("error: 400 with an address together with discoverable, and for discoverable: false", async () => {
     const { challengeId, ...options } = await begin();
     const response = await merchant.passkey.authenticate(options);
     for (const named of [{ discoverable: false }, { discoverable: true, email: merchant.email }]) {

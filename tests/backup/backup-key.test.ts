@@ -19,7 +19,7 @@ test("error: a key of fewer than 32 characters is refused", () => {
 });
 
 test.each(GUESSABLE)(
-  "what was written with %s can be restored, and a new key precedes it for new backups",
+  "a backup written with %s can be restored, and a new key put before it is used for new backups",
   (key) => {
     expect(readRestoreConfig({ DATABASE_URL, BACKUP_KEY: key }).keys).toEqual([key]);
     const keys = [random(), key];
@@ -27,7 +27,7 @@ test.each(GUESSABLE)(
   },
 );
 
-test("error: the command ends with code 78 and one sentence, which does not show the key", () => {
+test("error: the command exits with code 78 and one message, which does not contain the key", () => {
   const program = join(import.meta.dir, "../../ops/backup-main.ts");
   const env = { DATABASE_URL, BACKUP_KEY: "a".repeat(64) };
   const { exitCode, stdout, stderr } = Bun.spawnSync([process.execPath, "--no-env-file", program], {

@@ -51,14 +51,14 @@ test("a backup is recorded with the time in its file's name", async () => {
   expect(listBackups(folder).map((file) => basename(file))).toContain(name);
 });
 
-test("the one that ended last counts, also after one whose machine's clock was ahead", async () => {
+test("the backup that finished last counts, even after one from a machine whose clock was ahead", async () => {
   await recordBackup(sql, new Date(Date.now() + 86_400_000));
   const takenAt = new Date();
   await recordBackup(sql, takenAt);
   expect((await findLastBackup(sql))?.takenAt).toEqual(takenAt);
 });
 
-test("a database that cannot store it, as before its upgrade, is backed up anyway", async () => {
+test("a database that cannot store the record, because it is not upgraded yet, is still backed up", async () => {
   await sql`alter table last_backup rename to last_backup_away`;
   const { code, output, errors } = await backUp();
   await sql`alter table last_backup_away rename to last_backup`;
@@ -66,7 +66,7 @@ test("a database that cannot store it, as before its upgrade, is backed up anywa
   expect(errors).toContain("no alert watches it");
 });
 
-test("error: a backup that is interrupted while it is written does not end with success, and leaves no file", async () => {
+test("error: a backup interrupted while it is written exits with an error, and leaves no file", async () => {
   const before = readdirSync(folder);
   await sql.begin(async (tx) => {
     // the draft is there, and waits for this table

@@ -19,24 +19,24 @@ describe("restoring while the chain has moved on", () => {
     report = await runRestoreDrill();
   }, 240_000);
 
-  test("the books of every link that is in the backup agree, also of those paid after it", () => {
+  test("the ledger of every link in the backup is correct, including links paid after it", () => {
     expect(report.differences).toEqual([]);
     expect(report.links).toBe(2 * report.paid.before + 1);
     expect(report.transfers).toBe(report.paid.before + report.paid.after + report.paid.newer);
   });
 
-  test("the restored service takes no second payment of a paid link, and one of an open link", () => {
+  test("the restored service accepts no second payment for a paid link, and one for an open link", () => {
     expect(report.refusedOnRestored).toBe(409);
     expect(report.paidOnRestored).toBe(true);
   });
 
-  test("the commands say what they did", () => {
+  test("the commands report what they did", () => {
     expect(report.output).toMatch(/\.backup: \d\d tables, \d+\.\d MB, read back and complete/);
     expect(report.output).toMatch(/restored \d\d tables as of \d{4}-/);
   });
 });
 
-test("an option that backup does not know gets the usage, not a stack", () => {
+test("an unknown option of backup prints the usage, not a stack trace", () => {
   const program = join(import.meta.dir, "../../ops/backup-main.ts");
   const { exitCode, stderr } = Bun.spawnSync([process.execPath, program, "--help"], { stderr: "pipe" });
   expect(exitCode).toBe(64);
@@ -68,7 +68,7 @@ describe("a backup's file", () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("a backup that begins during a migration waits for it, and has the rows of a table that it rewrites", async () => {
+  test("a backup that begins during a migration waits for it, and contains the rows of a table it rewrites", async () => {
     const other = await createTestDatabase();
     const shared = openDatabase(other.url, { name: "test", maxConnections: 3 });
     await seedLinks(shared, await seedMerchant(shared), { count: 5 });
@@ -141,7 +141,7 @@ describe("a backup's file", () => {
     expect(statSync(backup.file).mode & 0o777).toBe(0o600);
   }, 120_000);
 
-  test("error: a file with a changed byte, a cut one and another key restore nothing", async () => {
+  test("error: a file with a changed byte, a truncated file and a wrong key restore nothing", async () => {
     const bytes = readFileSync(backup.file);
     const broken = join(folder, "broken");
     for (const wrong of [
@@ -156,7 +156,7 @@ describe("a backup's file", () => {
     );
   }, 120_000);
 
-  test("a broken file leaves an empty database empty, so that a whole one can follow", async () => {
+  test("a broken file leaves an empty database empty, so that an intact one can be restored next", async () => {
     const name = `${db.name}_empty`;
     const url = new URL(db.url);
     url.pathname = `/${name}`;
@@ -185,7 +185,7 @@ describe("a backup's file", () => {
   }
 
   test(
-    "statistics that take longer than a statement may are gathered all the same",
+    "statistics are gathered even when that takes longer than the statement timeout",
     () =>
       withEmpty(async (url) => {
         const other = openDatabase(url, { name: "test", maxConnections: 2 });
@@ -218,7 +218,7 @@ describe("a backup's file", () => {
   );
 
   test(
-    "error: a restored backup that cannot be migrated is not reported as nothing",
+    "error: a restored backup that cannot be migrated is reported as restored, with the failure",
     () =>
       withEmpty(async (url) => {
         const earlier = await createTestDatabase();
@@ -253,7 +253,7 @@ describe("a backup's file", () => {
     for (const file of listBackups(folder).slice(-1)) rmSync(file);
   }, 120_000);
 
-  test("the newest files are kept, others are not touched", async () => {
+  test("only the newest backups are kept, and other files are not touched", async () => {
     writeFileSync(join(folder, "notes.txt"), "mine");
     for (const minute of [1, 2]) await writeBackup(sql, { folder, keys, keep: 2, now: at(minute) });
     expect(listBackups(folder).map((file) => file.slice(-29))).toEqual([

@@ -38,7 +38,7 @@ test.each([0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 5])(
 describe("error:", () => {
   const plain = randomBytes(3 * CHUNK);
 
-  test("another key opens nothing, and says which variable has the key", async () => {
+  test("a wrong key opens nothing, and the message names the variable of the key", async () => {
     await expect(open(await seal(plain), [other])).rejects.toThrow(
       "no key in BACKUP_KEY decrypts this backup",
     );
@@ -53,7 +53,7 @@ describe("error:", () => {
     }
   });
 
-  test("a file cut within a chunk or between two is refused, and so are exchanged chunks", async () => {
+  test("a file truncated within or between chunks is refused, and so are swapped chunks", async () => {
     const sealed = await seal(plain);
     for (const end of [HEAD + 2 * SEALED, HEAD + SEALED, sealed.length - 1, HEAD])
       await expect(open(sealed.subarray(0, end))).rejects.toThrow(/altered|incomplete/);
@@ -66,13 +66,13 @@ describe("error:", () => {
     await expect(open(Buffer.concat([head, second, first, rest]))).rejects.toThrow(/altered/);
   });
 
-  test("another kind of file is no backup", async () => {
+  test("another kind of file is refused", async () => {
     await expect(open(randomBytes(CHUNK))).rejects.toThrow("this is not a backup of this service");
     await expect(open(Buffer.from("short"))).rejects.toThrow("empty or incomplete");
   });
 });
 
-test("tables are filled after those they refer to, and a circle is refused", () => {
+test("tables are filled after those they reference, and a cycle is refused", () => {
   const table = (name: string) => ({ name, columns: ["id"] });
   const tables = [table("child"), table("grandchild"), table("parent")];
   const references = [
@@ -82,7 +82,7 @@ test("tables are filled after those they refer to, and a circle is refused", () 
   const sorted = sortByReferences(tables, references).map(({ name }) => name);
   expect(sorted).toEqual(["parent", "child", "grandchild"]);
   const circle = [...references, { child: "parent", parent: "grandchild" }];
-  expect(() => sortByReferences(tables, circle)).toThrow("in a circle");
+  expect(() => sortByReferences(tables, circle)).toThrow("in a cycle");
 });
 
 test("an interval is whole minutes, hours or days", () => {

@@ -36,12 +36,12 @@ describe("a change of owners is read", () => {
   });
 });
 
-test("no change of owners is read from another event, nor without its index", () => {
+test("no change of owners is read from another event, or without its index", () => {
   expect(decode(`0x${"11".repeat(32)}`, 1n, bytes(OWNER))).toBeUndefined();
   expect(decodeAccountLog({ topics: [ADD_OWNER_TOPIC], data: bytes(OWNER) } as never)).toBeUndefined();
 });
 
-describe("no change of owners is read from a log that the account's code does not write", () => {
+describe("no change of owners is read from a log that the account's code never writes", () => {
   test.each([
     ["an index that no row holds", 2n ** 31n - 1n, bytes(OWNER)],
     ["the highest index", 2n ** 256n - 1n, bytes(OWNER)],

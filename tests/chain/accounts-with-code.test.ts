@@ -39,7 +39,7 @@ async function askHaveCode(accounts: readonly Hex[]): Promise<boolean[]> {
 }
 
 describe("which accounts have code", () => {
-  test("one call tells contracts and delegating accounts from others, in their order", async () => {
+  test("one call tells contracts and delegating accounts apart from others, in their order", async () => {
     const delegating = randomAddress();
     await callRpc(node.rpcUrl, "anvil_setCode", [delegating, DELEGATION]);
     const accounts = [
@@ -75,7 +75,7 @@ describe("which accounts have code", () => {
     });
   }
 
-  test("error: there is no answer when the node gives neither", async () => {
+  test("error: without either answer from the node, an error is thrown", async () => {
     const accounts = [randomAddress()];
     proxy.fault = () => ({ kind: "error", code: -32000, message: "header not found" });
     await expect(readHaveCode(chain, accounts, undefined)).rejects.toBeInstanceOf(Error);

@@ -85,7 +85,7 @@ const BATCH_SELECTOR = encodeFunctionData({ abi: ABI, functionName: "executeBatc
   10,
 );
 
-test("calls are read as they were encoded, and of mutated ones what viem reads, unless they share bytes", () => {
+test("calls decode as they were encoded, and mutated ones as viem decodes them, unless they share bytes", () => {
   let mutated = 0;
   for (let round = 0; round < ROUNDS; round++) {
     const calls = someCalls();

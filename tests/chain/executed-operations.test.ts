@@ -70,7 +70,7 @@ describe("one of our operations", () => {
     }
   });
 
-  test("that is a refund has the tag of its link behind its own", () => {
+  test("that is a refund carries its link's tag after its own", () => {
     const { found } = find(taggedTransfers(USDC, items, `${TAG}${LINK_TAG}`));
     expect([found?.tag, found?.linkTag]).toEqual([TAG, `0x${LINK_TAG}`]);
   });
@@ -83,7 +83,7 @@ describe("nothing is found", () => {
     ["without a tag", [{ to: USDC, data: encodeTransfer(ann as Hex, 5n) }]],
     ["with a tag of another length", [{ to: USDC, data: `${tagged.data}00` as Hex }]],
     ["of another token", [{ ...tagged, to: kim as Hex }]],
-    ["that allows instead of paying", [{ to: USDC, data: `${approve}${TAG.slice(2)}` as Hex }]],
+    ["that approves instead of paying", [{ to: USDC, data: `${approve}${TAG.slice(2)}` as Hex }]],
     ["with one call that is no transfer of ours", [tagged, { to: USDC, data: approve }]],
     // a transfer of nothing succeeds; one of more than there is fails, and has its event all the same
     ["that pays nothing", taggedTransfers(USDC, [{ to: ann as Hex, amountUnits: 0n }], TAG)],
@@ -96,12 +96,12 @@ describe("nothing is found", () => {
     expect(find(calls).found).toBeUndefined();
   });
 
-  test("of one that claims gas which it did not use: the EntryPoint adds it, whatever it is, to the gas of its event", () => {
+  test("of one that claims unused gas: the EntryPoint adds it, however much it is, to the gas in its event", () => {
     expect(find([tagged], [], { preVerificationGas: 2n ** 119n }).found).toBeUndefined();
     expect(find([tagged], [], { preVerificationGas: 0n }).found?.tag).toBe(TAG);
   });
 
-  test("of one that the transaction does not hold, or that another contract was called with", () => {
+  test("of one that the transaction does not contain, or that another contract received", () => {
     const { to, data, userOpHash } = find([tagged]);
     const read = (change: { to?: Hex | undefined; input?: Hex; userOpHash?: Hex }) =>
       findExecutedOperation(carried("to" in change ? change.to : to, change.input ?? data), {
@@ -128,7 +128,7 @@ describe("nothing is found", () => {
 });
 
 /** Whoever owns a wallet chooses the bytes of a transaction that runs its operation. */
-describe("of calldata whose elements lie at the same bytes", () => {
+describe("of calldata whose elements share the same bytes", () => {
   const calls = taggedTransfers(USDC, items, TAG);
   const words = (count: number, value: number) => uintWord(value).repeat(count);
   const digitsOf = (data: Hex) => data.slice(10);
@@ -144,14 +144,14 @@ describe("of calldata whose elements lie at the same bytes", () => {
   const tagOf = (to: Hex, input: Hex) =>
     findExecutedOperation(carried(to, input), { userOpHash, network })?.tag;
 
-  test("an operation is found when it is there once, and not when it is there again and again", () => {
+  test("an operation is found when it occurs once, but not when it is repeated many times", () => {
     expect(tagOf(CONTRACTS.multicall3, relayOf(data))).toBe(TAG);
     expect(tagOf(CONTRACTS.multicall3, relayOf(data, 2))).toBeUndefined();
     expect(tagOf(CONTRACTS.entryPointV06, repeat(data, 1, 1))).toBe(TAG);
     expect(tagOf(CONTRACTS.entryPointV06, repeat(data, 16, 1))).toBeUndefined();
   });
 
-  test("nor is one without any bytes, whose fields are decoded again each time", () => {
+  test("one without any bytes, whose fields would be decoded each time, is not found either", () => {
     const empty = { ...operationOf(calls), initCode: "0x", callData: "0x", signature: "0x" } as const;
     const { data: bundle } = buildBundleCall([{ operation: empty }], relayer as Hex);
     const hash = userOperationHash(empty, network.chainId);
@@ -180,7 +180,7 @@ describe("of calldata whose elements lie at the same bytes", () => {
     expect(tagOf(...inputOf(most + 1))).toBeUndefined();
   });
 
-  test("an account's calls are read up to 101", () => {
+  test("at most 101 calls of an account are read", () => {
     const operation = carried(CONTRACTS.entryPointV06, data).get(userOpHash);
     if (!operation) throw new Error("no operation");
     const found = (count: number) => {
@@ -204,7 +204,7 @@ describe("of calldata whose elements lie at the same bytes", () => {
     expect(fastestMs(REFUSED_WITHIN_MS, read)).toBeLessThan(REFUSED_WITHIN_MS);
   });
 
-  test("nor is a nested array, which the EntryPoint has for aggregated operations, decoded", () => {
+  test("a nested array, such as the EntryPoint takes for aggregated operations, is not decoded either", () => {
     const operation = carried(CONTRACTS.entryPointV06, data).get(userOpHash);
     if (!operation) throw new Error("no operation");
     const big = { ...operation, callData: `0x${"ab".repeat(400_000)}` as Hex };

@@ -19,7 +19,7 @@ afterEach(async () => {
   await node?.stop();
 });
 
-test("of a claimed receipt only the token's logs are kept, and they decide", async () => {
+test("only the token's logs of a claimed receipt are kept, and they decide", async () => {
   const [payer, recipient, stranger] = [randomAddress(), randomAddress(), randomAddress()];
   const foreign = { address: stranger, topics: [], data: "0x" as const };
   const logs = [

@@ -105,7 +105,7 @@ describe("one signature for every chain", () => {
     ).not.toBe(anyChainHash(operation));
   });
 
-  test("error: a hash with a chain's id, a changed call or another nonce is no signature of it", async () => {
+  test("error: a signature over a hash with a chain id, a changed call or another nonce is not valid", async () => {
     const { passkey, address } = await walletOnBoth();
     const call = encodeAddOwner(RELAYER);
     const operation = buildAnyChainOperation({ sender: address, nonce: FIRST, call, tag: TAG });

@@ -58,7 +58,7 @@ describe("the digest", () => {
     );
   });
 
-  test("refuses fields of the wrong length instead of hashing leftovers of the one before", () => {
+  test("refuses fields of the wrong length instead of hashing leftovers of the previous one", () => {
     const domain = tokenDomainOf(NETWORKS.base);
     fc.assert(
       fc.property(authorizations, (authorization) => {

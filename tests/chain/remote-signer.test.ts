@@ -24,7 +24,7 @@ afterEach(() => signer.behave(async () => "honest"));
 
 const sign = (transaction = TRANSACTION) => signRemotely({ address, signerUrl: signer.url }, transaction);
 
-test("signs as the local key does, byte for byte, also for nonce 0 and as {raw}", async () => {
+test("signs like the local key, byte for byte, even for nonce 0 and as {raw}", async () => {
   expect(await sign()).toEqual(signRelay(KEY, TRANSACTION));
   const first = { ...TRANSACTION, nonce: 0n };
   signer.behave(async (_, make) => ({ result: { raw: await make(), tx: {} } }));
@@ -83,7 +83,7 @@ test("error: an answer that encodes the same signature in another way is refused
   expect(error.message).toBe("the signer answered another transaction than it was asked to sign");
 });
 
-test("error: what no relay sends is never shown to the signer", async () => {
+test("error: a transaction that no relay sends is never shown to the signer", async () => {
   const asked = signer.requests.length;
   const theft = { ...TRANSACTION, to: makePayer().address, data: "0x" as const };
   expect(await sign(theft).catch((error) => error)).toBeInstanceOf(RangeError);

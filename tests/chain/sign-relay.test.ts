@@ -77,7 +77,7 @@ describe("signRelay", () => {
     );
   });
 
-  describe("refuses to sign anything but relays:", () => {
+  describe("signs nothing but relays:", () => {
     const key: Hex = `0x${"07".repeat(32)}`;
     const self = relayerAddress(key);
     const transaction = {
@@ -108,13 +108,16 @@ describe("signRelay", () => {
         "handleOps((address,uint256,bytes,bytes,uint256,uint256,uint256,uint256,uint256,bytes,bytes)[],address)",
         CONTRACTS.entryPointV06,
       ],
-    ] as const)("but a call it does have on %s: %s", (_, signature, to) => {
-      const data = toFunctionSelector(`function ${signature}`);
-      expect(signRelay(key, { ...transaction, to, data }).raw).toStartWith("0x02");
-      expect(() => signRelay(key, { ...transaction, to: CONTRACTS.smartWalletImplementation, data })).toThrow(
-        RangeError,
-      );
-    });
+    ] as const)(
+      "a call that relays make to %s is signed, and refused for another contract: %s",
+      (_, signature, to) => {
+        const data = toFunctionSelector(`function ${signature}`);
+        expect(signRelay(key, { ...transaction, to, data }).raw).toStartWith("0x02");
+        expect(() =>
+          signRelay(key, { ...transaction, to: CONTRACTS.smartWalletImplementation, data }),
+        ).toThrow(RangeError);
+      },
+    );
 
     test("the relayer's own USDC does not move", () => {
       for (const signature of ["transfer(address,uint256)", "approve(address,uint256)"]) {
@@ -150,7 +153,7 @@ describe("nextFees", () => {
     expect(nextFees(market)).toEqual({ maxFeePerGas: 21n * GWEI, maxPriorityFeePerGas: GWEI });
   });
 
-  test("never offers more than the cap, nor a tip above the whole", () => {
+  test("never offers more than the cap, nor a tip above the whole fee", () => {
     expect(nextFees({ ...market, maxFeeWei: 5n * GWEI })).toEqual({
       maxFeePerGas: 5n * GWEI,
       maxPriorityFeePerGas: GWEI,
@@ -204,7 +207,7 @@ describe("nextFees", () => {
     expect(nextFees({ ...above, previous }).maxPriorityFeePerGas).toBe(GWEI / 8n);
   });
 
-  test("every raise is one that nodes take, and the caps hold", () => {
+  test("every raise is large enough for nodes to accept, and the caps hold", () => {
     const amount = fc.bigInt({ min: 0n, max: 200n * GWEI });
     fc.assert(
       fc.property(

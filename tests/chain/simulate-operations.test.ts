@@ -69,11 +69,14 @@ async function verdictsWith(error: RpcErrorJson, senders: readonly Hex[]) {
 const senderOf = ({ operation }: SimulatedOperation) => operation.sender;
 
 describe("an operation that nodes cannot simulate", () => {
-  test.each([OUT_OF_GAS, TIMED_OUT])("waits alone when they say $message: the others pass", async (error) => {
-    const [, second] = operations.map(senderOf);
-    const verdicts = await verdictsWith(error, [second ?? "0x"]);
-    expect(verdicts).toMatchObject([{ ok: true }, { ok: false, action: "wait" }, { ok: true }]);
-  });
+  test.each([OUT_OF_GAS, TIMED_OUT])(
+    "is held back alone when nodes answer $message: the others pass",
+    async (error) => {
+      const [, second] = operations.map(senderOf);
+      const verdicts = await verdictsWith(error, [second ?? "0x"]);
+      expect(verdicts).toMatchObject([{ ok: true }, { ok: false, action: "wait" }, { ok: true }]);
+    },
+  );
 
   test("error: without a verdict on any of them nothing is known", async () => {
     const simulated = verdictsWith(TIMED_OUT, operations.map(senderOf));

@@ -49,10 +49,10 @@ async function readUnread(callsMax: number): Promise<unknown> {
   }
 }
 
-test("a node that takes four calls in a batch says what unread blocks brought the payees", async () => {
+test("a node that accepts only four calls in a batch still tells what unread blocks transferred to the payees", async () => {
   expect(await readUnread(4)).toEqual([]);
 });
 
-test("logs that came in another request than the head or the block before them count for nothing", async () => {
+test("logs that came in another request than the head or its parent block are ignored", async () => {
   expect(await readUnread(3)).toBeUndefined();
 });

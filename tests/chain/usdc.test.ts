@@ -114,11 +114,11 @@ describe("calldata", () => {
 });
 
 describe("the token on a chain", () => {
-  test("has the domain signatures are checked against", async () => {
+  test("has the domain that signatures are checked against", async () => {
     await assertTokenDomain(chain);
   });
 
-  test("error: another domain refuses to start", async () => {
+  test("error: a token with another domain is refused", async () => {
     const other = { ...chain, network: { ...NETWORKS.base, usdc: { ...NETWORKS.base.usdc, address: USDC } } };
     await expect(assertTokenDomain(other)).rejects.toThrow(
       /DOMAIN_SEPARATOR 0x71f17a3b.*expected 0x02fa7265/,

@@ -73,7 +73,7 @@ describe("a send", () => {
     expect(receipt.logs.map(decodeUserOperationLog).find((one) => one)?.success).toBe(true);
   });
 
-  test("several calls in one operation are all or none", async () => {
+  test("several calls in one operation succeed or fail together", async () => {
     const { passkey, address } = await world.newDeployedWallet();
     const both = await signOperation(
       passkey,
@@ -166,7 +166,7 @@ describe("the wallet", () => {
     );
   });
 
-  test("refuses the high s of a signature whose low s it takes", async () => {
+  test("refuses the high-s form of a signature whose low-s form it accepts", async () => {
     const signed = await signOperation(wallet.passkey, operation, { s: "high" });
     expect(await world.refusalOf(signed)).toBeUndefined();
     expect(await world.refusalOf({ ...signed, signature: withOtherS(signed.signature) })).toBe(

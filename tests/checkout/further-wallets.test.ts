@@ -54,7 +54,7 @@ const serveKeys = (context: BrowserContext) =>
     route.fulfill({ contentType: "text/html", body: "<title>keys</title>" }),
   );
 
-test("an API whose configured library is not built says which, and what to run", () => {
+test("an API whose configured library is not built names it, and the command to run", () => {
   const built = {
     has: (name: string) => name === "walletconnect.js",
     pathOf: String,
@@ -102,7 +102,7 @@ describe.if(canRun)("further wallets", () => {
     expect(await answer.text()).not.toContain("further-wallets");
   });
 
-  test("an unreachable relay: says so, and the wallet in the browser still pays", async () => {
+  test("an unreachable relay is reported, and the browser's wallet still pays", async () => {
     const { id } = await world.makeLink();
     const asked: string[] = [];
     const { page, close } = await world.open(id, [await world.wallet()], {
@@ -125,7 +125,7 @@ describe.if(canRun)("further wallets", () => {
     await close();
   });
 
-  test("a library that does not load: says so, leaves the other ways, and is loaded by a second click", async () => {
+  test("a library that fails to load is reported, the other ways remain, and a second click loads it", async () => {
     const { id } = await world.makeLink();
     const { page, context, close } = await world.open(id, [], {
       prepare: async (page) => {
@@ -160,7 +160,7 @@ describe.if(canRun)("further wallets", () => {
     await close();
   });
 
-  test("the dialog closed before a wallet is paired is a refusal", async () => {
+  test("closing the dialog before a wallet is paired counts as a refusal", async () => {
     const { id } = await world.makeLink();
     // a relay that takes everything and answers nothing
     const { page, close } = await world.open(id, [], {
@@ -172,7 +172,7 @@ describe.if(canRun)("further wallets", () => {
     await close();
   });
 
-  test("a wallet paired by the code declines, signs at the second attempt, and its payment is thanked for", async () => {
+  test("a wallet paired by QR code declines, signs on the second attempt, and its payer is thanked", async () => {
     const { id, amountUnits } = await world.makeLink();
     const asked: string[] = [];
     const refused: string[] = [];

@@ -6,7 +6,7 @@ import { fillMessage } from "../../web/messages/isolate.ts";
 const [FSI, PDI] = ["\u2068", "\u2069"];
 
 test.each([
-  ["a name in Latin letters stands as it is", "ltr", "Shop & Co.", "Shop & Co."],
+  ["a name in Latin letters stays as it is", "ltr", "Shop & Co.", "Shop & Co."],
   ["a name in Hebrew letters is isolated", "ltr", "חנות 7", `${FSI}חנות 7${PDI}`],
   ["a right-to-left mark is removed", "ltr", "Shop\u200f", "Shop"],
   ["a Latin name in a sentence from right to left is isolated", "rtl", "Shop Inc.", `${FSI}Shop Inc.${PDI}`],

@@ -49,7 +49,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("pays by hand with the unique amount among links of one price", async () => {
+  test("is paid manually with the unique amount among links of the same price", async () => {
     const first = await world.makeLink();
     const second = await world.makeLink(first.amountUnits);
     const { page, expectClean, close } = await world.open(second.id);
@@ -115,7 +115,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("without a wallet opens the QR code on a desk, and links into wallet apps on a phone", async () => {
+  test("without a wallet opens the QR code on a desktop, and links to wallet apps on a phone", async () => {
     const { id } = await world.makeLink();
     const desk = await world.open(id);
     await desk.page.getByRole("img", { name: "QR code of this page" }).waitFor();
@@ -132,7 +132,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await phone.close();
   });
 
-  test("reads right to left in Arabic, in the dark, without a barrier, and pays in its own language", async () => {
+  test("reads right to left in Arabic, in dark mode, without accessibility violations, and pays in that language", async () => {
     const { id, amountUnits } = await world.makeLink();
     const wallet = await world.wallet({ fundsUnits: amountUnits });
     const { page, expectClean, close } = await world.open(id, [wallet], {
@@ -154,7 +154,7 @@ describe.if(isBrowserThere)("the payment page", () => {
   });
 
   for (const width of [320, 390, 768, 1280]) {
-    test(`fits ${width} px, also with text of twice the size`, async () => {
+    test(`fits ${width} px, also with text at twice the size`, async () => {
       const { id } = await world.makeLink(999_999_999_999n - BigInt(width));
       const wallet = await world.wallet({ name: "A wallet with quite a long name" });
       const { page, close } = await world.open(id, [wallet], { viewport: { width, height: 700 } });
@@ -187,7 +187,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("shows address, amount and QR code without a script", async () => {
+  test("shows address, amount and QR code without JavaScript", async () => {
     const { id } = await world.makeLink();
     const context = await world.browser.newContext({ javaScriptEnabled: false });
     const page = await context.newPage();

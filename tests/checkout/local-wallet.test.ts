@@ -29,7 +29,7 @@ afterAll(async () => {
 const ask = (method: string, params: unknown[] = []) =>
   openClient(world.baseUrl).post("/v1/test/wallet", { linkId, method, params });
 
-test("answers as its own account whatever it is asked for, and refuses every other method", async () => {
+test("answers only for its own account, and refuses every other method", async () => {
   expect((await ask("eth_requestAccounts")).body).toEqual({ result: [account] });
   expect((await ask("eth_chainId")).body).toEqual({ result: "0x14a34" });
   for (const method of ["anvil_setBalance", "evm_mine", "eth_sendRawTransaction", "constructor"])

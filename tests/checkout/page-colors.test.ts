@@ -13,7 +13,7 @@ describe("colours", () => {
   const tokenOf = (css: string, name: string) =>
     new RegExp(`--${name}: (#[0-9a-f]{6});`).exec(css)?.[1] ?? "";
 
-  test("of every hue and lightness are readable on and under everything, by day and by night", () => {
+  test("of every hue and lightness are readable on and under everything, in light and dark mode", () => {
     const parts = ["00", "33", "66", "99", "cc", "ff"];
     const colors = parts.flatMap((r) => parts.flatMap((g) => parts.map((b) => `#${r}${g}${b}`)));
     for (const [scheme, css] of [
@@ -31,7 +31,7 @@ describe("colours", () => {
       }
   });
 
-  test("that are readable already are left as they are", () => {
+  test("that are already readable are not changed", () => {
     expect(pageColors("#0b50e6", "light").accent).toBe("#0b50e6");
     expect(pageColors("#86adff", "dark").accent).toBe("#86adff");
     expect(pageColors(YELLOW, "light").accent).not.toBe(YELLOW);
@@ -39,7 +39,7 @@ describe("colours", () => {
   });
 });
 
-test("contrast is that of WCAG 2.2, whichever of the two is lighter", () => {
+test("contrast is that of WCAG 2.2, whichever of the two colours is lighter", () => {
   expect(contrast("#000000", "#ffffff")).toBeCloseTo(21, 10);
   expect(contrast("#ffffff", "#000000")).toBeCloseTo(21, 10);
   expect(contrast("#123456", "#123456")).toBe(1);

@@ -103,7 +103,7 @@ describe.if(isBrowserThere)("embedding", () => {
     await list([origin]);
   });
 
-  test("a payment in the frame is reported to the shop, and the frame is as high as its page", async () => {
+  test("a payment in the frame is reported to the shop, and the frame is as tall as its page", async () => {
     const { id, amountUnits } = await world.makeLink();
     const wallet = await world.wallet({ fundsUnits: amountUnits });
     const { page, close } = await openShop(id, "frame", { prepare: wallet.install });
@@ -203,7 +203,7 @@ const fetchLogo = async (url: string) => {
 };
 
 describe.if(isBrowserThere)("a logo", () => {
-  test("comes out as our own PNG of at most 64 kB and 256 pixels, at an address of its content", async () => {
+  test("is re-encoded as a PNG of at most 64 kB and 256 pixels, at an address derived from its content", async () => {
     const noise = makePng({
       ...{ width: 300, height: 200 },
       pixel: (x, y) => [(x * 7919 + y * 104729) % 256, (x * y * 31) % 256, (x ^ (y * 57)) % 256, 255],
@@ -252,7 +252,7 @@ describe.if(isBrowserThere)("a logo", () => {
       Buffer.from("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7", "base64"),
       400,
     ],
-    ["of nothing is refused", Buffer.alloc(1), 400],
+    ["that is empty is refused", Buffer.alloc(1), 400],
     [
       "of 512 kB and a byte is refused",
       Buffer.concat([roundLogo(), Buffer.alloc(524_289 - roundLogo().length)]),
@@ -264,7 +264,7 @@ describe.if(isBrowserThere)("a logo", () => {
     if (status === 400) expect(answer.body.error.details.field).toBe("image");
   });
 
-  test("is the merchant's own, who proved a passkey; a stranger and a wrong colour are refused", async () => {
+  test("can be set only by the merchant with a fresh passkey; a stranger and a wrong colour are refused", async () => {
     const stranger = openClient(world.world.baseUrl);
     const image = roundLogo().toString("base64");
     expect((await stranger.post(`${PAGES}/logo`, { image })).status).toBe(401);
@@ -326,7 +326,7 @@ describe.if(isBrowserThere)("a logo", () => {
   }, 120_000);
 });
 
-test.if(isBrowserThere)("every picture of a state fills its circle", async () => {
+test.if(isBrowserThere)("every icon of a state fills its circle", async () => {
   const { page, close } = await world.open("link_AAAAAAAAAAAAAAAAAAAAAA", [], { allowedErrors: /404/ });
   const names = Object.keys(ICONS);
   const sizes: unknown = await page.evaluate(`(() => {

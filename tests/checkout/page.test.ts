@@ -98,7 +98,7 @@ describe("an open link", () => {
     expect([...new Uint8Array(await answer.arrayBuffer()).slice(1, 4)]).toEqual([0x50, 0x4e, 0x47]);
   });
 
-  test("is compressed for a reader that takes gzip, and changes nothing of the link", async () => {
+  test("is compressed for a client that accepts gzip, and reading it does not change the link", async () => {
     const id = await makeLink();
     const [before] = await side.world.sql`select * from payment_links where id = ${id}`;
     const answer = await read(id, { headers: { "accept-encoding": "gzip" } });
@@ -159,7 +159,7 @@ describe("a link that cannot be paid shows neither address nor QR code", () => {
     expect((await read(id)).text).toContain("<h2>Partly refunded</h2>");
   });
 
-  test("unknown: a page with status 404, also for what is no id at all", async () => {
+  test("unknown: a page with status 404, also for a malformed id", async () => {
     for (const id of ["link_AAAAAAAAAAAAAAAAAAAAAA", "nonsense", "%00", "..%2f"]) {
       const { status, text } = await read(id);
       expect(status).toBe(404);
@@ -168,7 +168,7 @@ describe("a link that cannot be paid shows neither address nor QR code", () => {
   });
 });
 
-test("a link with an uncertain payment says so and can be paid", async () => {
+test("a link with an uncertain payment shows that, and can be paid", async () => {
   const { id } = await side.makeLink();
   expect((await read(id)).text).not.toContain("An earlier payment is still being checked.");
   await side.world.sql`
@@ -187,7 +187,7 @@ test("a link with an uncertain payment says so and can be paid", async () => {
 });
 
 describe("languages", () => {
-  test("the address wins over the browser, the browser's order over the rest, English when none is known", async () => {
+  test("the URL wins over the browser, the browser's preferences decide next, and English is the fallback", async () => {
     const id = await makeLink();
     const languageOf = async (query: string, accepted: string) =>
       /<html lang="([^"]+)" dir="([^"]+)">/
@@ -236,7 +236,7 @@ describe("the link's public data", () => {
 });
 
 describe("assets", () => {
-  test("are named by their content, cached permanently, and compressed as the reader prefers", async () => {
+  test("are named by their content, cached permanently, and compressed as the client prefers", async () => {
     const { text } = await read(await makeLink());
     const script = /<script type="module" src="([^"]+)">/.exec(text)?.[1] ?? "";
     const ask = (encodings: string) =>

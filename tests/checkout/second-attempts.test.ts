@@ -177,7 +177,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("says exactly what a wallet holds that lacks a millionth", async () => {
+  test("shows the exact balance of a wallet that is a millionth short", async () => {
     const { id } = (await world.ann.client.post("/v1/payment-links", { amount: 1, description: "Tea" })).body;
     const wallet = await world.wallet({ fundsUnits: 999_999n });
     const { page, close } = await world.open(id, [wallet]);
@@ -186,7 +186,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("takes an answer that is not the service's for none, and asks again with the same bytes", async () => {
+  test("treats a response that is not the service's as none, and retries with the same bytes", async () => {
     const { id } = await world.makeLink();
     const strange = [
       { status: 403, contentType: "text/html", body: "<h1>Are you human?</h1>" },

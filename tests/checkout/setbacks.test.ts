@@ -45,7 +45,7 @@ const openStreams = (page: Page) =>
   page.evaluate("streams.filter(({ readyState }) => readyState !== 2).length") as Promise<number>;
 
 describe.if(isBrowserThere)("the payment page", () => {
-  test("a declined signature says that nothing was sent, and leads to a transfer that pays by its tag", async () => {
+  test("a declined signature shows that nothing was sent, and leads to a transfer that pays by its tag", async () => {
     const { id, amountUnits } = await world.makeLink();
     await world.makeLink(amountUnits);
     const wallet = await world.wallet({ declines: { method: "eth_signTypedData_v4", times: 1 } });
@@ -101,7 +101,7 @@ describe.if(isBrowserThere)("the payment page", () => {
       await close();
     });
 
-  test("too little in the wallet: says what it holds, and asks for no signature", async () => {
+  test("an insufficient balance: shows what the wallet holds, and asks for no signature", async () => {
     const { id, amountUnits } = await world.makeLink();
     const wallet = await world.wallet({ fundsUnits: amountUnits - 1n });
     const { page, close } = await world.open(id, [wallet]);
@@ -111,7 +111,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("a script that does not arrive leaves the amount and the address to pay by hand", async () => {
+  test("a script that does not load leaves the amount and address for a manual payment", async () => {
     const { id } = await world.makeLink();
     const reader = await visit(world.browser, `${world.world.baseUrl}/pay/${id}`, {
       allowedErrors: /net::ERR_FAILED/,
@@ -151,7 +151,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("a reload and a killed API while the payment waits: no button to pay again, and in the end thanks", async () => {
+  test("a reload and an API crash while the payment is pending: no second pay button, and thanks in the end", async () => {
     const { id } = await world.makeLink();
     const wallet = await world.wallet();
     const { page, close } = await world.open(id, [wallet]);
@@ -259,7 +259,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("a transfer that fits several links is claimed by hand, and proven by its sender's signature, in the link's network", async () => {
+  test("a transfer that fits several links is claimed manually, and proven by its sender's signature", async () => {
     const first = await world.makeLink();
     const second = await world.makeLink(first.amountUnits);
     const wallet = await world.wallet({ chainId: 1 });
@@ -284,7 +284,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
-  test("a claim of a transaction that does not pay the link is refused in words", async () => {
+  test("a claim of a transaction that does not pay the link is refused with an explanation", async () => {
     const { id, amountUnits } = await world.makeLink();
     const stranger = await newProvingPayer(world.rpcUrl, amountUnits);
     const hash = await sendUsdc(world.rpcUrl, stranger.lower, stranger.lower, 1n);

@@ -36,7 +36,7 @@ describe("messages", () => {
   });
 
   for (const file of languages) {
-    test(`${file} says everything that English says, with the same values in it`, () => {
+    test(`${file} has every message that English has, with the same placeholders`, () => {
       const messages = messagesOf(file);
       expect(Object.keys(messages)).toEqual(Object.keys(english));
       for (const [key, text] of Object.entries(messages)) {
@@ -47,7 +47,7 @@ describe("messages", () => {
     });
   }
 
-  test("another language is no copy of English", () => {
+  test("no other language is a copy of English", () => {
     for (const file of languages.filter((name) => name !== "en.json")) {
       const messages = messagesOf(file);
       const same = Object.keys(english).filter((key) => messages[key] === english[key]);
@@ -88,7 +88,7 @@ describe("contrast (WCAG 2.2)", () => {
   });
 
   for (const [ink, paper, least] of PAIRS)
-    test(`${ink} on ${paper} has at least ${least} to 1, by day and by night`, () => {
+    test(`${ink} on ${paper} has a contrast of at least ${least} to 1, in light and dark mode`, () => {
       for (const css of [light, dark]) {
         expect(colorOf(css, ink)).not.toBe("");
         expect(contrast(colorOf(css, ink), colorOf(css, paper))).toBeGreaterThanOrEqual(least);

@@ -139,7 +139,7 @@ describe("links", () => {
     expect(listed.map(({ id }: { id: string }) => id)).toEqual([made.id]);
   });
 
-  test("a description cannot steer the terminal or turn its lines", async () => {
+  test("a description cannot send control sequences to the terminal or reverse its lines", async () => {
     await run([
       "links",
       "create",
@@ -173,7 +173,7 @@ describe("pay", () => {
     expect(row?.payer).toBe(testWalletAddress().toLowerCase());
   });
 
-  test("with a key pays at most --max, and --max is not optional", async () => {
+  test("with a key pays at most --max, and --max is required", async () => {
     const key = generatePrivateKey();
     await fundUsdc(world.chain.rpcUrl, privateKeyToAccount(key).address, 1_000_000n);
     const env = { PAYER_PRIVATE_KEY: key };
@@ -241,7 +241,7 @@ describe("listen", () => {
     expect(err).toContain("webhooks");
   });
 
-  test("error: a service that does not answer ends it with what to look at", async () => {
+  test("error: a service that does not answer ends it with a hint about what to check", async () => {
     const { code, err } = await runAlone(["listen", "--url", "http://127.0.0.1:1"]);
     expect(code).toBe(1);
     expect(err).toContain("UNREACHABLE: ");
@@ -259,7 +259,7 @@ test("export writes text to standard output and files to --out, in the caller's 
   expect(await runAlone(["export", "--format", "pdf"])).toMatchObject({ code: 2, out: "" });
 });
 
-test("npx runs the same from the sources, and relative paths are those of the caller", async () => {
+test("npx runs the same program, and relative paths are those of the caller", async () => {
   const { bin } = await Bun.file(join(ROOT, "package.json")).json();
   const env = { ...process.env, SERVICE_URL: world.baseUrl, API_KEY: apiKey };
   const args = ["export", "--format", "csv", "--out", "from-npx.csv"];
@@ -285,9 +285,9 @@ describe("doctor", () => {
 
   test.each([
     ["a key that the service does not know", { API_KEY: `sk_${"x".repeat(43)}` }, "key"],
-    ["something that is no key", { API_KEY: "secret" }, "key"],
+    ["a malformed key", { API_KEY: "secret" }, "key"],
     ["a service that is not there", { SERVICE_URL: "http://127.0.0.1:9" }, "service"],
-    ["a payer's key that is none", { PAYER_PRIVATE_KEY: "0x1" }, "payer"],
+    ["an invalid payer's key", { PAYER_PRIVATE_KEY: "0x1" }, "payer"],
   ])("error: finds %s, with the fix", async (_, env, subject) => {
     const { code, of } = await levels(env);
     expect(code).toBe(1);
@@ -320,7 +320,7 @@ describe("doctor", () => {
   });
 });
 
-test("send --prepare prints an address of the send page, and moves nothing", async () => {
+test("send --prepare prints a URL of the send page, and moves nothing", async () => {
   const to = `0x${"ab".repeat(20)}`;
   const given = ["send", "--prepare", "--to", to, "--amount", "2.50", "--note", "Rent & heat"];
   const { url } = await runJson(given);
@@ -333,7 +333,7 @@ test("--version prints the version alone", async () => {
   expect(await run(["--version"])).toMatchObject({ code: 0, out: `${packageJson.version}\n` });
 });
 
-test("error: a wrong call is exit 2 with the reason, and a program gets it as JSON", async () => {
+test("error: wrong usage exits with 2 and the reason, as JSON for a program", async () => {
   for (const args of [["nonsense"], ["links", "create", "--amout", "3"], ["links", "create"], ["pay"]]) {
     const { code, err, out } = await run([...args, "--json"]);
     expect([code, out, JSON.parse(err).error.code]).toEqual([2, "", "USAGE"]);
@@ -344,7 +344,7 @@ test("error: a wrong call is exit 2 with the reason, and a program gets it as JS
     });
 });
 
-test("a table gives its flexible column what is left of the width, at least 8 cells, and counts wide characters twice", () => {
+test("a table's flexible column gets the remaining width, at least 8 cells, and wide characters count twice", () => {
   const rows = [{ id: "link_1", text: "東京東京東京" }];
   const columns = [
     { title: "ID", read: (row: (typeof rows)[0]) => row.id },

@@ -76,7 +76,7 @@ test("error: a BASE_URL with more than an origin, which every link and mail woul
     expect(() => readApiConfig({ ...ENV, BASE_URL: `https://${rest}` })).not.toThrow();
 });
 
-test("error: a BASE_URL that is no URL is named as the fault, by the API and by the worker", () => {
+test("error: a BASE_URL that is not a URL is named as the fault, by the API and by the worker", () => {
   const { JWT_SECRET: _, ...worker } = { ...ENV, SMTP_URL: "smtp://127.0.0.1:25" };
   const fault = "the environment has 1 fault:\n  - BASE_URL: must be an http(s) URL";
   for (const BASE_URL of ["pay.example.com", "https://", "https://pay example.com", "null"]) {

@@ -43,7 +43,7 @@ describe("defaults", () => {
     expect(config.chains.map(({ id }) => id)).toEqual(["base", "base-sepolia"]);
   });
 
-  test("an eager deployment of wallets is named as without effect where base is enabled", () => {
+  test("eager deployment of wallets is reported as having no effect where base is enabled", () => {
     const ignoredOf = (given: Record<string, string>) => readApiConfig({ ...production(), ...given }).ignored;
     expect(ignoredOf({ WALLET_DEPLOYMENT: "eager" })).toEqual([expect.stringContaining("not on base")]);
     expect(ignoredOf({ WALLET_DEPLOYMENT: "eager", NETWORKS: "base-sepolia" })).toEqual([]);
@@ -193,12 +193,12 @@ describe("error: refuses", () => {
       { ...base(), RPC_URL_BASE_SEPOLIA: undefined },
       /RPC_URL_BASE_SEPOLIA/,
     ],
-    ["half of Google", { ...base(), GOOGLE_CLIENT_ID: "x" }, /GOOGLE_CLIENT_SECRET/],
+    ["an incomplete Google configuration", { ...base(), GOOGLE_CLIENT_ID: "x" }, /GOOGLE_CLIENT_SECRET/],
     ["malformed proxies", { ...base(), TRUSTED_PROXIES: "10.0.0.0/8, hello" }, /TRUSTED_PROXIES: "hello"/],
     ["an unknown network", { ...base(), NETWORKS: "ethereum" }, /NETWORKS/],
     ["an endless wait", { ...base(), PAY_WAIT_MS: "120001" }, /PAY_WAIT_MS: must be between/],
     [
-      "a WalletConnect project id that is none",
+      "an invalid WalletConnect project id",
       { ...base(), WALLETCONNECT_PROJECT_ID: "0123456789abcdef0123456789abcde" },
       /WALLETCONNECT_PROJECT_ID: must be the project's id \(32 hex digits\)/,
     ],
@@ -368,7 +368,7 @@ describe("error: refuses", () => {
     }
   });
 
-  test("random secrets pass, 2,000 of them", () => {
+  test("2,000 random secrets pass", () => {
     for (let round = 0; round < 1_000; round++) {
       expect(() => readApiConfig(production())).not.toThrow();
       const short = {
@@ -380,7 +380,7 @@ describe("error: refuses", () => {
   });
 });
 
-test("the process ends with code 78 and one readable message", async () => {
+test("the process exits with code 78 and one readable message", async () => {
   const child = Bun.spawn([process.execPath, join(import.meta.dir, "../../api/main.ts")], {
     env: { PATH: process.env.PATH, ...production(), TEST_MODE: "1" },
     stdout: "pipe",

@@ -48,7 +48,7 @@ test("error: a folder is refused", () => {
   expect(read(folder).faults).toEqual([`SECRET_FILE: ${folder} cannot be read (it is a folder)`]);
 });
 
-test("error: bytes that are no text are refused, since a part of them would be lost", () => {
+test("error: bytes that are not text are refused, since some of them would be lost", () => {
   const file = write("binary", new Uint8Array([0xff, 0xfe, 0x80, 0x41]));
   expect(read(file).faults).toEqual([
     `SECRET_FILE: ${file} is not text; write the bytes as hex (openssl rand -hex 32)`,
@@ -67,7 +67,7 @@ test("error: a secret that was given in place of its file's path is not repeated
   }
 });
 
-test("error: a path that cannot name a file is refused in a sentence", () => {
+test("error: a path that cannot name a file is refused with a readable message", () => {
   expect(read(join(folder, "x".repeat(300))).faults).toEqual([
     expect.stringMatching(/^SECRET_FILE: .* cannot be read \(ENAMETOOLONG\)$/),
   ]);

@@ -12,7 +12,7 @@ describe("error: a variable is reported once, in our own words", () => {
     ["a database that is no URL", { DATABASE_URL: "x" }, "DATABASE_URL: must begin with postgres://"],
     ["a base URL of another scheme", { BASE_URL: "ftp://a/b" }, "BASE_URL: must be an http(s) URL"],
     ["a list with two faulty items", { RPC_URL_BASE: "a, b" }, "RPC_URL_BASE: must be http(s) URLs"],
-    ["a flag that is none", { BASE_ACCOUNT: "yes" }, "BASE_ACCOUNT: must be one of 0, 1, true, false"],
+    ["an invalid flag", { BASE_ACCOUNT: "yes" }, "BASE_ACCOUNT: must be one of 0, 1, true, false"],
     ["two unknown networks", { NETWORKS: "a,b" }, "NETWORKS: must be one of base, base-sepolia"],
   ])("%s", (_, given, fault) => {
     expect(() => readApiConfig({ ...BASE, ...given })).toThrow(`the environment has 1 fault:\n  - ${fault}`);

@@ -16,7 +16,7 @@ const ENV = {
 };
 const PRODUCTION = { ...ENV, NODE_ENV: "production", BASE_URL: "https://example.com" };
 
-test("error: an SMTP_URL that no mail could be sent to is a fault at the start", () => {
+test("error: an SMTP_URL to which no mail could be sent is reported at startup", () => {
   for (const SMTP_URL of [
     ...["http://[", "smtp://", "smtp://mail.example.com:abc", "https://mail.example.com", "mail.example.com"],
     // the parser of the mail package takes this number for an address: 0.0.9.221
@@ -31,7 +31,7 @@ test("error: an SMTP_URL that no mail could be sent to is a fault at the start",
     expect(readWorkerConfig({ ...ENV, SMTP_URL })).toMatchObject({ smtpUrl: SMTP_URL });
 });
 
-test("error: a MAIL_FROM that is no address in one line is a fault at the start", () => {
+test("error: a MAIL_FROM that is not an address on one line is reported at startup", () => {
   for (const MAIL_FROM of [
     "Payments",
     "a@b\r\nBcc: c@d",
@@ -55,7 +55,7 @@ test("RATE_SOURCE names files of exchange rates, a URL alone the default source'
   expect(sourcesOf({ EXCHANGE_RATE_SOURCES: `ecb=${url}` })).toEqual([{ name: "ecb", url }]);
 });
 
-test("error: a RATE_SOURCE that is no URL, twice the default source, or given under both of its names", () => {
+test("error: a RATE_SOURCE that is not a URL, has the default source twice, or is set under both of its names", () => {
   const url = "https://rates.example.com/daily.xml";
   for (const RATE_SOURCE of ["ecb", "ecb=", "ftp://rates.example.com", `${url}, ecb=${url}`, `own=${url}`])
     expect(() => readWorkerConfig({ ...ENV, RATE_SOURCE })).toThrow("RATE_SOURCE");
@@ -78,7 +78,7 @@ describe("limits of relaying", () => {
     expect(readIndexerConfig(ENV)).toMatchObject({ mismatchMinUnits: 1_000n });
   });
 
-  test("in production: 0.02 ETH a day and network, 500,000,000 gas a merchant", () => {
+  test("in production: 0.02 ETH per day and network, 500,000,000 gas per merchant", () => {
     expect(readWorkerConfig(PRODUCTION)).toMatchObject({
       ...{ relayMaxFeeWei: 2_000_000_000n, relayRevertedGasPerDay: 10_000_000n },
       ...{ relayDailyFeeMaxWei: 20_000_000_000_000_000n, relayGasPerMerchantPerDay: 500_000_000n },
@@ -126,7 +126,7 @@ describe("limits of relaying", () => {
 describe("database connections", () => {
   const worker = (set: Record<string, string>) => () => readWorkerConfig({ ...ENV, ...set }).connections;
 
-  test("a worker shares its connections among tasks, the sender, advisory updates and queue, and grows with its concurrency", () => {
+  test("a worker divides its connections among tasks, sender, advisory updates and queue, and scales with concurrency", () => {
     expect(worker({})()).toEqual({ pool: 12, planned: 6, asyncCommit: 2, queue: 4 });
     // two liveness locks during a restart, and the three connections of an export
     expect(worker({ WORKER_CONCURRENCY: "1" })()).toEqual({ pool: 5, planned: 6, asyncCommit: 2, queue: 4 });
@@ -162,7 +162,7 @@ describe("database connections", () => {
     expect(api("2")).toEqual({ pool: 1, planned: 1 });
   });
 
-  test("an indexer takes four connections a network at least, one of which holds the leader's lock", () => {
+  test("an indexer takes at least four connections per network, one of which holds the leader's lock", () => {
     const indexer = (set: Record<string, string>) => () =>
       readIndexerConfig({ ...ENV, ...set }).poolConnections;
     const both = { NETWORKS: "base,base-sepolia" };
@@ -232,7 +232,7 @@ describe("remote signers of relayer keys", () => {
   });
 });
 
-test("error: a relayer's key that is no key of the curve is refused by its variable's name", () => {
+test("error: a relayer key outside the curve's range is refused by the name of its variable", () => {
   for (const digit of ["0", "f"])
     expect(() =>
       readWorkerConfig({ ...ENV, RELAYER_PRIVATE_KEYS: `0x${"01".repeat(32)},0x${digit.repeat(64)}` }),

@@ -154,7 +154,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await dialog().getByRole("button", { name: "Do not sign" }).click();
   });
 
-  test("an answer that is lost after signing is no failure: the send is followed, and not offered again", async () => {
+  test("a response lost after signing is not a failure: the send is tracked, and not offered again", async () => {
     const to = randomAddress();
     await page.route("**/v1/wallets/send/confirm", async (route) => {
       await route.fetch();
@@ -172,7 +172,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     sentTo = to;
   });
 
-  test("closing the sheet takes the passkey's prompt away: a passkey used afterwards signs nothing", async () => {
+  test("closing the sheet dismisses the passkey prompt: a passkey used afterwards signs nothing", async () => {
     await go("Send");
     await page.getByLabel("Recipient's address").fill(randomAddress());
     await page.getByLabel("Amount", { exact: true }).fill("0.75");
@@ -225,7 +225,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     expect(await page.getByLabel("Recipient's address").inputValue()).toBe(twin);
   });
 
-  test("a payout from a table: a wrong line stops it, the corrected one pays everybody with one signature", async () => {
+  test("a payout from a table: a faulty line stops it, the corrected one pays everybody with one signature", async () => {
     const [one, other] = [randomAddress(), randomAddress()];
     await go("Payout");
     await page.getByLabel("Recipients").fill(`address,amount,note\n${one},0.25,May\n${other},0.0000001`);
@@ -325,7 +325,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     expect((await button("Sign out").boundingBox())?.y).toBeWithin(1, 580);
   });
 
-  test("filters of the history live in the address: reload and Back keep them", async () => {
+  test("history filters are kept in the URL: they survive a reload and Back", async () => {
     await go("Transactions");
     await page.getByLabel("What", { exact: true }).selectOption("SEND");
     await page.waitForURL(/types=SEND/);
@@ -354,7 +354,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     expect(file.suggestedFilename()).toEndWith(".csv");
   });
 
-  test("when the session is over, the passkey is asked for over the page, and what was typed goes through", async () => {
+  test("when the session has ended, the passkey is asked for over the page, and the typed input is submitted", async () => {
     await go("API keys");
     await button("New API key").first().click();
     await dialog().getByLabel("Name").fill("Shop server");
@@ -370,7 +370,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await page.getByText("Shop server").waitFor();
   });
 
-  test("signing out shows the way in, and the passkey alone leads back to the same link", async () => {
+  test("signing out leads to sign-in, and the passkey alone leads back to the same link", async () => {
     await button("Sign out").click();
     await page.getByLabel("E-mail address").waitFor();
     await page.goto(`${dashboard.world.baseUrl}/links/${paidLink}`);
@@ -393,7 +393,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await heading("Transactions");
   });
 
-  test("no error was logged, and nothing was asked of another origin", () => {
+  test("no error was logged, and nothing was requested from another origin", () => {
     visit.expectClean();
   });
 });

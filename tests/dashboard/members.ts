@@ -46,7 +46,7 @@ export const testMembers = (service: () => DashboardWorld) =>
       await member?.close();
     });
 
-    test("the merchant invites an accountant, who is mailed where to accept", async () => {
+    test("the merchant invites an accountant, who gets a mail with the link to accept", async () => {
       const { page } = owner;
       await signUpInBrowser(page, ownerEmail);
       linkId = await createLinkInBrowser(page, "12.50", "Two coffees");
@@ -151,7 +151,7 @@ export const testMembers = (service: () => DashboardWorld) =>
       expect(statuses).toEqual([200, 403, 403, 403, 403, 403, 403]);
     });
 
-    test("an operator asks for a refund, which the merchant signs to the end, and the operator sees it arrive", async () => {
+    test("an operator requests a refund, the merchant prepares and signs it, and the operator sees it arrive", async () => {
       const { page } = owner;
       await menu(page).getByRole("link", { name: "Members" }).click();
       await page.getByLabel(`Role of ${memberEmail}`).selectOption("operator");
@@ -209,7 +209,7 @@ export const testMembers = (service: () => DashboardWorld) =>
       expect(await page.getByText("Two coffees").count()).toBe(0);
     });
 
-    test("invited again as an owner, the member becomes one by the merchant's signature, of no other key", async () => {
+    test("invited again as an owner, the member becomes one by the merchant's signature, which adds no other key", async () => {
       const { page } = owner;
       const dialog = page.getByRole("dialog");
       await button(page, "Invite a person").click();

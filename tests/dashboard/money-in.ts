@@ -14,7 +14,7 @@ import { type DashboardWorld, signUpInBrowser } from "./dashboard-world.ts";
 const DEVICE_ZONE = "Africa/Abidjan";
 
 export const testMoneyIn = (service: () => DashboardWorld) =>
-  describe.if(isBrowserThere)("money that comes in, in the dashboard", () => {
+  describe.if(isBrowserThere)("incoming money in the dashboard", () => {
     let dashboard: DashboardWorld;
     let visit: Visit;
     let page: Page;
@@ -40,7 +40,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       return { status: response.status(), body: await response.json() };
     };
 
-    test("a link created on another device appears in the list automatically, and an event's data is shown without a call", async () => {
+    test("a link created on another device appears automatically, and an event updates the list without a request", async () => {
       await go("Links");
       await page.getByText("No links yet").waitFor();
       const made = await elsewhere("/v1/payment-links", { amount: 4, description: "From the phone" });
@@ -82,7 +82,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       }
     });
 
-    test("a link is listed for agents, and taken off the list", async () => {
+    test("a link is listed for agents, and delisted again", async () => {
       const { body } = await elsewhere("/v1/payment-links", { amount: 4, description: "A guide for agents" });
       const isListed = async () => {
         const listing = await page.request.get(`${dashboard.world.baseUrl}/.well-known/x402`);
@@ -98,7 +98,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await until("it is not listed", async () => !(await isListed()));
     });
 
-    test("a link is cancelled after a question, and can be made again", async () => {
+    test("a link is cancelled after a confirmation, and a new one like it can be created", async () => {
       await elsewhere("/v1/payment-links", { amount: 6, description: "Nobody wants this" });
       await go("Links");
       await page.getByRole("link", { name: "Nobody wants this" }).click();
@@ -139,7 +139,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await page.locator(".big").getByText("Paid").waitFor();
     });
 
-    test("the books' settings are kept, and a statement by their clock can be downloaded", async () => {
+    test("the bookkeeping settings are saved, and a statement in their time zone can be downloaded", async () => {
       await go("Settings");
       await page.getByLabel("Legal name").fill("Lovelace Tea Ltd");
       await page.getByLabel("Postal address").fill("1 Analytical Row\nLondon");
@@ -176,7 +176,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       expect(await findBarriers(page)).toEqual([]);
     });
 
-    test("an export is followed from its place in the queue over its rows to the file, on a page that is not reloaded", async () => {
+    test("an export is tracked from its place in the queue through its rows to the file, without reloading the page", async () => {
       const { sql, kill, start } = dashboard.world;
       // nothing is made until the worker is back: its steps are written here, by its own statements
       await kill("worker", "SIGTERM");
@@ -248,7 +248,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       expect(await findBarriers(page)).toEqual([]);
     });
 
-    test("rates of one's own are entered for days and from a file, listed as periods, and removed", async () => {
+    test("custom rates are entered for days and from a file, listed as periods, and removed", async () => {
       await go("Exchange rates");
       await page.getByText("None yet").waitFor();
       await page.getByText("Your books use the rates of ECB.").waitFor();
@@ -299,7 +299,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       ]);
     });
 
-    test("an export is saved with columns of one's own, its file is made, and a schedule is paused, resumed and ended", async () => {
+    test("an export is saved with custom columns, its file is made, and a schedule is paused, resumed and ended", async () => {
       await go("Saved exports");
       await page.getByText("Save an export once").waitFor();
       await page.getByRole("button", { name: "New saved export" }).first().click();
@@ -389,7 +389,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
       await saved.getByText("None yet").waitFor();
     });
 
-    test("no error was logged, and nothing was asked of another origin", () => {
+    test("no error was logged, and nothing was requested from another origin", () => {
       visit.expectClean();
     });
   });

@@ -63,7 +63,7 @@ describe.if(isBrowserThere)("a call that is refused with 401", () => {
     expect(await world.sql`select from sessions`).toHaveLength(0);
   };
 
-  test("a read by the session that a wallet's setup replaces is sent again, and nobody is asked to sign in", async () => {
+  test("a read by a session that was replaced by wallet setup is retried, and nobody is asked to sign in", async () => {
     await page.getByRole("link", { name: "Wallet", exact: true }).click();
     await page.getByRole("heading", { level: 1, name: "Wallet" }).waitFor();
     const replaced = await sessionCookie();
@@ -109,7 +109,7 @@ describe.if(isBrowserThere)("a call that is refused with 401", () => {
     await page.unrouteAll({ behavior: "wait" });
   });
 
-  test("a read by a session that was ended elsewhere is sent once more, then the passkey is asked for", async () => {
+  test("a read by a session that was ended elsewhere is retried once, then the passkey is asked for", async () => {
     const reads = () => [...answers].filter(([name]) => name.startsWith("GET "));
     // before the session's end, which ends the event stream: what the page reads then is refused at once, and counted whole
     answers.clear();
@@ -197,7 +197,7 @@ describe.if(isBrowserThere)("a call that is refused with 401", () => {
     expect(await world.sql`select from payment_links`).toHaveLength(1);
   });
 
-  test("signing out while the account cannot be read leads to sign-in, and a pending response does not bring the screens back", async () => {
+  test("signing out while the account cannot be read shows sign-in, and a pending response does not undo that", async () => {
     await page.goto(`${world.baseUrl}/settings`);
     const form = page.getByRole("region", { name: "Your name, as payers see it" });
     const retry = page.getByRole("alert").getByRole("button", { name: "Try again" });
@@ -234,7 +234,7 @@ describe.if(isBrowserThere)("a call that is refused with 401", () => {
     expect(await email.isVisible()).toBe(true);
   });
 
-  test("no error was logged, and nothing was asked of another origin", () => {
+  test("no error was logged, and nothing was requested from another origin", () => {
     person.expectClean();
   });
 });

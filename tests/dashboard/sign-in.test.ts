@@ -36,7 +36,7 @@ const NO_LIST = "PublicKeyCredential.isConditionalMediationAvailable = async () 
 
 const codeOf = async (answer: Response) => ((await answer.json()) as { error: { code: string } }).error.code;
 
-describe.if(isBrowserThere)("the way into the dashboard", () => {
+describe.if(isBrowserThere)("signing in to the dashboard", () => {
   let world: ApiWorld;
   let google: GoogleProvider;
   let browser: Browser;
@@ -140,7 +140,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     expect([head.status, head.headers.get("content-type")]).toEqual([404, "text/html; charset=utf-8"]);
   });
 
-  test("signed-in people see it inside the frame, others are led to the start", async () => {
+  test("for an unknown page signed-in people see the navigation, others a link to the start page", async () => {
     await page.goto(`${world.baseUrl}/setings`);
     await page.getByRole("heading", { level: 1, name: "Not found" }).waitFor();
     await page.getByRole("navigation", { name: "Screens" }).waitFor();
@@ -216,7 +216,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await ada.close();
   });
 
-  test("a person who chose the wrong Google account signs out before the wallet is created, and continues with another", async () => {
+  test("a person who chose the wrong Google account signs out before creating the wallet, and uses another one", async () => {
     const [wrong, right] = ["grace-private", "grace"].map((sub) => {
       return { sub, email: newEmail(), email_verified: true };
     }) as [GoogleAccount, GoogleAccount];
@@ -266,7 +266,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await refused.close();
   });
 
-  test("an owner links a Google account under Security, signs in with it, and unlinks it; the last way in stays", async () => {
+  test("an owner links a Google account under Security, signs in with it, and unlinks it; the last way to sign in stays", async () => {
     const owner = { sub: "owner", email: newEmail(), email_verified: true };
     const signedUpAs = newEmail();
     // unknown before it signs up, a passkey that is not fresh, the last way in
@@ -341,7 +341,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     await joan.close();
   });
 
-  test("a session that ends while a form is filled in costs nothing typed, whether the passkey is used or not", async () => {
+  test("a session that ends while a form is filled in loses no input, whether the passkey is used or not", async () => {
     await page.goto(`${world.baseUrl}/links?new=1`);
     const form = page.getByRole("dialog", { name: "New payment link" });
     await form.getByLabel("Amount", { exact: true }).fill("12.5");
@@ -363,7 +363,7 @@ describe.if(isBrowserThere)("the way into the dashboard", () => {
     expect(await world.sql`select from payment_links`).toHaveLength(1);
   });
 
-  test("no error was logged, and nothing was asked of another origin", () => {
+  test("no error was logged, and nothing was requested from another origin", () => {
     person.expectClean();
   });
 });

@@ -77,7 +77,7 @@ export const testSigning = (service: () => DashboardWorld) =>
       "another network": ({ to, units }) => ({ to, units, network: "base" }),
     };
     for (const [what, lie] of Object.entries(lies))
-      test(`a send whose answer has ${what} is refused, though its hash and challenge fit it`, async () => {
+      test(`a send whose answer has ${what} is refused, even if its hash and challenge match it`, async () => {
         const to = randomAddress();
         const network = lie({ to, units: 1n }).network;
         await page.route(PREPARE, async (route) => {
@@ -92,7 +92,7 @@ export const testSigning = (service: () => DashboardWorld) =>
         await page.unroute(PREPARE);
       });
 
-    test("a refund whose answer names another recipient or amount is refused, though all of the answer fits", async () => {
+    test("a refund whose answer names another recipient or amount is refused, even if all of the answer is consistent", async () => {
       const { to: payer } = await readRefund();
       for (const lie of [
         { to: randomAddress(), units: 2_500_000n },
@@ -196,7 +196,7 @@ export const testSigning = (service: () => DashboardWorld) =>
       expect(await signatures()).toBe(1);
     });
 
-    test("no error was logged, and nothing was asked of another origin", () => {
+    test("no error was logged, and nothing was requested from another origin", () => {
       visit.expectClean();
     });
   });

@@ -15,7 +15,7 @@ import {
 import { buildPages } from "../../local/processes/service-process.ts";
 import { readRates } from "../../web/dashboard/exports/parse-rates.ts";
 import { withRecord } from "../../web/dashboard/frame/live-record.ts";
-import { hasTwoReadings } from "../../web/dashboard/parts/two-readings.ts";
+import { faultOfAmount, NOT_AN_AMOUNT, TWO_READINGS } from "../../web/dashboard/parts/amount-fault.ts";
 import {
   checkOperation,
   ForeignOperation,
@@ -80,7 +80,7 @@ describe("translations", () => {
   const valuesOf = (text = "") => [...text.matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
   const keyOf = (code: string) => `warning ${code}`;
 
-  test("name texts that the dashboard says, with the same values in them", () => {
+  test("translate only texts that the dashboard uses, with the same placeholders", () => {
     const warnings = new Set(OPERATION_WARNINGS.map(keyOf));
     for (const [file, messages] of translations)
       for (const [english, text] of Object.entries(messages)) {
@@ -90,7 +90,7 @@ describe("translations", () => {
       }
   });
 
-  test("leave out no text: neither of a screen, nor of the security trail, the scopes of a key or the lines of a payout", () => {
+  test("cover every text: of screens, the security trail, the scopes of a key and the lines of a payout", () => {
     const trail = readFileSync(join(ROOT, "web/dashboard/account/security-event-texts.ts"), "utf8");
     const keys = readFileSync(join(ROOT, "web/dashboard/developers/api-keys.tsx"), "utf8");
     const said = [
@@ -108,7 +108,7 @@ describe("translations", () => {
       expect([file, said.filter((text) => messages[text] === undefined)]).toEqual([file, []]);
   });
 
-  test("have a text for each warning, with the values that the API's message gives", () => {
+  test("have a text for each warning, with the placeholders of the API's message", () => {
     const values: Record<OperationWarning, string[]> = {
       new_recipient: ["{to}"],
       resembles_known_recipient: ["{other}", "{to}"],
@@ -130,7 +130,7 @@ describe("a record that an event carries", () => {
   const link = (id: string, second: number) => ({ id, status: "ACTIVE", createdAt: at(second) });
   const links = { links: [link("b", 2), link("a", 1)], nextCursor: null };
 
-  test("replaces the row with its id on every page, and begins the newest page of everything if it is newer", () => {
+  test("replaces the row with its id on every page, and comes first on the newest unfiltered page if it is newer", () => {
     const paid = { ...link("a", 1), status: "PAID" };
     expect(withRecord(links, paid, 0)).toEqual({ ...links, links: [link("b", 2), paid] });
     const newer = link("c", 3);
@@ -144,7 +144,7 @@ describe("a record that an event carries", () => {
     });
   });
 
-  test("leaves alone a filtered page, a page that it is too old for, a use of a reusable link, and other answers", () => {
+  test("does not change a filtered page, a page it is too old for, a use of a reusable link, or other answers", () => {
     expect(withRecord(links, link("c", 3), 0)).toBe(links);
     expect(withRecord(links, link("c", 2), 50)).toBe(links);
     expect(withRecord(links, { ...link("c", 3), parentId: "b" }, 50)).toBe(links);
@@ -185,7 +185,7 @@ describe("an operation is signed only when it does what is shown", () => {
   }
 
   for (const count of [1, 2, 3, 100])
-    test(`the service's own operation of ${count} transfers is taken, with and without a link's tag`, () => {
+    test(`the service's own operation of ${count} transfers is accepted, with and without a link's tag`, () => {
       for (const linkId of [undefined, LINK]) {
         const [payments, id] = [newPayments(count), newId()];
         const offered = offer(payments, linkId ? { id, linkId } : { id });
@@ -214,7 +214,7 @@ describe("an operation is signed only when it does what is shown", () => {
     userOperation: { ...offered.userOperation, ...fields },
   });
 
-  test("what is shown is taken", () => {
+  test("an operation that does what is shown is accepted", () => {
     expect(fieldOf(offered)).toBe("taken");
   });
 
@@ -250,7 +250,7 @@ describe("an operation is signed only when it does what is shown", () => {
   });
 });
 
-test("amounts are read exactly, and what is no amount is not", () => {
+test("amounts are parsed exactly, and anything else is refused", () => {
   expect(readUnits("12.5")).toBe(12_500_000n);
   expect(readUnits("0,000001")).toBe(1n);
   expect(readUnits("999999999999.999999")).toBe(999_999_999_999_999_999n);
@@ -264,7 +264,7 @@ describe("a payout's table", () => {
   const to = randomAddress();
   const faultOf = (line: string) => readPayout(line, own)[0]?.fault;
 
-  test("is summed without the lines that have a fault", () => {
+  test("is summed without its faulty lines", () => {
     const others = [
       `${randomAddress()},12.5`,
       `0x12,5000`,
@@ -295,7 +295,7 @@ describe("a payout's table", () => {
     expect(readPayout(`${to}\t7\tx`, own)[0]).toMatchObject({ note: "x", units: 7_000_000n });
   });
 
-  test("a line that would lose money says why", () => {
+  test("a line that would lose money is refused with the reason", () => {
     expect(faultOf(`${to.slice(0, -1)},1`)).toStartWith("Not an address");
     expect(faultOf(`0x${"0".repeat(40)},1`)).toStartWith("The zero address");
     expect(faultOf(`${own.toUpperCase().replace("0X", "0x")},1`)).toStartWith("This is your own wallet");
@@ -312,26 +312,39 @@ describe("a payout's table", () => {
   });
 
   test.each(["1,000", "1,000.50", "12,500,Rent", "1,000,000"])(
-    "between commas %s is a thousand times as much to some: it has to be written with a point",
+    "%s in a comma-separated line is ambiguous, and is refused until it has a decimal point",
     (amount) => {
       expect(faultOf(`${to},${amount}`)).toStartWith("The amount can be read in two ways");
     },
   );
 
-  test("a cell with a comma before three digits is a thousand to some, any other is a decimal comma", () => {
+  test("a comma before three digits in a cell is refused as ambiguous, any other is a decimal comma", () => {
     for (const amount of ["1,000", "12,500", "1,000,000"]) {
       expect(faultOf(`${to};${amount};Rent`)).toStartWith("The amount can be read in two ways");
-      expect(hasTwoReadings(` ${amount}`)).toBeTrue();
+      expect(faultOfAmount(` ${amount}`, false)).toBe(TWO_READINGS);
     }
     for (const amount of ["1000", "0,125", "12,50", "1,2345", "1.000", "0,000"]) {
-      expect(hasTwoReadings(amount)).toBeFalse();
+      expect(faultOfAmount(amount, false)).toBeUndefined();
       expect(faultOf(`${to};${amount}`)?.slice(0, 20)).toBe(
         amount === "0,000" ? "The amount is 0." : undefined,
       );
     }
   });
 
-  test("the same address and amount twice is a fault of the second line, another amount is none", () => {
+  test("a point before three digits has two readings for people who group digits with it", () => {
+    expect(readPayout(`${to};1.000;Rent`, own, true)[0]?.fault).toBe(TWO_READINGS);
+    for (const amount of ["1.000", "12.500", "1.000.000", "1,000"])
+      expect(faultOfAmount(amount, true)).toBe(TWO_READINGS);
+    for (const amount of ["1000", "0.125", "12.50", "1.2345", "1000.000"])
+      expect(faultOfAmount(amount, true)).toBeUndefined();
+  });
+
+  test("anything but a number with at most six decimals is refused as an amount", () => {
+    for (const amount of ["", "abc", "1e5", "-1", "0x10", "1.2345678", "1,000.50", "Infinity", "1 000"])
+      expect([amount, faultOfAmount(amount, false)]).toEqual([amount, NOT_AN_AMOUNT]);
+  });
+
+  test("a repeated pair of address and amount is reported on its second line; another amount is accepted", () => {
     const lines = readPayout(`${to},1\n${to},2\n${to.toLowerCase()},1.0`, own);
     expect(lines.map(({ fault, twin }) => [fault?.slice(0, 8), twin])).toEqual([
       [undefined, undefined],
@@ -361,7 +374,7 @@ describe("a table of exchange rates", () => {
     expect(readRates("Day,Rate\n\n2026-10-30,0.92").map(({ number }) => number)).toEqual([3]);
   });
 
-  test("has no line that would store another rate or day than the one written", () => {
+  test("accepts no line that would store another rate or day than the one written", () => {
     expect(faultsOf("2026-10-30,0,92")).toEqual(["Too many cells: a day and a rate."]);
     expect(faultsOf("2026-02-29,1\n2024-02-29,1\n31.10.2026;1\n2026-1-1,1")).toEqual([
       "Not a date: write it as 2026-10-31.",

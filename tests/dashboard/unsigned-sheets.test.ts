@@ -95,7 +95,7 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     expect(await newestState()).toBe("CANCELLED");
   });
 
-  test("is not what a signed owner change looks like whose progress cannot be read", async () => {
+  test("is not shown for a signed owner change whose progress cannot be read", async () => {
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
     await makeSecondPasskey();
     await page.route("**/v1/wallets/owners/changes/*", (route) =>

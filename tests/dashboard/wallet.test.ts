@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import type { Page, Route } from "playwright-core";
+import { newTransactionId } from "../../core/domain/ids.ts";
 import { findBarriers, isBrowserThere, type Visit } from "../checkout/browser.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { waitFor } from "../support/relay-lab.ts";
@@ -106,7 +107,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     await dialog().waitFor({ state: "detached" });
   });
 
-  test("a second passkey becomes an owner: at once where the wallet is deployed, elsewhere with its first send", async () => {
+  test("a second passkey becomes an owner: immediately where the wallet is deployed, elsewhere with its first send", async () => {
     await panel("Base Sepolia").getByText("Deployed", { exact: true }).waitFor();
     await makeSecondPasskey();
     await dialog().getByText("All networks, with one signature").waitFor();
@@ -128,7 +129,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(await findBarriers(page)).toEqual([]);
   });
 
-  test("a send whose answer moves it to the other network, where the same address is mine, is refused", async () => {
+  test("a send whose answer moves it to the other network, where the merchant has the same address, is refused", async () => {
     const before = await signed();
     const to = randomAddress();
     await page.route("**/v1/wallets/send/prepare", async (route) => {
@@ -153,13 +154,34 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
   });
 
-  test("a send of 1,000 has to be written as 1000 or 1.000", async () => {
+  test("a send of 1,000 has to be written as 1000.00 or 1.00", async () => {
     await page.goto(`${dashboard.world.baseUrl}/send`);
     await page.getByLabel("Network").selectOption("base-sepolia");
     await page.getByLabel("Recipient's address").fill(randomAddress());
     await page.getByLabel("Amount", { exact: true }).fill("1,000");
     await button("Review").click();
     await page.getByText("can be read in two ways").waitFor();
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+  });
+
+  test("a link over 1,000 or a word is refused with a hint about what to type, and one over 12,50 asks for 12.50", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/links?new=1`);
+    await page.getByLabel("What for").fill("A decimal comma");
+    const amount = page.getByLabel("Amount", { exact: true });
+    for (const [typed, message] of [
+      ["1,000", "can be read in two ways"],
+      ["ten", "Not an amount"],
+    ] as const) {
+      await amount.fill(typed);
+      await button("Create link").click();
+      await page.getByText(message).waitFor();
+    }
+    expect(await dashboard.world.sql`select from payment_links`).toHaveLength(0);
+    await amount.fill("12,50");
+    await button("Create link").click();
+    await page.getByRole("heading", { level: 1, name: "A decimal comma" }).waitFor();
+    const [link] = await dashboard.world.sql`select amount_units from payment_links`;
+    expect(link?.amountUnits).toBe(12_500_000n);
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
   });
 
@@ -194,7 +216,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(removed.length).toBe(1);
   });
 
-  test("a send that a link filled in says so, prepares nothing, can be emptied, and is forgotten by a reload", async () => {
+  test("a send filled in by a link is marked as such, prepares nothing, can be cleared, and is discarded by a reload", async () => {
     const to = randomAddress();
     const notice = page.getByText("A link filled in this form");
     const filled = { to, amount: "1.25", note: "Rent & heat" };
@@ -245,7 +267,29 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(await findBarriers(page)).toEqual([]);
   });
 
-  test("no error was logged, and nothing was asked of another origin", () => {
+  test("the overview sums up only real USDC: test USDC is on neither its tile nor its chart", async () => {
+    const { sql, baseUrl } = dashboard.world;
+    const rows = [
+      { network: "base", type: "PAYMENT_LINK", units: 12_340_000 },
+      { network: "base", type: "RECEIVE", units: 2_000_000 },
+      { network: "base-sepolia", type: "PAYMENT_LINK", units: 500_000_000 },
+    ];
+    for (const { network, type, units } of rows)
+      await sql`
+        insert into transactions (id, owner, network, type, status, amount_units, counterparty, detected_at)
+        select ${newTransactionId()}, owner_key(users.id), ${network}, ${type}, 'CONFIRMED', ${units}, ${randomAddress()}, now()
+        from users
+        where email = ${email}`;
+    await page.goto(baseUrl);
+    const tile = page.locator(".tile", { hasText: "Received through links" });
+    await tile.getByText("12.34").waitFor();
+    expect(await tile.locator(".below").textContent()).toBe("Base");
+    const chart = page.getByRole("region", { name: "Received on Base in 30 days" });
+    expect(await chart.locator(".sums").textContent()).toBe("7 days 14.3430 days 14.34USDC");
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
+  test("no error was logged, and nothing was requested from another origin", () => {
     visit.expectClean();
   });
 });

@@ -51,6 +51,7 @@ const OPERATIONS = [
   "POST /v1/refunds/{id}/prepare",
   "GET /api/v1/public/payment-links/{linkId}/data",
   "GET /v1/transactions",
+  "GET /v1/transactions/summary",
   "POST /v1/transactions/{id}/assign",
   "GET /v1/transactions/exports",
   "POST /v1/transactions/export",

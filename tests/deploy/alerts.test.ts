@@ -120,7 +120,7 @@ describe("the operator's page", () => {
 });
 
 describe("metrics", () => {
-  test("every metric of a rule and of a panel is one that a process has", () => {
+  test("every metric in a rule or panel is exported by a process", () => {
     const expressions = [
       ...rules.map(({ alert, expr }) => [alert, expr] as const),
       ...dashboard.panels.flatMap(({ title, targets }) => targets.map(({ expr }) => [title, expr] as const)),
@@ -151,7 +151,7 @@ describe("the runbook", () => {
   const entryOf = (alert: string) =>
     new RegExp(`^#### \`${alert}\`\n\n((?:(?:- | {2}).*\n)+)`, "m").exec(runbook)?.[1] ?? "";
 
-  test("has an entry of each alert: what is seen, its cause, the cure, and the metric that shows the end", () => {
+  test("has an entry for each alert: symptom, cause, fix, and the metric that shows the end", () => {
     expect([...runbook.matchAll(/^#### `(\w+)`$/gm)].map(([, name]) => name)).toEqual(
       rules.map(({ alert }) => alert),
     );
@@ -172,7 +172,7 @@ describe("the runbook", () => {
     }
   });
 
-  test("every metric in it is one that a process has", () => {
+  test("names only metrics that a process exports", () => {
     const schema = readFileSync(join(ROOT, "db/schema.sql"), "utf8");
     const families =
       "indexer|relay|relays|relayer|payment|payments|wallet|queue|http|machine|process|database";
@@ -184,7 +184,7 @@ describe("the runbook", () => {
     expect(named.filter((name) => !known.has(name))).toEqual([]);
   });
 
-  test("the exercise provokes every alert, and does what the entry says", () => {
+  test("the exercise provokes every alert, and follows its entry", () => {
     expect(SCENARIOS.map(({ alert }) => alert).toSorted()).toEqual(
       rules.map(({ alert }) => alert).toSorted(),
     );
@@ -192,7 +192,7 @@ describe("the runbook", () => {
     expect(unwritten.map(({ alert, cureText }) => `${alert}: ${cureText}`)).toEqual([]);
   });
 
-  test("every statement in it runs on the schema of today", async () => {
+  test("every statement in it runs on the current schema", async () => {
     const statements = [
       ...[...runbook.matchAll(/```sql\n([\s\S]*?)```/g)].flatMap(([, block = ""]) =>
         block.trim().split(/;\n?/),

@@ -73,7 +73,7 @@ const compose = Bun.YAML.parse(readFileSync(join(ROOT, "deploy/compose/compose.y
 };
 const ours = Object.entries(compose.services).filter(([, { build }]) => build !== undefined);
 
-test("five answers make a configuration without a fault, and say what to do next", async () => {
+test("five answers produce a valid configuration, and the next steps are printed", async () => {
   const { code, output } = await install(answers());
   expect(code).toBe(0);
   expect(output).toContain("✓ configuration");
@@ -118,7 +118,7 @@ test("the backup's container may write its folder, and may again after Docker ma
   expect(access()).toEqual(expected);
 }, 120_000);
 
-test("a second installation keeps what would be lost, and takes new answers", async () => {
+test("a second installation keeps the secrets, and takes new answers", async () => {
   const names = [
     "postgres_password",
     "jwt_secret",
@@ -197,7 +197,7 @@ describe("deploy/compose/compose.yaml", () => {
     );
   }
 
-  test("each process starts with the secrets it mounts, and with none less", () => {
+  test("each process starts with the secrets it mounts, and not if any of them is missing", () => {
     const tried = ours.filter(([, { command }]) => (command?.[0] ?? "") in readers);
     expect(tried.map(([name]) => name).sort()).toEqual([
       "api",

@@ -92,7 +92,7 @@ describe("deploy/systemd", () => {
     }
   });
 
-  test("root's secrets are readable by root alone", () => {
+  test("root's secrets are readable only by root", () => {
     for (const name of readdirSync(join(folder, "secrets")))
       expect(statSync(join(folder, "secrets", name)).mode & 0o777).toBe(0o400);
   });
@@ -198,7 +198,7 @@ describe("deploy/kubernetes", () => {
     expect(elsewhere).toEqual([]);
   });
 
-  test("applying a new version writes over no secret and changes no job, which cannot be changed", () => {
+  test("applying a new version overwrites no secret and changes no job, since jobs are immutable", () => {
     const kinds = (name: string) => new Set(readManifests(name).map(({ kind }) => kind));
     expect([...kinds("secrets.example.yaml")]).toEqual(["Secret"]);
     expect([...kinds("migrate.yaml")]).toEqual(["Job"]);

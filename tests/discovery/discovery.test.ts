@@ -50,7 +50,7 @@ async function askTerms(id: string, query = "") {
 }
 
 describe("which links are listed", () => {
-  test("a link is listed only when its merchant says so, and from then on until it says otherwise", async () => {
+  test("a link is listed only if its merchant opts in, until the merchant opts out", async () => {
     const id = await make({ discoverable: undefined });
     expect((await merchant.client.get(`${LINKS}/${id}`)).body.discoverable).toBe(false);
     expect(await isListed(id)).toBe(false);
@@ -101,7 +101,7 @@ describe("which links are listed", () => {
 });
 
 describe("an entry", () => {
-  test("terms equal the 402's own, and nothing of the order or of the merchant's account is in it", async () => {
+  test("has the terms of the 402, and nothing about the order or the merchant's account", async () => {
     await merchant.client.patch("/v1/auth/me", { displayName: "Zoe's Forecasts" });
     const order = {
       reference: "order-secret-1",
@@ -211,7 +211,7 @@ describe("pages and filters", () => {
     }
   });
 
-  test("filters leave what they name", async () => {
+  test("filters keep only what they name", async () => {
     const id = await make();
     const { header } = await askTerms(id);
     const [{ payTo }] = header.accepts;

@@ -64,7 +64,7 @@ async function asAdmin<Result>(url: string, work: (sql: postgres.Sql) => Promise
   }
 }
 
-test("a sound installation has no fault, and what is not there yet is advice", async () => {
+test("a healthy installation has no fault, and what is not set up yet is reported as advice", async () => {
   const findings = await examine(env);
   expect(findings.filter(({ level }) => level === "fault")).toEqual([]);
   const subjectsOf = (level: Finding["level"]) =>
@@ -80,7 +80,7 @@ test("a sound installation has no fault, and what is not there yet is advice", a
   expect(JSON.stringify(await examine(signing, { isOffline: true }))).not.toContain("OFFER_SIGNING_KEYS");
 });
 
-test("faults of every process and of every server are reported at once, and the command exits with 1", async () => {
+test("faults of every process and of every server are reported together, and the command exits with 1", async () => {
   const port = await findFreePort();
   const child = Bun.spawn([process.execPath, "--no-env-file", "ops/doctor/main.ts"], {
     cwd: ROOT,
@@ -103,7 +103,7 @@ test("faults of every process and of every server are reported at once, and the 
   expect(output).toContain("4 faults.");
 }, 120_000);
 
-test("a shell without any of the settings gets a hint where they belong, and one that lacks some is not", async () => {
+test("a shell without any of the settings gets a hint where they belong, one that lacks only some does not", async () => {
   const isAdvised = async (source: Record<string, string>) =>
     JSON.stringify(await examine(source, { isOffline: true })).includes(
       "none of the settings of a deployment",
@@ -176,7 +176,7 @@ describe("database", () => {
     await asAdmin(db.url, (sql) => sql`delete from users where id = ${userId}`);
   });
 
-  test("a clock inside the question's time is right, and one outside differs by the rest", () => {
+  test("a clock within the query's time has no skew, and outside it the skew is the distance to it", () => {
     expect(skewOf(1_000, 1_000, 1_500)).toBe(0);
     expect(skewOf(1_500, 1_000, 1_500)).toBe(0);
     expect(skewOf(999, 1_000, 1_500)).toBe(-1);
@@ -196,7 +196,7 @@ test("a node of another chain is a fault, and so are keys without ETH", async ()
   expect(await faultsOf({ RELAYER_BALANCE_FLOOR_WEI: "10000000000000000000000000" })).toHaveLength(1);
 });
 
-test("a signer that lacks a key, or is not there, is a fault; one that holds it is right", async () => {
+test("a signer that lacks a key, or is unreachable, is a fault; one that holds it is not", async () => {
   const [key = "0x", other = "0x"] = localRelayerKeys();
   const signer = await startRemoteSigner([key]);
   try {
@@ -217,7 +217,7 @@ test("a signer that lacks a key, or is not there, is a fault; one that holds it 
   ]);
 });
 
-test("a mail relay that is not there is a fault", async () => {
+test("an unreachable mail server is a fault", async () => {
   const port = await findFreePort();
   const [fault] = await faultsOf({ SMTP_URL: `smtp://127.0.0.1:${port}` });
   expect(fault).toContain(`mail: 127.0.0.1:${port} cannot be used`);

@@ -56,7 +56,7 @@ describe("a month's archive", () => {
     expect(await find(10)).toEqual(order);
   });
 
-  test("is refused when the payments it numbers make it larger than an archive is, and numbers no more of them", async () => {
+  test("is refused when newly numbered payments exceed an archive's size, and no more of them are numbered", async () => {
     const { linkId, paidAt } = await paid();
     const [first] = await world.sql<{ id: string; number: number; year: number }[]>`
       select id, number, year from documents where link_id = ${linkId}`;

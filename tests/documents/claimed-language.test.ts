@@ -88,7 +88,7 @@ describe("the language of a plain transfer's receipt", () => {
     expect(await settledBy(link)).toBe(isTagged ? "tag" : "early_claim");
   });
 
-  test("is that of the mail with it, too", async () => {
+  test("is also the language of the mail that carries it", async () => {
     const customerEmail = "ayse@customer.example";
     const order = { amount: 77.5, description: "Kahve", customerEmail };
     const { body } = await side.ann.client.post("/v1/payment-links", order);
@@ -101,7 +101,7 @@ describe("the language of a plain transfer's receipt", () => {
     expect(mail.attachments.map(({ filename }) => filename)).toEqual([`${number}.pdf`]);
   });
 
-  test("is not that of somebody who claims a payer's transaction with another address", async () => {
+  test("is not that of a third party who claims the payer's transaction with another address", async () => {
     const link = await claimedTransfer({ language: "vi", isTagged: true, claimant: `0x${"ab".repeat(20)}` });
     expect(await claimedLanguage(link)).toBe("vi");
     expect((await receiptOf(link)).language).toBe(MERCHANTS);

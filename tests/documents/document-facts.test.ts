@@ -19,7 +19,7 @@ const FACTS: DocumentFacts = {
 };
 
 describe("short facts", () => {
-  test("of a usual payment leave out names, what the row says, and what is missing", () => {
+  test("of a usual payment leave out field names, what the row already holds, and missing values", () => {
     expect(shortenFacts(FACTS, LINK)).toEqual([
       ...["ann", "ann@example.com", "Order 7", FACTS.paymentId, "AAAAAAAAAAAAAAAAAAAAAAAAAP8"],
       ...["-3y0-hsNb_ndSj8_Cn274tPBoP4", 41_234_567],
@@ -36,12 +36,12 @@ describe("short facts", () => {
     ["of a refund", { paymentId: null, transactionId: "txn_other", reason: "Scratched", reference: "A-1" }],
     ["of a company", { issuer: { name: "Ä & Ö", postalAddress: "1\n2", taxId: "DE1", email: "a@b.de" } }],
     ["with empty texts", { description: "", reference: "" }],
-  ])("%s are read as they were", (_, given) => {
+  ])("%s are read back unchanged", (_, given) => {
     const facts = { ...FACTS, ...given };
     expect(readFacts(JSON.parse(JSON.stringify(shortenFacts(facts, LINK))), LINK)).toEqual(facts);
   });
 
-  test("by name are read as they are", () => {
+  test("stored by name are read unchanged", () => {
     expect(readFacts(FACTS, "link_another")).toEqual(FACTS);
   });
 });

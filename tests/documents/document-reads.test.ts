@@ -65,7 +65,7 @@ const foreign = (given: Partial<DueDocument> = {}) =>
 const end = (id: string) =>
   sql`update documents set voided_at = now(), void_reason = 'REASSIGNED' where id = ${id}`;
 
-test("a document is found by its id, and by merchants only their own", async () => {
+test("a document is found by its id, and by a merchant only if it is their own", async () => {
   const [own, other] = [await issue(), await foreign()];
   expect(await findDocument(sql, { id: own })).toMatchObject({ id: own });
   expect(await findDocument(sql, { id: own, userId: merchant.userId })).toMatchObject({ id: own });
@@ -120,7 +120,7 @@ describe("documents are listed", () => {
   });
 });
 
-test("a receipt is found by the place of its transfer and its link, while it is valid", async () => {
+test("a receipt is found by its transfer's position and its link, while it is valid", async () => {
   const place = { network: "base-sepolia", txHash: hash(), logIndex: 3 } as const;
   const id = await issue(place);
   await issue(place, "CREDIT_NOTE");

@@ -127,7 +127,7 @@ const FILTERS: [string, () => Partial<DocumentFilter>, number][] = [
 
 describe("documents are listed", () => {
   for (const [name, filter, count] of FILTERS)
-    test(`of ${name}: as by looking at each, page by page, by reading hardly more than the page`, async () => {
+    test(`of ${name}: the same as by a full scan, page by page, reading hardly more than the page`, async () => {
       const expected = chosen(filter());
       expect(expected).toHaveLength(count);
       const given = { userId: merchant.userId, ...filter() };

@@ -82,7 +82,7 @@ describe("a confirmed payment and its refund", () => {
     expect(await listOf(`linkId=${linkId}`)).toHaveLength(1);
   });
 
-  test("two parts that go back have a credit note each, which names the receipt", async () => {
+  test("two partial refunds have a credit note each, which names the receipt", async () => {
     await refunded(linkId, { amount: 0.75, reason: "Scratched" });
     await refunded(linkId, { amount: 0.5 });
     const documents = await waitForDocuments(linkId, (found) => found.length === 3);
@@ -328,7 +328,7 @@ describe("a payment whose block leaves the chain", () => {
     expect(voided).toMatchObject({ id: receipt.id, status: "VOID", voidReason: "REASSIGNED" });
   });
 
-  test("a month's zip holds each document, void ones too, and a table of them", async () => {
+  test("a month's zip contains each document, including void ones, and a table of them", async () => {
     // a payment from before documents were numbered
     const { linkId } = await paidByX402(1.25);
     await waitForDocuments(linkId, (found) => found.length === 1);
@@ -370,7 +370,7 @@ describe("a payment whose block leaves the chain", () => {
       expect([body, (await ask(body)).status]).toEqual([body, 400]);
   });
 
-  test("a transfer of another amount that is booked on a link has no receipt", async () => {
+  test("a transfer of another amount that is recorded for a link has no receipt", async () => {
     const link = await makeLink(9);
     await transferFor(link, 1_000_000n);
     expect(await listOf(`linkId=${link}`)).toEqual([]);

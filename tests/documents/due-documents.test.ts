@@ -157,7 +157,7 @@ describe("a credit note is due", () => {
     expect(await due()).toBe(1);
   });
 
-  test("without a receipt where the one of its transfer is void or none, in the earlier one's language", async () => {
+  test("without a receipt where that of its transfer is void or missing, in the earlier one's language", async () => {
     const txHash = await paid();
     await issue(link);
     await set("documents", { link_id: link }, { language: "fr" });
@@ -178,7 +178,7 @@ describe("a credit note is due", () => {
     expect((await notes(link))[0]?.language).not.toBe("tr");
   });
 
-  test("once, though the transfer that it returns is another merchant's refund and has a credit note", async () => {
+  test("once, even if the transfer that it returns is another merchant's refund and has a credit note", async () => {
     const txHash = await paid();
     await issue(link);
     await set("documents", { link_id: link }, { kind: "CREDIT_NOTE", refund_id: newRefundId(new Date()) });
@@ -196,7 +196,7 @@ describe("a document becomes void", () => {
     return Object.fromEntries(rows.map(({ linkId, reason }) => [linkId, reason]));
   };
 
-  test("when its transfer left the chain, of these links alone, once", async () => {
+  test("when its transfer left the chain, only for these links, once", async () => {
     const other = await seedLink(sql, merchant);
     const hashes = [await paid(), await paid(other)];
     await issue(link, other);

@@ -67,7 +67,7 @@ describe("the facts of documents", () => {
     return row?.form;
   };
 
-  test("are stored short, but by name while a process of an earlier version runs", async () => {
+  test("are stored in short form, but by name while a process of an earlier version runs", async () => {
     expect(await store()).toBe("array");
     const id = crypto.randomUUID();
     await sql`insert into processes (id, kind, version, host, pid) values (${id}, 'api', '0.0.1', 'a', 1)`;
@@ -113,7 +113,7 @@ describe("the documents of a link", () => {
 });
 
 describe("the numbers of a merchant, year and kind", () => {
-  test("have neither gap nor repetition when eight connections number for two merchants concurrently", async () => {
+  test("have no gap and no duplicate when eight connections assign them for two merchants concurrently", async () => {
     const merchants = [await seedMerchant(sql), await seedMerchant(sql)];
     const rounds = Array.from({ length: 40 }, (_, round) =>
       // in turns the one merchant first or the other
@@ -138,7 +138,7 @@ describe("the numbers of a merchant, year and kind", () => {
     ]);
   });
 
-  test("are given back by a connection that is ended before its commit", async () => {
+  test("are released by a connection that ends before its commit", async () => {
     const merchant = await seedMerchant(sql);
     await issue([due(merchant)]);
     const killed = sql.begin(async (tx) => {
@@ -152,7 +152,7 @@ describe("the numbers of a merchant, year and kind", () => {
     expect(await numbersOf(merchant)).toEqual([1, 2]);
   });
 
-  test("go to a transfer once: the second who numbers it fails and counts nothing, until the document is void", async () => {
+  test("are assigned to a transfer once: a second attempt fails and uses no number, until the document is void", async () => {
     const merchant = await seedMerchant(sql);
     const one = due(merchant);
     const outcomes = await Promise.allSettled([issue([one]), issue([one]), issue([one])]);
@@ -186,7 +186,7 @@ describe("the numbers of a merchant, year and kind", () => {
     ["claims_payer_language_check"],
     ["documents_language_check"],
     ["merchant_books_document_language_check"],
-  ])("of a document's language the database knows the page's, by %s", async (name) => {
+  ])("the languages that the database accepts are those of the payment page, by %s", async (name) => {
     const [row] = await sql<{ rule: string }[]>`
       select pg_get_constraintdef(oid) as rule from pg_constraint where conname = ${name}`;
     const known = [...(row?.rule ?? "").matchAll(/'([\w-]+)'/g)].map(([, tag]) => tag);

@@ -129,7 +129,7 @@ describe("links of a period are without a document", () => {
     expect(await read("refunds")).toBeLessThan(10);
   });
 
-  test("and the first one to have happened comes first", async () => {
+  test("sorted by when their payment or refund happened", async () => {
     const later = await seedLink(sql, merchant);
     await paid(later);
     await paid();

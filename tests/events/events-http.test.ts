@@ -82,7 +82,7 @@ describe("GET /v1/events", () => {
     expect(transaction).toMatchObject({ id: `txn_${made.id}`, amount: "0.000005" });
   });
 
-  test("never shows a link or transaction of somebody else, whatever an event names", async () => {
+  test("never shows another user's link or transaction, whatever an event names", async () => {
     const [merchant, other] = [await signUp(world.baseUrl), await signUp(world.baseUrl)];
     const { body: others } = await other.client.post("/v1/payment-links", {
       amount: 3,

@@ -110,7 +110,7 @@ describe("the event log", () => {
     for (const { id } of events) expect(subjects.has(id)).toBe(false);
   });
 
-  test("never skips an event that commits late, though its id is older", async () => {
+  test("never skips an event that commits late, even if its id is older", async () => {
     await settle();
     let { cursor } = await readAll(ann, null);
     const event = (subjectId: string) => [{ userId: ann.userId, type: "wallet.created" as const, subjectId }];

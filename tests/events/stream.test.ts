@@ -105,7 +105,7 @@ test("Last-Event-ID continues after that event, and the id is a cursor of the li
   expect(listed.body.data.map((event: { subjectId: string }) => event.subjectId)).toEqual(missed);
 });
 
-test("a reader with a cursor of an earlier version, without epoch or digest, continues from the one it is given first", async () => {
+test("a reader with a cursor of an earlier version, without epoch or digest, continues from the cursor it first gets", async () => {
   const id = await newLink(merchant);
   await untilListed(merchant, id);
   const { body } = await merchant.client.get("/v1/events?limit=100");
@@ -201,7 +201,7 @@ test("events notify only those of their merchants whose events are being read", 
   expect(left.length).toBe(0);
 });
 
-test("a process that was stopped for longer than its rows are valid writes them again", async () => {
+test("a process paused for longer than its rows are valid writes them again", async () => {
   const [reader, userId] = [crypto.randomUUID(), newUserId()];
   await noteReaders(world.sql, reader, [userId]);
   await world.sql`update event_readers set until = now() - interval '1 second' where reader = ${reader}`;
@@ -211,7 +211,7 @@ test("a process that was stopped for longer than its rows are valid writes them 
   expect(rows.map(({ isValid }) => isValid)).toEqual([true]);
 });
 
-test("a reader that a process registered and no longer reads is removed, on its own too", async () => {
+test("a row of a user whom a process no longer reads is removed, even while others are renewed", async () => {
   const [reader, users] = [crypto.randomUUID(), Array.from({ length: 20 }, newUserId)];
   await noteReaders(world.sql, reader, users);
   await world.sql`update event_readers set until = now() - interval '1 second' where reader = ${reader}`;
@@ -222,7 +222,7 @@ test("a reader that a process registered and no longer reads is removed, on its 
   expect([...left]).toEqual([{ userId: users[0] ?? "", isValid: true }]);
 });
 
-test("a stream takes a session, and refuses what is no cursor", async () => {
+test("a stream accepts a session, and refuses a malformed cursor", async () => {
   expect((await openClient(world.baseUrl).get(STREAM)).status).toBe(401);
   const refused = await merchant.client.get(STREAM, { "last-event-id": "nonsense" });
   expect([refused.status, refused.body.error.code]).toEqual([400, "VALIDATION_ERROR"]);

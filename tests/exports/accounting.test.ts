@@ -19,7 +19,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => world?.stop());
 
-test("names payer, payee, block, log, link, and our relayer's fee where it paid one", async () => {
+test("an accounting export names payer, payee, block, log, link, and our relayer's fee where it paid one", async () => {
   const { rpcUrl } = world.chain;
   const wallet = ann.walletAddress as Hex;
   const { body: link } = await ann.client.post("/v1/payment-links", { amount: 2.5, description: "Relayed" });

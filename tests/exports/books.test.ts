@@ -140,7 +140,7 @@ describe("the books of a year", () => {
       expect([name, books.cell(paid, name)]).toEqual([name, value]);
   });
 
-  test("excel_csv, xlsx and json hold the same cells", async () => {
+  test("excel_csv, xlsx and json contain the same cells", async () => {
     const plain = parseCsv((await exportAs(ann.client, { format: "csv", ...YEAR })).text);
     const [header = []] = plain;
     const excel = parseExcelCsv((await exportAs(ann.client, { format: "excel_csv", ...YEAR })).bytes);
@@ -213,7 +213,7 @@ describe("an export profile", () => {
       headers: { "content-type": "application/json" },
     });
 
-  test("exports its columns in its order, under its titles, of its period, and adds up", async () => {
+  test("exports its columns in order, under their titles, for its period, and adds up", async () => {
     const columns = [
       { column: "net", title: "Betrag" },
       { column: "date", title: "Tag" },
@@ -273,7 +273,7 @@ describe("an export profile", () => {
       expect([asked, (await run(made.body.data.id, asked)).status]).toEqual([asked, 400]);
   });
 
-  test("is one of 50 a merchant, also of 51 that come at once, and has at most 60 columns", async () => {
+  test("is limited to 50 per merchant, even with 51 concurrent requests, and to 60 columns", async () => {
     const kim = await signUp(world.baseUrl);
     const saveAll = (count: number) =>
       Promise.all(

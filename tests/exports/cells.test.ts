@@ -24,7 +24,7 @@ const named = (row: ExportRow) => {
 };
 
 describe("a row", () => {
-  test("is named by its place in the chain, and by its own id without one", () => {
+  test("is named by its position in the chain, or by its own id without one", () => {
     const { txHash } = givenRow();
     expect(rowIdOf(givenRow())).toBe(`base-sepolia:${txHash}:3:in`);
     expect(rowIdOf(givenRow({ type: "SEND" }))).toBe(`base-sepolia:${txHash}:3:out`);
@@ -83,7 +83,7 @@ describe("a row", () => {
 });
 
 describe("a cell as plain text", () => {
-  test("is empty for nothing, the text of a text, and a number with the places of its kind", () => {
+  test("is empty for no value, unchanged for text, and has the decimal places of its kind for a number", () => {
     expect([cellText(null, "amount"), cellText(undefined, "text"), cellText("", "text")]).toEqual([
       "",
       "",
@@ -100,7 +100,7 @@ describe("a filter in words", () => {
     expect(describeFilter(NO_FILTER)).toEqual([]);
   });
 
-  test("has a line for each condition, also for an amount of zero", () => {
+  test("has a line for each condition, including an amount of zero", () => {
     const from = new Date("2026-03-29T00:00:00Z");
     expect(
       describeFilter({

@@ -58,7 +58,7 @@ const PERIODS: [string, number, number, number][] = [
   ["nothing", 400, 500, 0],
 ];
 for (const [name, from, before, count] of PERIODS)
-  test(`as many movements as its rows: ${name}`, async () => {
+  test(`the number of movements equals that of the rows: ${name}`, async () => {
     const totals = await sumMovements(sql, period(from, before));
     expect(totals.reduce((sum, total) => sum + total.count, 0)).toBe(count);
     for (const [max, isMore] of [
@@ -74,7 +74,7 @@ for (const [name, from, before, count] of PERIODS)
 const rowsRead = (from: number, before: number, max: number) =>
   countRowsRead(sql, "transactions", (tx) => hasMoreMovements(tx, period(from, before), max));
 
-test("what is clearly more or less is decided without a row, what is neither by those of two days", async () => {
+test("a clear result is decided without reading a row, an unclear one by the rows of two days", async () => {
   // from the 2nd hour of the first day to the 22nd of the last
   expect(await rowsRead(2, 238, 10 * A_DAY)).toBe(0);
   expect(await rowsRead(2, 238, 8 * A_DAY - 1)).toBe(0);

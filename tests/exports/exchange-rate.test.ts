@@ -67,7 +67,7 @@ describe("a file of rates", () => {
     ["has a rate of zero", DAILY_XML.replace("163.21", "0.00")],
     ["has an element of another shape", DAILY_XML.replace("<Cube currency='JPY'", "<Cube name='JPY'")],
     ["has a day that does not exist", DAILY_XML.replace("2026-11-20", "2026-02-30")],
-    ["has a day to come", DAILY_XML.replace("2026-11-20", "2026-11-24")],
+    ["has a future day", DAILY_XML.replace("2026-11-20", "2026-11-24")],
     ["names a currency twice on a day", DAILY_XML.replace("'JPY'", "'USD'")],
     ["holds no rates", DAILY_XML.replace(/<Cube currency[^>]*>/g, "")],
     ["is CSV with a missing cell", DAILY_CSV.replace(", 163.21", "")],
@@ -83,8 +83,8 @@ describe("a file of rates", () => {
     ["has a rate of its own base", DAILY_CSV.replace("USD", "EUR")],
     ["is JSON without a date", JSON_FILE.replace('"date"', '"day"')],
     ["is JSON without rates", JSON_FILE.replace(/\{"EUR".*?\}/, "null")],
-    ["has a rate in exponents", JSON_FILE.replace("163.21", "1e-7")],
-  ])("that %s is refused whole", (_name, text) => {
+    ["has a rate with an exponent", JSON_FILE.replace("163.21", "1e-7")],
+  ])("that %s is refused entirely", (_name, text) => {
     expect(() => parseRateFile(text, TODAY)).toThrow(RateFileError);
   });
 
@@ -93,7 +93,7 @@ describe("a file of rates", () => {
   });
 });
 
-test("the currency asked for goes before the one of the settings, and without either nothing is valued", () => {
+test("the requested currency overrides the setting, and without either nothing is valued", () => {
   const settings = { fiatCurrency: "EUR", rateSource: "own", usdcRate: "source" } as const;
   const choice = { currency: "EUR", source: "own", usdcRate: "source", isCorrected: false } as const;
   expect(fiatChoiceOf(settings, {})).toEqual(choice);
@@ -128,7 +128,7 @@ test("a rate is a positive decimal with at most ten places", () => {
 });
 
 describe("a crossed rate", () => {
-  test("is the currency's number by the dollar's, rounded half up to ten places", () => {
+  test("is the currency's number divided by the dollar's, rounded half up to ten places", () => {
     // 163.21 / 1.0834 = 150.64611408528706…
     expect(crossRates(EXPECTED, { currency: "JPY", usdcRate: "par" })).toEqual([
       { day: "2026-11-20", rateE10: rate("150.6461140853") },
@@ -139,7 +139,7 @@ describe("a crossed rate", () => {
     ]);
   });
 
-  test("that rounds to nothing is none", () => {
+  test("that rounds to zero does not exist", () => {
     const tiny = EXPECTED.map((one) => ({ ...one, rateE10: one.currency === "JPY" ? 1n : rate("3") }));
     expect(crossRates(tiny, { currency: "JPY", usdcRate: "par" })).toEqual([]);
     const half = tiny.map((one) => ({ ...one, rateE10: one.currency === "JPY" ? 1n : rate("2") }));
@@ -240,7 +240,7 @@ describe("a source's file", () => {
     );
   };
 
-  test("of many megabytes in small pieces comes whole, and one that stops short is refused", async () => {
+  test("of many megabytes is read completely from small pieces, and a truncated one is refused", async () => {
     const piece = Buffer.alloc(1_024, "0123456789abcdef");
     const head = (length: number) => `HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n`;
     const pieces = Array.from({ length: 12 * 1_024 }, () => piece);
@@ -249,17 +249,17 @@ describe("a source's file", () => {
     whole.stop();
     expect([text.length, text.slice(-16)]).toEqual([12 * 1_024 * 1_024, "0123456789abcdef"]);
     const short = await serve([head(2_049), piece, piece]);
-    await expect(getFile(short.url, { allowPrivate: true })).rejects.toThrow("did not come whole");
+    await expect(getFile(short.url, { allowPrivate: true })).rejects.toThrow("the file is incomplete");
     short.stop();
   });
 
-  test("whose head does not end is not read to its end", async () => {
+  test("with endless headers is not read to the end", async () => {
     const line = Buffer.from(`x-more: ${"y".repeat(1_000)}\r\n`);
     // no end of the connection: only the limit ends the reading before the timeout
     const endless = await serve(["HTTP/1.1 200 OK\r\n", ...Array.from({ length: 80 }, () => line)], {
       ends: false,
     });
-    await expect(getFile(endless.url, { allowPrivate: true })).rejects.toThrow("did not come whole");
+    await expect(getFile(endless.url, { allowPrivate: true })).rejects.toThrow("the file is incomplete");
     endless.stop();
   });
 });

@@ -70,7 +70,7 @@ describe("an asynchronous export", () => {
     expect(all.data.exports[0].id).toBe(data.export.id);
   }, 120_000);
 
-  test("says what it holds: the period and filters that were asked for, and which are documents or a statement", async () => {
+  test("describes its contents: the requested period and filters, and whether it is documents or a statement", async () => {
     const body = {
       ...{ format: "csv", profile: "accounting", timeZone: "America/New_York", types: ["SEND"] },
       ...{ networks: ["base-sepolia"], dateFrom: "2026-10-01", dateTo: "2026-10-31" },
@@ -125,7 +125,7 @@ describe("an asynchronous export", () => {
     expect(Buffer.from(again.bytes).equals(Buffer.from(whole.bytes))).toBe(true);
   }, 120_000);
 
-  test("error: the connection is cut where a chunk is damaged, and the API reports it and serves on", async () => {
+  test("error: the connection is cut where a chunk is damaged, and the API reports it and keeps serving", async () => {
     const asked = await exportAs({ format: "json" }, { prefer: "respond-async" });
     const { id } = JSON.parse(asked.text).data.export;
     await waitReady(id);

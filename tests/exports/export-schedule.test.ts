@@ -88,7 +88,7 @@ describe("a schedule", () => {
       return row !== undefined;
     });
 
-  test("makes the file of each month once, and says so by event or mail", async () => {
+  test("creates the file of each month once, and announces it by event or mail", async () => {
     await insertHistory(world.sql, ann.userId, [
       { amountUnits: 1_000_000n, detectedAt: "2026-05-31T23:59:59.000Z" },
       { amountUnits: 2_000_000n, detectedAt: "2026-06-01T00:00:00.000Z" },
@@ -128,7 +128,7 @@ describe("a schedule", () => {
       expect((await ann.client.delete(`/v1/export-schedules/${id}`)).status).toBe(200);
   });
 
-  test("says why it makes no file of a month with more movements than one holds", async () => {
+  test("reports why no file is created for a month with too many movements", async () => {
     const many = (count: number) =>
       Array.from({ length: count }, () => ({ detectedAt: "2026-04-15T00:00:00.000Z" }));
     await insertHistory(world.sql, ann.userId, many(10_001));
@@ -159,7 +159,7 @@ describe("a schedule", () => {
     await ann.client.delete(`/v1/export-schedules/${id}`);
   });
 
-  test("books hold no test money beside a wallet with real money, unless its network is asked for", async () => {
+  test("writes no test money into books if there is a wallet with real money, unless its network is requested", async () => {
     await insertHistory(world.sql, ann.userId, [
       { amountUnits: 7_000_000n, detectedAt: "2035-03-05T00:00:00.000Z" },
       { amountUnits: 9_000_000n, detectedAt: "2035-03-06T00:00:00.000Z", network: "base" },
@@ -247,7 +247,7 @@ describe("a schedule", () => {
     await ann.client.delete(`/v1/export-schedules/${id}`);
   });
 
-  test("begins each file where the one before ended, also when the time zone has changed since", async () => {
+  test("begins each file where the previous one ended, even if the time zone has changed since", async () => {
     const useZone = (timeZone: string) => ann.client.patch("/v1/settings/books", { timeZone });
     await useZone("Pacific/Auckland");
     const id = await schedule({ madeAt: "2034-05-10T00:00:00Z", profile: { networks: ["base"] } });
@@ -267,7 +267,7 @@ describe("a schedule", () => {
     await ann.client.delete(`/v1/export-schedules/${id}`);
   });
 
-  test("ends with its profile, is nobody else's, and ends with the membership of its maker", async () => {
+  test("ends with its profile or its maker's membership, and is inaccessible to anybody else", async () => {
     const kim = await signUp(world.baseUrl);
     const id = await schedule({ madeAt: "2032-01-01T00:00:00Z" });
     expect((await kim.client.delete(`/v1/export-schedules/${id}`)).status).toBe(404);

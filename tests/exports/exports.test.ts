@@ -249,13 +249,13 @@ describe("the documented download", () => {
     expect([...words.join("")].toSorted()).toEqual([...description.replaceAll(" ", "")].toSorted());
   });
 
-  test("pdf writes a character that no font has as its number, and says so", async () => {
+  test("pdf writes a character that no font has as its code point, and says so", async () => {
     const { missing, texts } = await pdfOf("\u{13080}\u{13080} eyes");
     expect(missing).toBe(2);
     expect(texts).toContain("[U+13080][U+13080] eyes");
   });
 
-  test("a report of a test network alone has its total, and says that it is no real money", async () => {
+  test("a report of a test network alone has its total, and says that it is not real money", async () => {
     const file = await exportAs({ format: "pdf", networks: ["base-sepolia"] });
     const [count, moneyIn, moneyOut, net] = sumsOf(TESTS.filter((row) => row.status === "CONFIRMED"));
     expect(file.text).toContain(

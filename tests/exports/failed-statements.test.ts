@@ -82,7 +82,7 @@ const beginEarlier = (id: string, minutesEarlier: number) =>
     set started_at = now() - make_interval(mins => ${minutesEarlier}::int)
     where id = ${id}`;
 
-test("refused: its merchant is notified once with the reason, and it is not retried", async () => {
+test("a refused statement: its merchant is notified once with the reason, and it is not retried", async () => {
   const [pdf, csv] = [await fileOf("pdf"), await fileOf("csv")];
   const refuse = async (id: string) => {
     const started = await startExport(sql, id);
@@ -107,7 +107,7 @@ test("refused: its merchant is notified once with the reason, and it is not retr
   expect(await notices()).toHaveLength(1);
 });
 
-test("failed for another reason: its merchant is notified once, and the file is retried with exponential backoff until it is ready", async () => {
+test("any other failed statement: its merchant is notified once, and it is retried with backoff until it is ready", async () => {
   const [pdf, csv] = [await fileOf("pdf"), await fileOf("csv")];
   const [kept] = await sql<{ request: unknown }[]>`select request from exports where id = ${pdf}`;
   await build(csv);
@@ -147,7 +147,7 @@ test("failed for another reason: its merchant is notified once, and the file is 
   expect(await listed()).toMatchObject({ status: "READY", pdfExportId: pdf, csvExportId: csv });
 });
 
-test("after 60 days it is not retried, and one that was not announced yet is", async () => {
+test("after 60 days a failed statement is not retried, but one not announced yet is announced", async () => {
   const [pdf, csv] = [await fileOf("pdf"), await fileOf("csv")];
   await build(csv);
   await sql`update exports set status = 'FAILED', attempts = 3, error = 'abandoned', started_at = now() where id = ${pdf}`;
@@ -161,7 +161,7 @@ test("after 60 days it is not retried, and one that was not announced yet is", a
   expect(await notices()).toHaveLength(1);
 });
 
-test("a refused file keeps the other one from being retried", async () => {
+test("a refused file keeps the other file of its statement from being retried", async () => {
   const [pdf, csv] = [await fileOf("pdf"), await fileOf("csv")];
   await sql`update exports set status = 'FAILED', attempts = 3, started_at = now() - interval '9 days' where id = any(${[pdf, csv]}::text[])`;
   await sql`update exports set refusal = 'too many movements' where id = ${csv}`;

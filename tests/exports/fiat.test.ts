@@ -298,7 +298,7 @@ describe("a statement as camt.053", () => {
 });
 
 describe("a source", () => {
-  test("whose file has one fault stores nothing, and says why", async () => {
+  test("whose file has one fault stores nothing, and reports why", async () => {
     const count = () => world.sql`select count(*)::int as count from exchange_rates`;
     const before = await count();
     source.serve(toXml(new Map([...source.days, ["2026-01-12", { USD: 10_000n, GBP: 0n, CHF: 1n }]])));
@@ -328,7 +328,7 @@ describe("a source", () => {
       );
   });
 
-  test("that fills a day later changes no value that the day before gave", async () => {
+  test("that adds a day later changes no value made with the rate of the day before", async () => {
     const days = new Map([...source.days].filter(([day]) => day <= "2026-01-09"));
     // a Saturday, valued by Friday
     const before = (await readBooks({ fiatCurrency: "EUR" })).filter(({ Date: day }) => day === "2025-06-14");
@@ -345,7 +345,7 @@ describe("a source", () => {
     expect(after).toEqual(before);
   });
 
-  test("of another merchant's own rates counts for nobody else, and own ones can be removed", async () => {
+  test("of a merchant's own rates counts for nobody else, and own rates can be removed", async () => {
     const kim = await signUp(world.baseUrl);
     await insertHistory(world.sql, kim.userId, [
       { amountUnits: 2_000_001n, detectedAt: "2025-05-06T10:00:00.000Z" },
@@ -384,4 +384,4 @@ describe("a source", () => {
   });
 });
 
-describe("rates of one's own", () => testOwnRates(() => world));
+describe("a merchant's own rates", () => testOwnRates(() => world));

@@ -47,7 +47,7 @@ describe("a movement for an importer", () => {
     expect(rounding).toEqual({ minorUnits: -501n, units: -5_005_000n, lastDay: "2026-11-21" });
   });
 
-  test("that rounds to nothing is in the rounding row alone", () => {
+  test("that rounds to zero is in the rounding row alone", () => {
     const rounding = newRounding();
     const few = givenRow({ amountUnits: 9_998n });
     const made = Array.from({ length: 3 }, () => importRow(few, EUR, { rounding, places: 2 }));
@@ -149,7 +149,7 @@ describe("a camt.053 file", () => {
     expect(days).toEqual(["2026-01-31", "2026-02-28"]);
   });
 
-  test("needs no difference when its entries lead to the balance, and no rate for a balance of nothing", () => {
+  test("needs no difference when its entries lead to the balance, and no rate for a zero balance", () => {
     expect(checkCamt(fileOf([{ ...imported, minorUnits: 1_000n }]), 2).entries.length).toBe(1);
     const year = { from: new Date("2026-01-01T23:00:00Z"), closingUnits: 20_000_000n };
     expect(camtBalances(given({ ...year, openingUnits: 0n })).openingMinor).toBe(0n);
@@ -214,12 +214,12 @@ describe("a DATEV file", () => {
     });
   });
 
-  test("has whole units of a currency without smaller ones as amounts with two places", () => {
+  test("writes amounts of a currency without smaller units as whole units with two places", () => {
     const { postings } = fileOf([{ ...imported, minorUnits: 501n }], head({ currency: "JPY" }), 0);
     expect(postings.map(({ cents }) => cents)).toEqual([50_100n]);
   });
 
-  test("leaves out facts that are not known, without a gap", () => {
+  test("omits facts that are not known, without leaving a gap", () => {
     const { postings } = fileOf([{ ...imported, usdc: "", rate: "", place: "" }]);
     expect(postings[0]?.facts).toEqual({ Gegenpartei: "0x11" });
     const [record = ""] = [datevRecord({ ...imported, usdc: "" }, head(), 2)];
@@ -267,7 +267,7 @@ describe("a row of the books", () => {
     expect(amounts(sent({ kind: "FEE" }))).toEqual([0n, 5_000_000n, -5_000_000n]);
   });
 
-  test("has its place, its metadata and its value; blank where there is none", () => {
+  test("has its position, its metadata and its value; blank where there is none", () => {
     expect(named(givenRow({ orderMetadata: { order: "7" } }))).toMatchObject({
       ...{ logIndex: 3n, block: 70n, "metadata.order": "7", "metadata.shop": "", fiatValue: 2_500_000n },
       ...{ fiatRate: "0.5", fiatRateDate: "2026-11-20", fiatRateSource: "ecb", fiatCurrency: "EUR" },
@@ -280,7 +280,7 @@ describe("a row of the books", () => {
     expect(Object.keys(named(givenRow(), { ...choice, valuation: undefined }))).not.toContain("fiatValue");
   });
 
-  test("has the chosen columns in their order; one that this export has not is blank text", () => {
+  test("has the chosen columns in their order; a column that this export lacks is blank text", () => {
     const chosen = ["net", "fiatValue", "rowId"].map((column) => ({ column, title: `My ${column}` }));
     const { columns, cellsOf } = chosenBooks({ ...choice, valuation: undefined }, chosen);
     expect(columns.map(({ title, kind }) => [title, kind])).toEqual([

@@ -44,7 +44,7 @@ const monthsDeps = (): Parameters<typeof closeMonths>[0] => ({
 /** The second reading of the blocks comes a minute later: a statement is final after it. */
 const finishRecheck = () => world.sql`update cursors set rechecked_number = number`;
 
-test("a month closes once: the balance is recorded, the statement is made and mailed, and nothing is made twice", async () => {
+test("a month closes once: the balance is recorded, the statement is created and mailed, and nothing is created twice", async () => {
   const { rpcUrl } = world.chain;
   const books = { timeZone: "Europe/Berlin", monthlyStatements: true };
   expect((await merchant.client.patch("/v1/settings/books", books)).body).toMatchObject(books);
@@ -93,7 +93,7 @@ test("a month closes once: the balance is recorded, the statement is made and ma
   expect(files.length).toBe(2);
 });
 
-test("a month that failed is listed with why, and with the file that was made", async () => {
+test("a month that failed is listed with the reason, and with the file that was created", async () => {
   const listed = async () => (await merchant.client.get("/v1/statements")).body.data.statements[0];
   const made = await listed();
   expect(made).toMatchObject({ status: "READY", reason: null, willRetry: false });
@@ -109,7 +109,7 @@ test("a month that failed is listed with why, and with the file that was made", 
   expect(await listed()).toEqual(made);
 });
 
-test("a month begins where the one before ended, though the merchant's time zone has changed", async () => {
+test("a month begins where the previous one ended, even if the merchant's time zone has changed", async () => {
   const { rpcUrl } = world.chain;
   const change = { timeZone: "Pacific/Auckland" };
   expect((await merchant.client.patch("/v1/settings/books", change)).body).toMatchObject(change);
@@ -135,7 +135,7 @@ test("a month begins where the one before ended, though the merchant's time zone
   expect(second?.before.getUTCHours()).toBeWithin(10, 13);
 });
 
-test("months that could not be closed while they were the last are closed later, the oldest first, and join without a gap", async () => {
+test("months that were not closed in time are closed later, the oldest first, and join without a gap", async () => {
   const { rpcUrl } = world.chain;
   const eva = await signUp(world.baseUrl);
   const books = { timeZone: "Europe/Berlin", monthlyStatements: true };

@@ -61,7 +61,7 @@ export function testOwnRates(world: () => MerchantWorld): void {
     ]);
   });
 
-  test("are taken a thousand a request, and no more than an account may have", async () => {
+  test("are accepted a thousand per request, and no more than an account may have", async () => {
     const { client, userId } = await signUp(world().baseUrl);
     const days = (count: number) =>
       Array.from({ length: count }, (_, n) => ({
@@ -102,7 +102,7 @@ export function testOwnRates(world: () => MerchantWorld): void {
     expect((await enter([{ date: "2030-01-01", rate: "1" }])).status).toBe(200);
   });
 
-  test("are entered by a key with the scope exports, and by no other key", async () => {
+  test("are entered with an API key that has the scope exports, and with no other key", async () => {
     const { client } = await signUp(world().baseUrl);
     const enterWith = async (scope: string) => {
       const made = await client.post("/v1/api-keys", { name: scope, scopes: [scope] });

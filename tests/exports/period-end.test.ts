@@ -7,14 +7,14 @@ const at = (text: string) => new Date(`2026-${text}Z`);
 const WHOLE: LedgerEnd = { confirmedBefore: BEFORE, recheckedBefore: BEFORE, isWhole: true };
 const NOW = at("07-01T00:01:00");
 
-test("once all of it is confirmed, read a second time, and the wallet's past is known", () => {
+test("a period is complete once all of it is confirmed and read twice, and the wallet's past is known", () => {
   expect(isComplete(WHOLE, BEFORE, NOW)).toBe(true);
   expect(isComplete({ ...WHOLE, isWhole: false }, BEFORE, NOW)).toBe(false);
   expect(isComplete({ ...WHOLE, confirmedBefore: at("06-30T23:59:59") }, BEFORE, NOW)).toBe(false);
 });
 
 test.each([[null], [at("06-30T23:59:58")]])(
-  "the second reading, which has come to %p, is waited for, a day at most",
+  "a period waits for its second reading, which has reached %p, for a day at most",
   (recheckedBefore) => {
     const end = { ...WHOLE, recheckedBefore };
     expect(isComplete(end, BEFORE, NOW)).toBe(false);

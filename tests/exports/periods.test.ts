@@ -79,7 +79,7 @@ describe("a month", () => {
     expect(periodOfMonth("2026-03", "Europe/Berlin").before.toISOString()).toBe("2026-03-31T22:00:00.000Z");
   });
 
-  test("before an instant is that of the zone's own calendar", () => {
+  test("before an instant is that of the time zone's own calendar", () => {
     const turn = new Date("2026-01-31T23:30:00Z");
     expect(monthBefore(turn, "UTC")).toBe("2025-12");
     expect(monthBefore(turn, "Europe/Berlin")).toBe("2026-01");
@@ -87,7 +87,7 @@ describe("a month", () => {
   });
 });
 
-test("a period of days has its last one whole", () => {
+test("a period of days includes its last day completely", () => {
   const { from, before } = periodOfDays("2026-10-24", "2026-10-25", "Europe/Berlin");
   expect([from, before].map((one) => one.toISOString())).toEqual([
     ...["2026-10-23T22:00:00.000Z", "2026-10-25T23:00:00.000Z"],
@@ -122,7 +122,7 @@ describe("a statement", () => {
     expect(changeOf(sent)).toBe(-5_000_000n);
   });
 
-  test("has a movement's amount in or out, its place, and the zone's own time", () => {
+  test("has a movement's amount in or out, its position, and the local time of the zone", () => {
     expect(named(lineCells({ row: row(), changeUnits: 5n, balanceUnits: 9n }, "Europe/Berlin"))).toEqual({
       ...{ "Row ID": `base-sepolia:${TX_HASH}:3:in`, Date: "2026-11-20", Time: "12:00:00", Kind: "PAYMENT" },
       ...{ Description: "Order 1", Reference: "A-1", Counterparty: row().counterparty, Block: 70n },
@@ -137,7 +137,7 @@ describe("a statement", () => {
     expect(detailsOf(row({ kind: "FEE", description: "x" }))).toBe("Service fee");
   });
 
-  test("begins and ends with its balances, and says how the chain's compares", () => {
+  test("begins and ends with its balances, and states how the chain's balance compares", () => {
     const equal = checkOf(2n, { balanceUnits: 2n, block });
     expect(equal).toEqual({ outcome: "equal", balanceUnits: 2n, block });
     expect(checkOf(2n, { balanceUnits: 3n, block })).toMatchObject({ outcome: "different" });
@@ -163,7 +163,7 @@ describe("a statement", () => {
   });
 });
 
-test("the totals of an export with proofs are those of confirmed money, in and out apart", () => {
+test("the totals of an export with proofs are those of confirmed money, incoming and outgoing separately", () => {
   const rows = [
     row(),
     row({ type: "RECEIVE", amountUnits: 2_000_000n }),

@@ -96,7 +96,7 @@ describe("an export with proofs", () => {
   }
   const nodeIsAsked = () => waitFor("the node to be asked", async () => proxy.methods.includes(RECEIPTS));
 
-  test("reads a block that proves nothing three times, for all of its movements, and pauses between blocks", async () => {
+  test("reads a block that proves nothing three times for all of its movements, and pauses between blocks", async () => {
     await unproven([7, 9, 9, 9, 9, 12]);
     const askedAtMs: number[] = [];
     proxy.fault = (calls) => {
@@ -112,7 +112,7 @@ describe("an export with proofs", () => {
     expect(Math.min(...pausesMs)).toBeGreaterThan(90);
   });
 
-  test("asks a node that answers 429 again later, within the same attempt", async () => {
+  test("retries a node that answers 429 later, within the same attempt", async () => {
     await unproven([7]);
     let refusals = 0;
     proxy.fault = (calls) => {
@@ -125,7 +125,7 @@ describe("an export with proofs", () => {
     expect([refusals, await stateOf(id)]).toEqual([4, { status: "READY", attempts: 1 }]);
   });
 
-  test("lets other exports be made while it waits for a node", async () => {
+  test("does not hold up other exports while it waits for a node", async () => {
     await unproven([7]);
     const release = holdNode();
     const [slow, quick] = [await order("json"), await order("csv")];
@@ -180,7 +180,7 @@ describe("a node that refuses to prove", () => {
   });
   afterAll(() => world?.stop());
 
-  test("for a minute is asked by payments all the while", async () => {
+  test("for a minute is still used by payments meanwhile", async () => {
     await paidByX402(1);
     const refused = Promise.withResolvers<void>();
     // the indexer names blocks by their hash

@@ -82,14 +82,14 @@ describe("an export with proofs", () => {
       "its amount is 3500000, but on the chain 2500000",
     ],
     [
-      "a row that is left out",
+      "an omitted row",
       (forged) => {
         forged.transactions.splice(1, 1);
       },
       "the file's total says rows 4",
     ],
     [
-      "a row that stands twice, with totals that fit",
+      "a repeated row, with totals that fit",
       (forged) => {
         forged.transactions.push(rowOf(forged, "RECEIVE"));
         Object.assign(forged.totals, { rows: 5, confirmed: 5, moneyIn: "16.500000" });
@@ -146,14 +146,14 @@ describe("an export with proofs", () => {
       "the file is about another wallet",
     ],
     [
-      "a second wallet of a network, whose movements nobody checks",
+      "a second wallet of a network, whose movements are not checked",
       (forged) => {
         forged.wallets.push({ ...forged.wallets[0] });
       },
       "the file is about two wallets on base-sepolia",
     ],
     [
-      "a status that there is not",
+      "an unknown status",
       (forged) => {
         rowOf(forged, "SEND").status = "Confirmed";
         Object.assign(forged.totals, { confirmed: 3, moneyOut: "0.750000" });
@@ -181,7 +181,7 @@ describe("an export with proofs", () => {
         const { proof } = rowOf(forged, "RECEIVE");
         proof.header = flipped(proof.header);
       },
-      "the header does not make the block's hash",
+      "the header does not match the block's hash",
     ],
     [
       "another network",
@@ -191,7 +191,7 @@ describe("an export with proofs", () => {
       "no node was given for base (chain 8453)",
     ],
     [
-      "a log of another place",
+      "a log at another position",
       (forged) => {
         rowOf(forged, "PAYMENT_LINK").proof.logPosition = 99;
       },
@@ -252,7 +252,7 @@ describe("an export with proofs", () => {
     expect((await exportAs(merchant.client, body)).status).toBe(400);
   });
 
-  test("says nothing about a row that is left out with its part of the totals, which the docs tell", async () => {
+  test("does not reveal a row omitted together with its part of the totals, as documented", async () => {
     const cut = (forged: Proven) => {
       const [row] = forged.transactions.splice(
         forged.transactions.findIndex(({ type }: Proven) => type === "RECEIVE"),
@@ -264,7 +264,7 @@ describe("an export with proofs", () => {
     expect(await problemsOf(cut)).toEqual([]);
   });
 
-  test("takes 1,000 transactions, and one more is refused with 400", async () => {
+  test("accepts 1,000 transactions, and one more is refused with 400", async () => {
     const bob = await signUp(world.baseUrl);
     const proven = { format: "json", proof: true };
     const row = { detectedAt: "2025-03-03T03:03:03.000Z", status: "FAILED" as const };
@@ -280,7 +280,7 @@ describe("an export with proofs", () => {
     expect([refused.status, JSON.parse(refused.text).error.details.field]).toEqual([400, "proof"]);
   });
 
-  test("without `proof` stays a list", async () => {
+  test("without `proof` is still a plain list", async () => {
     const plain = await exportAs(merchant.client, { format: "json" });
     expect(JSON.parse(plain.text)).toBeArrayOfSize(4);
   });

@@ -37,7 +37,7 @@ async function readRows<Result>(count: number, read: (tx: Tx, ids: readonly stri
   });
 }
 
-test("every row is given once, whether the database reads ahead or not", async () => {
+test("every row is returned once, whether the database reads ahead or not", async () => {
   for (const isAhead of [false, true])
     for (const count of [0, BATCH_ROWS - 1, BATCH_ROWS, BATCH_ROWS + 1, 2 * BATCH_ROWS]) {
       await readRows(count, async (tx, ids) => {
@@ -54,7 +54,7 @@ test("every row is given once, whether the database reads ahead or not", async (
     }
 }, 120_000);
 
-test("the database is asked for a batch when the one before is rendered, or a batch ahead", async () => {
+test("a batch is fetched when the previous one is rendered, or one batch ahead", async () => {
   for (const [isAhead, next] of [
     [false, BATCH_ROWS],
     [true, 2 * BATCH_ROWS],

@@ -12,7 +12,7 @@ test.each([
   ["a line of Latin letters stays", "Order 12 (paid)", "Order 12 (paid)"],
   ["the first Hebrew word stands at the right", "אב גד", "דג בא"],
   ["numbers in between keep their digits' order", "אב 123 גד", "דג 123 בא"],
-  ["Hebrew inside Latin is turned alone", "for אב גד only", "for דג בא only"],
+  ["only the Hebrew inside Latin text is reversed", "for אב גד only", "for דג בא only"],
   ["Latin inside Hebrew stays as it is", "אב USDC base גד", "דג USDC base בא"],
   ["brackets are mirrored", "אב (גד)", "(דג) בא"],
   ["Arabic like Hebrew", "\u0627\u0628 7", "7 \u0628\u0627"],

@@ -39,7 +39,7 @@ function proofIn(receipts: readonly unknown[], index: number, transactionIndex =
 }
 
 test.each([1, 2, 3, 16, 17, 127, 128, 129, 130, 257])(
-  "each of %d receipts is proven, by its own index alone",
+  "each of %d receipts is proven, only by its own index",
   (count) => {
     const receipts = Array.from({ length: count }, (_, index) =>
       receipt(index, [0, 2, 0x7e][index % 3] ?? 0),

@@ -24,7 +24,7 @@ test.each([
   ["khmer", "ក", "េ"],
   ["myanmar", "က", "ေ"],
 ])(
-  "%s: a vowel spoken after the consonant and written before it stands before it",
+  "%s: a vowel spoken after the consonant but written before it is placed before it",
   async (script, consonant, vowel) => {
     const shape = await openScript(script);
     const [alone] = ids(shape, consonant);
@@ -121,7 +121,7 @@ test.each([
   ["not after an opening bracket", "支付订（号）", 4, ["支付订", "（号）"]],
   ["never inside a conjunct", "राष्ट्रराष्ट्र", 3, ["राष्ट्ररा", "ष्ट्र"]],
   ["one letter a line when not even one fits", "ab", 0, ["a", "b"]],
-  ["nowhere when all fits", "abc def", 7, ["abc def"]],
+  ["nowhere when everything fits", "abc def", 7, ["abc def"]],
   ["of nothing", "", 5, []],
 ])("lines end %s", (_, text, width, expected) => {
   expect(breakLines(text, width, measure)).toEqual(expected);

@@ -22,7 +22,7 @@ async function write(columns: readonly TableColumn[], rows: readonly TableRow[])
 }
 
 describe("a cell of a spreadsheet", () => {
-  test("holds any text that XML can, as it was given", async () => {
+  test("stores any text that XML can represent, unchanged", async () => {
     const letter = fc.constantFrom(
       ...["<", ">", "&", '"', "'", "_", "x", "0041", "_x0041_", "_x000D_", "]]>", "&amp;", "=1+1", "\n"],
       ...["\r", "\r\n", "\t", " ", "é", "北", "\u{1f600}", "\u200b", "^", "<!--"],
@@ -43,13 +43,13 @@ describe("a cell of a spreadsheet", () => {
     );
   });
 
-  test("holds what reads as a character's number once the carriage return after it is written as one", async () => {
+  test("stores text that would read as an escaped character once a carriage return after it is escaped", async () => {
     const cells = ["_x0041\r", "_x0041_x0041\r\n", "\rx0041_", "_\r_x000D_"];
     const rows = cells.map((cell) => [cell]);
     expect(await write(TEXT, rows)).toEqual(cells.map((text) => [{ text }]));
   });
 
-  test("has a space for what XML cannot hold, and ends where spreadsheets end it", async () => {
+  test("has a space for what XML cannot represent, and is truncated where spreadsheets truncate it", async () => {
     const cells = [
       "a\u0000b\u001fc\ufffed",
       "lone \ud800 half",
@@ -69,7 +69,7 @@ describe("a cell of a spreadsheet", () => {
     ]);
   });
 
-  test("is a number as long as it is exact, and text beyond", async () => {
+  test("is a number while that is exact, and text beyond that", async () => {
     const columns = (["amount", "integer", "decimal", "date"] as const).map((kind) => ({
       title: kind,
       kind,
@@ -129,7 +129,7 @@ describe("the rows of a spreadsheet", () => {
   /** Does not deflate to nothing. */
   const batch = () => Array.from({ length: 250 }, () => [crypto.randomUUID() + crypto.randomUUID()]);
 
-  test("leave while others are still to come", async () => {
+  test("are sent while others are still being read", async () => {
     let made = 0;
     async function* batches() {
       for (; made < 200; made++) yield batch();
@@ -155,7 +155,7 @@ describe("the rows of a spreadsheet", () => {
     await expect(read()).rejects.toThrow("the snapshot is gone");
   });
 
-  test("are no longer read when the file is given up", async () => {
+  test("are no longer read when the file is abandoned", async () => {
     const closed = Promise.withResolvers<string>();
     async function* batches() {
       try {

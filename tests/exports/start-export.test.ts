@@ -36,7 +36,7 @@ const start = (id: string) => sql.begin((tx) => startExport(tx, id));
 const outcomeOf = (started: Awaited<ReturnType<typeof start>>) =>
   started && ("export" in started ? started.export.status : "waits");
 
-test("the third waits until one of the two has ended, or is a minute old", async () => {
+test("a user's third export waits until one of two running exports has ended, or is a minute old", async () => {
   const [one, two, three] = [await queue(), await queue(), await queue()];
   const started = [await start(one), await start(two), await start(three)];
   expect(started.map(outcomeOf)).toEqual(["RUNNING", "RUNNING", "waits"]);
@@ -48,7 +48,7 @@ test("the third waits until one of the two has ended, or is a minute old", async
   expect(outcomeOf(await start(four))).toBe("RUNNING");
 });
 
-test("another user's do not count, nor does the one that starts again", async () => {
+test("another user's exports do not count, nor does the one that is started again", async () => {
   const [one, two] = [await queue(), await queue()];
   await start(one);
   await start(two);
@@ -58,13 +58,13 @@ test("another user's do not count, nor does the one that starts again", async ()
   expect(again && "export" in again && again.export.attempts).toBe(2);
 });
 
-test("one that is made, or not there, does not start", async () => {
+test("an export that is finished or does not exist is not started", async () => {
   const id = await queue();
   await sql`update exports set status = 'READY' where id = ${id}`;
   expect([await start(id), await start(newExportId())]).toEqual([undefined, undefined]);
 });
 
-test("race: the third, asked for before the second has started, waits for it and then for a place", async () => {
+test("race: a third export requested before the second has started waits for it, and then for a free slot", async () => {
   const [one, two, three] = [await queue(), await queue(), await queue()];
   await start(one);
   let third: ReturnType<typeof start> | undefined;

@@ -89,7 +89,7 @@ describe("a statement", () => {
     });
   });
 
-  test("opens with what the wallet held at first, and what has moved before the period", async () => {
+  test("opens with the balance at which the wallet was first followed, and what moved before the period", async () => {
     const opening = (units: bigint, { walletId }: { walletId: string }) =>
       sql`update wallets set opening_units = ${units} where id = ${walletId}`;
     await opening(100n, merchant);
@@ -107,7 +107,7 @@ describe("a statement", () => {
     expect(await sumOpening(sql, { ...period(), network: "base" })).toBe(50n);
   });
 
-  test("closes with the balance of its own wallet at its own end, as read last", async () => {
+  test("closes with the balance of its own wallet at its own end, as last read", async () => {
     const record = (walletId: string, endsAt: Date, balanceUnits: bigint) =>
       recordClosingBalance(sql, {
         ...{ walletId, endsAt, balanceUnits, blockNumber: 1n, blockHash: hash() },
@@ -124,7 +124,7 @@ describe("a statement", () => {
     expect(await find(stranger.walletId, FROM)).toBeUndefined();
   });
 
-  test("is final up to the deep blocks, and before the first movement that is not confirmed yet", async () => {
+  test("is final up to the deep blocks, and before the first movement that is not yet confirmed", async () => {
     await sql`delete from cursors`;
     await sql`insert into cursors (network, number, hash, head_number) values (${NETWORK}, 10, ${hash()}, 10)`;
     await sql`insert into cursors (network, number, hash, head_number) values ('base', 50, ${hash()}, 50)`;
@@ -206,7 +206,7 @@ describe("a monthly statement", () => {
     expect(await listed(merchant.walletId)).not.toContain(merchant.walletId);
   });
 
-  test("is made once a wallet and month, and ends where its own file says", async () => {
+  test("is created once per wallet and month, and ends where its own file says", async () => {
     expect([await make(merchant), await make(merchant), await make(merchant, "2026-04")]).toEqual([
       ...[true, false, true],
     ]);
@@ -222,7 +222,7 @@ describe("a monthly statement", () => {
     expect(await end(stranger, MONTH)).toBeUndefined();
   });
 
-  test("is listed to its own user, as ready once both files are, and announced once then", async () => {
+  test("is listed to its own user, as ready once both files are, and is then announced once", async () => {
     for (const of of [merchant, stranger]) await make(of);
     const [pdf, csv] = await files(merchant);
     await ready(...(await files(stranger)));
@@ -250,7 +250,7 @@ describe("a monthly statement", () => {
 describe("rates", () => {
   const own = { currency: "EUR", from: "2026-06-01", to: "2026-06-03" };
 
-  test("of a merchant are the merchant's own, of one currency and from a day on", async () => {
+  test("of a merchant are that merchant's own, for one currency and from a given day", async () => {
     const [mine, theirs] = [
       { ...own, userId: merchant.userId },
       { ...own, userId: stranger.userId },
@@ -289,7 +289,7 @@ describe("rates", () => {
     expect(await countOwnRates(sql, merchant.userId)).toContainEqual({ currency: "CHF", days: 3 });
   });
 
-  test("that were published first value a day: a later number for it is a correction", async () => {
+  test("that were published first determine a day's value: a later number is a correction", async () => {
     const rate = (day: string, rateE10: bigint, currency = "USD", base = "EUR") => ({
       ...{ base, currency, day, rateE10 },
     });
@@ -336,7 +336,7 @@ describe("rates", () => {
     await expect(store("first", { ...rate("2026-06-05", 1n), base: "GBP" })).rejects.toThrow("base");
   });
 
-  test("are read by one process at a time: sooner after a failure", async () => {
+  test("are read by one process at a time, and again sooner after a failure", async () => {
     const take = () => takeSourceTurn(sql, "turns", { everyS: 100, retryS: 10 });
     const age = (seconds: number, given: object = {}) =>
       sql`

@@ -56,7 +56,7 @@ type Movement = { kind: string; amount: string; balance: string; transactionHash
 const units = (text: string) => BigInt(text.replace(".", ""));
 
 describe("a statement", () => {
-  test("has every movement of the wallet and ends with the balance that the chain holds in the named block", async () => {
+  test("has every movement of the wallet, and ends with its balance on the chain in the named block", async () => {
     const { rpcUrl } = world.chain;
     const wallet = merchant.walletAddress as Hex;
     await merchant.client.patch("/v1/settings/books", {
@@ -128,7 +128,7 @@ describe("a statement", () => {
     expect(shown.isFinal).toBe(false);
   });
 
-  test("has the sum of the books, whose receipts and credit notes are of what paid and what went back", async () => {
+  test("has the sum of the books, with the receipts of payments and the credit notes of refunds", async () => {
     const { closingBalance, movements } = await json(THESE_DAYS);
     const asked = { format: "json", profile: "books", fiatCurrency: "USD", networks: [NETWORK] };
     const books: Record<string, string>[] = JSON.parse((await exportAs(merchant.client, asked)).text);
@@ -221,7 +221,7 @@ describe("a statement", () => {
     for (const { balance } of shown.movements) expect(texts).toContain(balance);
   });
 
-  test("of a period before the chain began says that it was not checked, and months join without a gap", async () => {
+  test("of a period before the chain began states that it was not checked, and months join without a gap", async () => {
     const bob = await signUp(world.baseUrl);
     const rows = [
       // Berlin: the last second of January, the first of February, the last of the year
@@ -250,7 +250,7 @@ describe("a statement", () => {
     ]);
   });
 
-  test("begins with what the wallet held before the ledger began to follow it", async () => {
+  test("begins with the wallet's balance from before the ledger began to follow it", async () => {
     const dora = await signUp(world.baseUrl);
     const detectedAt = "2024-01-31T12:00:00.000Z";
     await insertHistory(world.sql, dora.userId, [{ detectedAt, amountUnits: 1n }]);
@@ -264,7 +264,7 @@ describe("a statement", () => {
     expect([january.openingBalance, january.closingBalance]).toEqual(["7.000000", "7.000001"]);
   });
 
-  test("names the chain's balance when it is another one", async () => {
+  test("states the chain's balance when it differs", async () => {
     const carl = await signUp(world.baseUrl);
     // the local chain's balance, set without a transfer
     await fundUsdc(world.chain.rpcUrl, carl.walletAddress as Hex, 3_000_000n);
@@ -298,7 +298,7 @@ describe("a statement", () => {
     expect([status, answer.error?.details?.field]).toEqual([400, field]);
   });
 
-  test("error: more movements than a statement holds, as the counters say, without counting rows", async () => {
+  test("error: 400 for more movements than a statement holds, by the counters, without counting rows", async () => {
     const busy = await signUp(world.baseUrl);
     await world.sql`
       insert into transaction_count_deltas (count, day, amount_bucket, user_id, network, type, status)

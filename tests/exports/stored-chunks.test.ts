@@ -82,7 +82,7 @@ async function expectCutOff(file: ExportFile, sent: Uint8Array): Promise<void> {
   }
 }
 
-test("text is stored as a zstd frame and read as it was", async () => {
+test("text is stored as a zstd frame and read back unchanged", async () => {
   const file = await fileOf([TEXT, Buffer.alloc(100 * KB, "a")]);
   for (const [position, raw] of [TEXT, Buffer.alloc(100 * KB, "a")].entries()) {
     const { isZstd, bytes } = await storedOf(file, position);
@@ -97,7 +97,7 @@ test("text is stored as a zstd frame and read as it was", async () => {
   });
 });
 
-test("a chunk that hardly gets smaller, or is a zstd frame itself, is stored as it is and read as it was", async () => {
+test("a chunk that hardly gets smaller, or is a zstd frame itself, is stored as it is and read back unchanged", async () => {
   const hardly = Buffer.concat([randomBytes(62 * KB), Buffer.alloc(2 * KB)]);
   const chunks = [randomBytes(64 * KB), hardly, zstdCompressSync(TEXT), Buffer.from("a"), Buffer.alloc(0)];
   const file = await fileOf(chunks);
@@ -108,7 +108,7 @@ test("a chunk that hardly gets smaller, or is a zstd frame itself, is stored as 
   expect(await sentOf(file, true)).toEqual({ sent: Buffer.concat(chunks), error: undefined });
 });
 
-test("chunks from before they were marked are read as they are, and Postgres compresses none", async () => {
+test("chunks from before they were marked are read unchanged, and Postgres compresses none", async () => {
   const chunks = [TEXT, zstdCompressSync(TEXT)];
   const file = await fileOf([]);
   for (const [position, bytes] of chunks.entries())
@@ -123,7 +123,7 @@ test("chunks from before they were marked are read as they are, and Postgres com
   expect((await storedOf(file, 0)).onDisk).toBeGreaterThanOrEqual(TEXT.length);
 });
 
-test("error: a compressed chunk with any bit changed, cut, lengthened or emptied ends the download before it", async () => {
+test("error: a compressed chunk that was modified, truncated, extended or emptied ends the download before it", async () => {
   const file = await fileOf([Buffer.from("head"), TEXT, Buffer.from("tail")]);
   const { bytes: frame } = await storedOf(file, 1);
   const changed = Array.from({ length: 40 }, (_, n) => {
@@ -145,7 +145,7 @@ test("error: a compressed chunk with any bit changed, cut, lengthened or emptied
   expect((await sentOf(file, true)).error).toBeUndefined();
 }, 120_000);
 
-test("error: a file that lacks a chunk, its last or all, or has one too many, does not end as if it were whole", async () => {
+test("error: a file with a missing or an extra chunk does not end as if it were complete", async () => {
   const chunks = ["one", "two", "three"].map((text) => Buffer.from(text));
   for (const left of [[0, 2], [0, 1], []]) {
     const file = await fileOf(chunks);
@@ -172,7 +172,7 @@ test.each([true, false])(
   },
 );
 
-test("a client of HTTP that goes away reports nothing", async () => {
+test("an HTTP client that disconnects reports nothing", async () => {
   const file = await fileOf(
     Array.from({ length: 200 }, () => crypto.getRandomValues(new Uint8Array(65_536))),
   );

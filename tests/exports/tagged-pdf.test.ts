@@ -44,7 +44,7 @@ async function statementOf(movements: number): Promise<Uint8Array> {
 const countOf = (raw: string, mark: string) => raw.split(mark).length - 1;
 
 describe("a statement as PDF", () => {
-  test("has a title, headings and tables with named columns; a movement is a row, and its small print another", async () => {
+  test("has a title, headings and tables with named columns; a movement and its details are a row each", async () => {
     const bytes = await statementOf(100);
     const raw = Buffer.from(bytes).toString("latin1");
     for (const mark of ["/Marked true", "/Lang (en)", "/StructTreeRoot", "pdfuaid:part"])

@@ -79,7 +79,7 @@ const rowOf = async (id: string) => {
 };
 
 describe("an export", () => {
-  test("is found and listed to its own user until it expires", async () => {
+  test("is found by and listed to its own user until it expires", async () => {
     const [own, foreign, expired] = [await request(), await request(stranger), await request()];
     await set(expired, { expires_at: new Date() });
     const find = (id: string) => findExport(sql, { id, userId: user });
@@ -113,7 +113,7 @@ describe("an export", () => {
     expect([await read(id, 3, 0), await read(other, 2, 0)]).toEqual(["newer", "other"]);
   });
 
-  test("that another attempt has started, or that has ended, is not changed by an earlier one", async () => {
+  test("that another attempt has started, or that has ended, is not changed by an earlier attempt", async () => {
     const [id, other] = [await request(), await request()];
     for (const one of [id, other]) await set(one, { status: "RUNNING", attempts: 2 });
     const failure = { error: "failed", attemptsMax: 5 };
@@ -139,7 +139,7 @@ describe("an export", () => {
     expect(await rowOf(other)).toMatchObject({ status: "RUNNING", rowsDone: 0 });
   });
 
-  test("is tried again after a failure while attempts are left, and never after a refusal", async () => {
+  test("is retried after a failure while attempts are left, and never after a refusal", async () => {
     const [id, refused, other] = [await request(), await request(), await request()];
     for (const one of [id, refused, other]) await set(one, { status: "RUNNING", attempts: 1 });
     const fail = (attempts: number) => failExport(sql, { id, attempts }, { error: "failed", attemptsMax: 2 });
@@ -153,7 +153,7 @@ describe("an export", () => {
     expect([(await rowOf(id))?.rowsTotal, (await rowOf(other))?.rowsTotal]).toEqual([3, null]);
   });
 
-  test("that waits longest is next, of its own user, while it is QUEUED", async () => {
+  test("that has waited longest is next among its user's, while it is QUEUED", async () => {
     const [ended, first] = [await request(), await request()];
     await request();
     await request(stranger);
@@ -176,7 +176,7 @@ async function profile(userId = user, name = "Books", most = 10): Promise<string
 }
 
 describe("a profile", () => {
-  test("has a name of its own among its user's, of which there are so many", async () => {
+  test("has a unique name among its user's, who may have a limited number", async () => {
     await profile(stranger, "Other");
     const first = await profile(user, "Books", 2);
     expect(await profile()).toBe("name_taken");
@@ -189,7 +189,7 @@ describe("a profile", () => {
     expect(await rename("Books")).toMatchObject({ id: first });
   });
 
-  test("is found, listed, changed and deleted by its own user, alone", async () => {
+  test("is found, listed, changed and deleted only by its own user", async () => {
     const [id, other, foreign] = [await profile(), await profile(user, "More"), await profile(stranger)];
     const [own, wrong] = [
       { id, userId: user },
@@ -224,7 +224,7 @@ describe("a schedule", () => {
     return row?.isPaused;
   };
 
-  test("is of a profile of its own user, who has at most so many", async () => {
+  test("belongs to a profile of its own user, who may have a limited number", async () => {
     const [own, foreign] = [await profile(), await profile(stranger)];
     await profile(user, "More");
     expect(await schedule(foreign)).toBeUndefined();
@@ -234,7 +234,7 @@ describe("a schedule", () => {
     expect((await listExportSchedules(sql, user)).map(({ profileId }) => profileId)).toEqual([own]);
   });
 
-  test("is paused, resumed and deleted by its own user, alone", async () => {
+  test("is paused, resumed and deleted only by its own user", async () => {
     const of = await profile();
     const [id = "", other = ""] = [await schedule(of), await schedule(of)];
     const [own, wrong] = [
@@ -249,7 +249,7 @@ describe("a schedule", () => {
     expect(idsOf(await listExportSchedules(sql, user))).toEqual([other]);
   });
 
-  test("ends with the membership of the person who made it for this merchant", async () => {
+  test("ends with the membership of the person who created it for this merchant", async () => {
     const [of, elsewhere] = [await profile(), await profile(stranger)];
     const member = await seedUser(sql);
     const [gone = "", kept = ""] = [await schedule(of, { createdBy: member }), await schedule(of)];
@@ -260,7 +260,7 @@ describe("a schedule", () => {
     expect(gone).not.toBe(kept);
   });
 
-  test("makes each period once, with its own export, unless it is paused", async () => {
+  test("is run once for each period, with an export of its own, unless it is paused", async () => {
     const of = await profile();
     const [id = "", paused = ""] = [await schedule(of), await schedule(of)];
     await pauseExportSchedule(sql, { id: paused, userId: user }, true);
@@ -294,7 +294,7 @@ describe("a schedule", () => {
     });
   });
 
-  test("is announced once a period's export has ended, each once", async () => {
+  test("is announced once for each period, when its export has ended", async () => {
     await profile(user, "More");
     const of = await profile();
     const [ready = "", failed = "", running = ""] = [

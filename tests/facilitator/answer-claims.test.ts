@@ -60,7 +60,7 @@ const expireLease = (id: string) => lab.sql`
   update payments set answered_at = answered_at - interval '6 seconds' where id = ${id}`;
 
 describe("claims", () => {
-  test("of two claims one is granted, the other busy until the answer was sent, then refused", async () => {
+  test("of two claims one is granted; the other is busy until the answer was sent, and then refused", async () => {
     const { id, asker } = await settledPayment();
     expect(await claimAnswer(lab.sql, id, asker, "a")).toBe("claimed");
     expect(await claimAnswer(lab.sql, id, asker, "b")).toBe("busy");
@@ -87,7 +87,7 @@ describe("claims", () => {
     expect(await stateOf(id)).toBe("CUT");
   });
 
-  test("an answer that was sent stays sent, also when it is repeated and its connection closed", async () => {
+  test("an answer that was sent stays sent, even when it is repeated and its connection closes", async () => {
     const { id, asker } = await settledPayment();
     const keyed = { ...asker, idempotencyKey: "order 1" };
     expect(await claimAnswer(lab.sql, id, keyed, "a")).toBe("claimed");
@@ -120,7 +120,7 @@ describe("reportSuccessOnce", () => {
     return reportSuccessOnce(tools, { paymentId: id, asker, connection });
   };
 
-  test("behavior: a connection that is closed already is not answered, and the claim is released", async () => {
+  test("behavior: a connection that is already closed is not answered, and the claim is released", async () => {
     const { id, asker } = await settledPayment();
     expect(await answer(id, asker, AbortSignal.abort())).toBe("unknown");
     expect(await stateOf(id)).toBe("CUT");

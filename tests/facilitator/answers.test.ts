@@ -111,7 +111,7 @@ async function waitForRow(bought: Purchase, isIt: (row: Row) => boolean): Promis
   for (;;) {
     const row = await rowOf(bought);
     if (row && isIt(row)) return row;
-    if (Date.now() > deadline) throw new Error(`waited in vain; the payment is ${JSON.stringify(row)}`);
+    if (Date.now() > deadline) throw new Error(`timed out; the payment is ${JSON.stringify(row)}`);
     await Bun.sleep(5);
   }
 }
@@ -200,7 +200,7 @@ describe("a connection that was closed before the answer", () => {
     expect(await settle(bodyOf(bought))).toMatchObject({ success: true });
   });
 
-  test("error: another API key gets no success before the first retries, nor before any answer was tried", async () => {
+  test("error: another API key gets no success before the first retries, nor before any answer was attempted", async () => {
     const bought = await purchase(lab);
     await lab.world.kill("worker");
     const pending = await settle(bodyOf(bought)).finally(() => lab.world.start("worker"));
@@ -260,7 +260,7 @@ describe("a connection that was closed before the answer", () => {
     expect(await lab.v2.settle(second.payload, second.requirements)).toMatchObject({ success: true });
   });
 
-  test("behavior: an answer that was received counts, also when its connection closes right after it", async () => {
+  test("behavior: an answer that was received counts, even if its connection closes right after it", async () => {
     const bought = await purchase(lab);
     const { cut, received } = await askOnSocket(bodyOf(bought));
     await waitForRow(bought, ({ answerState }) => answerState === "SENT");
@@ -367,7 +367,7 @@ describe("payment-identifier", () => {
 });
 
 describe("Idempotency-Key", () => {
-  test("behavior: the same Idempotency-Key gets a cut answer again, also after 60 s", async () => {
+  test("behavior: the same Idempotency-Key gets a cut answer again, even after 60 s", async () => {
     const bought = await purchase(lab);
     const headers = { "idempotency-key": "order 9" };
     await moveBack(await cutWhileWaiting(bought, bodyOf(bought), headers), 10 * REPEAT_S);

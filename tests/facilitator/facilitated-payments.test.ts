@@ -45,7 +45,7 @@ test("an authorization is stored once, whichever key submits it again", async ()
   );
 });
 
-describe("a facilitated payment that is shown again", () => {
+describe("a facilitated payment that is submitted again", () => {
   const failed = async () => {
     const { id } = await inserted();
     await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${id}`;
@@ -53,7 +53,7 @@ describe("a facilitated payment that is shown again", () => {
   };
   const requeue = (id: string) => requeueFacilitatedPayment(lab.sql, id, make({ amountUnits: 2_000n }));
 
-  test("is queued again with the retry's data once it has failed", async () => {
+  test("is queued again with the retry's data if it has failed", async () => {
     const [id, other] = [await failed(), await failed()];
     expect(await requeue(id)).toBe(true);
     const rows = await lab.sql<object[]>`
@@ -65,7 +65,7 @@ describe("a facilitated payment that is shown again", () => {
   });
 
   test.each(["QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"])(
-    "is left as it is while it is %s",
+    "is left unchanged while it is %s",
     async (state) => {
       const id = await failed();
       await lab.sql`update payments set state = ${state}, reason = null where id = ${id}`;
@@ -73,13 +73,13 @@ describe("a facilitated payment that is shown again", () => {
     },
   );
 
-  test("is left as it is while a transaction carries it", async () => {
+  test("is left unchanged while a transaction carries it", async () => {
     const id = await failed();
     await lab.sql`update payments set relay_id = 7 where id = ${id}`;
     expect(await requeue(id)).toBe(false);
   });
 
-  test("is never one of a link", async () => {
+  test("is never a payment of a link", async () => {
     const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
     if (!payment) throw new Error("the payment was not accepted");
     await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${payment.id}`;
@@ -108,7 +108,7 @@ describe("payments of authorizations", () => {
     expect(await load([])).toEqual([]);
   });
 
-  test("are those of the network and token that were asked for", async () => {
+  test("are those of the requested network and token", async () => {
     const here = await inserted();
     const there = make({ network: "base", token: NETWORKS.base.usdc.address, payer: here.payer });
     const twin = { ...there, id: newPaymentId(), nonce: here.nonce };
@@ -154,7 +154,7 @@ test("mined payments are confirmed up to a block, each network separately", asyn
   expect(rows).toHaveLength(0);
 });
 
-test("a relayer of two networks is listed once", async () => {
+test("a relayer on two networks is listed once", async () => {
   const relayer = randomAddress();
   await ensureLane(lab.sql, { network: NETWORK, relayer }, 0n);
   await ensureLane(lab.sql, { network: "base", relayer }, 0n);

@@ -69,7 +69,7 @@ async function accept(to: Hex = randomAddress()) {
   return { id, data, from: signer.lower };
 }
 
-test("behavior: a facilitated payment that a block held long before the indexer returned is settled, not FAILED", async () => {
+test("behavior: a facilitated payment mined long before the indexer returned is settled, not FAILED", async () => {
   await indexer?.stop();
   const { id, data } = await accept();
   await send(lab, payer, USDC, data);

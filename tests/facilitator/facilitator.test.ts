@@ -149,7 +149,7 @@ describe("settling", () => {
     expect(await balanceOf(bought)).toBe(bought.amount);
   });
 
-  test("behavior: settlement_pending is no success: a retry gets it", async () => {
+  test("behavior: settlement_pending is not a success: a retry gets it", async () => {
     const bought = await purchase(lab);
     await lab.world.kill("worker");
     const pending = await settle2(bought).finally(() => lab.world.start("worker"));
@@ -158,7 +158,7 @@ describe("settling", () => {
     expect(await balanceOf(bought)).toBe(bought.amount);
   }, 120_000);
 
-  test("error: an authorization that another sender used before it was shown fails, with the hash", async () => {
+  test("error: an authorization that another sender used before it was submitted fails, with the hash", async () => {
     const bought = await purchase(lab);
     const transaction = await broadcastAsStranger(lab.world.chain.rpcUrl, bought.payment);
     const refused = { success: false, errorReason: "invalid_exact_evm_nonce_already_used", transaction };
@@ -169,7 +169,7 @@ describe("settling", () => {
     expect(await balanceOf(bought)).toBe(bought.amount);
   }, 120_000);
 
-  test("error: an authorization used before it was shown fails also for a wallet whose ledger has the transfer", async () => {
+  test("error: an authorization used before it was submitted fails even if the wallet's ledger has the transfer", async () => {
     const bought = await purchase(lab, { payTo: lab.merchant.address });
     const transaction = await broadcastAsStranger(lab.world.chain.rpcUrl, bought.payment);
     expect(await settle2(bought)).toMatchObject({
@@ -221,7 +221,7 @@ describe("settling", () => {
     expect(await balanceOf(bought)).toBe(0n);
   }, 120_000);
 
-  test("error: a nonce read off the chain, without a signature over it, does not pay", async () => {
+  test("error: a nonce copied from the chain, without a signature over it, does not pay", async () => {
     const bought = await purchase(lab);
     await settle2(bought);
     const forged = { ...bought.payment, signature: (await purchase(lab)).payment.signature };

@@ -31,7 +31,7 @@ async function ask(route: "settle" | "verify", bought: Purchase, id: string, key
   return (await response.json()) as { success: boolean; transaction: string };
 }
 
-test("error: a payer who signs again under an identifier pays once, even when both arrive concurrently", async () => {
+test("error: a payer who signs again under the same identifier pays once, even when both arrive concurrently", async () => {
   const bought = await purchase(lab);
   const signAgain = async (): Promise<Purchase> => ({
     ...bought,

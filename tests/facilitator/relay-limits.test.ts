@@ -58,7 +58,7 @@ test("error: RELAY_BUDGET_SPENT when the owner of the API key has no gas left; j
   }
 }, 120_000);
 
-test("error: AMOUNT_TOO_SMALL_TO_RELAY below the least amount, by verify and settle; the least amount settles", async () => {
+test("error: AMOUNT_TOO_SMALL_TO_RELAY below the minimum amount, by verify and settle; the minimum settles", async () => {
   const { payload, requirements } = inVersion2(await of(999n));
   expect(await lab.v2.verify(payload, requirements)).toMatchObject({
     ...{ isValid: false, invalidReason: "AMOUNT_TOO_SMALL_TO_RELAY" },

@@ -52,7 +52,7 @@ async function followBlocks(proxy: CountingProxy): Promise<Readonly<Record<strin
   }
 }
 
-test("announced blocks are read without asking for the head", async () => {
+test("announced blocks are read without requesting the head", async () => {
   const announced = await followBlocks(startCountingProxy(lab.chain.rpcUrl, { hasWebSocket: true }));
   expect(announced.head ?? 0).toBeLessThan(BLOCKS / 2);
   const polled = await followBlocks(startCountingProxy(lab.chain.rpcUrl, { hasWebSocket: false }));
@@ -60,7 +60,7 @@ test("announced blocks are read without asking for the head", async () => {
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("announcements without their header, or of a branch of their own, are checked with a node", async () => {
+test("announcements without a header, or of another branch, are checked with a node", async () => {
   for (const spoil of [{ parentHash: undefined }, { parentHash: `0x${"ab".repeat(32)}` }]) {
     const proxy = startCountingProxy(lab.chain.rpcUrl, {
       hasWebSocket: true,
@@ -72,7 +72,7 @@ test("announcements without their header, or of a branch of their own, are check
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("a websocket that takes the subscription and says nothing delays a payment no longer than polling does", async () => {
+test("a websocket that accepts the subscription but stays silent delays a payment no longer than polling does", async () => {
   const proxy = startProviderProxy(lab.chain.rpcUrl, { socket: "silent" });
   const indexer = startIndexer(lab, { urls: [proxy.url] });
   await mine(lab);

@@ -138,7 +138,7 @@ async function readLedger(sql: Sql) {
   };
 }
 
-test("a process killed within a range leaves none of it, and the next one reads the rest", async () => {
+test("a process killed within a range leaves none of it behind, and the next one reads the rest", async () => {
   const all = await followed.sql<{ blockNumber: bigint; blockHash: Hex; logIndex: number }[]>`
     select block_number, block_hash, log_index
     from transfers
@@ -220,7 +220,7 @@ async function indexerSessions(waitsFor?: string): Promise<number> {
   return row?.count ?? 0;
 }
 
-test("a history read in bulk is row by row the one that was followed, also after a reorganisation", async () => {
+test("a history read in bulk equals, row by row, one that was followed live, even after a reorganisation", async () => {
   indexers.push(startIndexer(bulk, { confirmations: CONFIRMATIONS }));
   await settled(bulk);
   const [before, read] = [await readLedger(followed.sql), await readLedger(bulk.sql)];
@@ -242,7 +242,7 @@ test("a history read in bulk is row by row the one that was followed, also after
   await assertInvariants(bulk.sql, bulk.chain);
 });
 
-test("transfers from before the first start have no event, one at its limit has", async () => {
+test("transfers from before the first start have no event, one just within the limit has", async () => {
   const { number, hash } = await headOf(followed);
   const limitS = 1_700_000_000;
   const store = async (blockTimeS: number) => {
@@ -274,7 +274,7 @@ test("transfers from before the first start have no event, one at its limit has"
   ]);
 });
 
-test("rows that are expected to be new and are not fail the statement, which leaves nothing", async () => {
+test("rows that are expected to be new but are not fail the statement, which stores nothing", async () => {
   const { number, hash } = await headOf(followed);
   const stored = plainTransfer({ blockNumber: number, blockHash: hash, logIndex: 1_000 });
   const fresh = plainTransfer({ blockNumber: number, blockHash: hash, logIndex: 1_001 });
@@ -313,14 +313,14 @@ test("error: a hash or an address of another length is not stored, nor is what c
     const stored = bulk.sql.begin((tx) =>
       storePlainTransfers(tx, NETWORK, [good, bad], { eventsFromS: Number.NEGATIVE_INFINITY }),
     );
-    await expect(stored).rejects.toThrow(/an item has not (20|32) bytes/);
+    await expect(stored).rejects.toThrow(/an item does not have (20|32) bytes/);
   }
   const [row] = await bulk.sql<{ count: bigint }[]>`
     select count(*) from transfers where tx_hash = ${good.txHash}`;
   expect(row?.count).toBe(0n);
 });
 
-test("a range of which rows are stored already is read in bulk once more, and those of a reorganisation are back", async () => {
+test("a partly stored range is read in bulk once more, and rows removed by a reorganisation are restored", async () => {
   const indexer = indexers.pop();
   await indexer?.stop();
   const before = await readLedger(bulk.sql);

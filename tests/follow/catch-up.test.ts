@@ -59,7 +59,7 @@ describe.each([0, MANY_WALLETS])("with %d other wallets", (others) => {
   });
   afterAll(() => lab.stop());
 
-  test("transfers in hundreds of blocks while no indexer ran are settled, and those that waited for their depth too", async () => {
+  test("transfers mined while no indexer ran are settled, including those that waited for confirmations", async () => {
     const links: string[] = [];
     const payOne = async () => {
       const units = freshUnits();
@@ -86,7 +86,7 @@ describe.each([0, MANY_WALLETS])("with %d other wallets", (others) => {
     expect(undeep).toHaveLength(0);
   });
 
-  test("a transfer of those blocks pays the link that its transaction names, among links of one price", async () => {
+  test("a transfer in those blocks pays the link that its transaction names, among links of the same price", async () => {
     const units = freshUnits();
     const links = [
       await makeLink(lab, merchant, { units, endsInS: 100_000 }),

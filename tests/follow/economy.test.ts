@@ -100,7 +100,7 @@ async function follow(hasWebSocket: boolean): Promise<CountingProxy> {
   return counting;
 }
 
-test("many blocks of others cost few log queries, and none is left out", async () => {
+test("many blocks of others cost few log queries, and none is skipped", async () => {
   const counting = await follow(true);
   counting.reset();
   const before = await cursorNumber();
@@ -199,7 +199,7 @@ test("the second reading continues where few blocks are stored", async () => {
   term.close();
 });
 
-test("a block that was passed over is not booked later from another branch", async () => {
+test("a transfer in a skipped block is not recorded later from another branch", async () => {
   await follow(true);
   await payStrangers(BLOCKS);
   await until("the head is read", async () => (await cursorNumber()) === (await headOf(lab)).number);
@@ -222,7 +222,7 @@ test("a block that was passed over is not booked later from another branch", asy
   term.close();
 });
 
-test("a transfer that is booked late becomes confirmed although the block that makes it deep is passed over meanwhile", async () => {
+test("a transfer recorded late becomes confirmed although the block that confirms it was skipped meanwhile", async () => {
   const opened = await openTerm(lab);
   const term = { ...opened, confirmations: 3 };
   await payInBlock(merchant.address, freshUnits());
@@ -276,7 +276,7 @@ async function asksQuiet(
   }
 }
 
-test("blocks are quiet only when one answer shows each of them, between the cursor's and the head's", async () => {
+test("blocks are quiet only when one response covers each of them, from the cursor's to the head's", async () => {
   await payStrangers(6);
   const { number: head } = await headOf(lab);
   const at = (log: Record<string, unknown>) => Number(log.blockNumber);
@@ -291,7 +291,7 @@ test("blocks are quiet only when one answer shows each of them, between the curs
   expect(await asksQuiet(4, () => [])).toBe(false);
 });
 
-test("blocks are not quiet when they hold a transfer of a wallet, or when logs are left out; the cursor's own block is read", async () => {
+test("blocks are not quiet with a transfer of a wallet or with omitted logs; the cursor's own block is already read", async () => {
   await payInBlock(merchant.address, 7n);
   await payStrangers(3);
   expect(await asksQuiet(3, (logs) => logs)).toBe(true);

@@ -76,7 +76,7 @@ describe.each(Object.keys(KINDS))("%s", (name) => {
 const MANY_WALLETS = 6_000;
 
 test.each([0, MANY_WALLETS])(
-  "two nodes with every fault at once, %d other wallets: 0 missed, 0 doubled",
+  "two nodes with every fault at once, %d other wallets: 0 missed, 0 duplicated",
   async (wallets) => {
     const report = await runFaultCampaign({ blocks: CAMPAIGN_BLOCKS, wallets, random });
     console.log(JSON.stringify(report));

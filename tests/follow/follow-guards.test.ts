@@ -54,7 +54,7 @@ const cursorOf = async () => {
   return Number(row?.number);
 };
 
-test("the past is not read in ranges from a node whose chain has another block at the cursor", async () => {
+test("old blocks are not read in ranges from a node whose chain has another block at the cursor", async () => {
   await pay(lab, await makePayer(lab), merchant.address, 5n);
   await mine(lab, 5);
   const head = await readHeader(term.chain, "latest");
@@ -73,7 +73,7 @@ test("the past is not read in ranges from a node whose chain has another block a
   term.close();
 });
 
-test("one node on another branch does not undo what another holds, unless it is clearly longer", async () => {
+test("a node on another branch does not undo a branch that another node has, unless it is clearly longer", async () => {
   const other = await openLab();
   try {
     const start = { ...term.cursor };
@@ -96,7 +96,7 @@ test("one node on another branch does not undo what another holds, unless it is 
   }
 });
 
-test("a leader ends its term when another one's has started, though no block arrives", async () => {
+test("a leader ends its term when another leader's has started, even if no block arrives", async () => {
   term.close();
   await readToHead();
   term = await openTerm(lab);
@@ -110,7 +110,7 @@ test("a leader ends its term when another one's has started, though no block arr
   expect(outcome).toBeInstanceOf(FencedError);
 });
 
-test("a leader says that it lives after its clock was set back", async () => {
+test("a leader keeps writing heartbeats after its clock was set back", async () => {
   term.close();
   const indexer = startIndexer(lab);
   await settled(lab);

@@ -41,7 +41,7 @@ afterAll(async () => {
   await lab?.stop();
 });
 
-test("the lag is reported in blocks and seconds, and a head that no node answers is no small lag", async () => {
+test("the lag is reported in blocks and seconds, and is not small when no node answers for the head", async () => {
   await mine(lab, 3);
   await settled(lab);
   const { number } = await headOf(lab);
@@ -70,7 +70,7 @@ test("the lag is reported in blocks and seconds, and a head that no node answers
   );
 });
 
-test("behavior: a node that names heads and withholds their logs shows as a growing lag", async () => {
+test("behavior: a node that reports heads but withholds their logs shows as a growing lag", async () => {
   proxy.set({ emptiedLogs: 1, noReceipts: true, noTransactionReceipts: true });
   const payer = await makePayer(lab);
   const { blockNumber } = await waitForReceipt(
@@ -90,7 +90,7 @@ test("behavior: a node that names heads and withholds their logs shows as a grow
   await until("it is gone", async () => (await lagS()) === 0);
 });
 
-test("behavior: an indexer that starts while no node answers is seen by the age of its start", async () => {
+test("behavior: an indexer that starts while no node answers is detected by its uptime", async () => {
   await indexer.stop();
   proxy.set({ failing: 1 });
   const startedS = Date.now() / 1000;
@@ -136,7 +136,7 @@ test("a process that no longer leads reports no lag", async () => {
     expect(await indexer.metric(`indexer_${name}`)).toBeUndefined();
 });
 
-test("blocks are forgotten also where no node reports a final one", async () => {
+test("blocks are pruned even where no node reports a final one", async () => {
   const at = (number: number) => `0x${number.toString(16).padStart(64, "0")}`;
   await lab.sql`update cursors set number = 300000, finalized_number = 0 where network = ${NETWORK}`;
   await lab.sql`delete from blocks`;

@@ -36,7 +36,7 @@ test.each(REASONS)("every block is read while there are waiting %s, and for a wh
   expect(pollInterval.isEconomical()).toBe(false);
 });
 
-test("an open link alone changes the interval only; looked at, every block is read unless transfers are announced", () => {
+test("an open link only changes the interval; while one is viewed, every block is read unless transfers are announced", () => {
   expect(pollIntervalOn(1, { links: true }).isEconomical()).toBe(true);
   expect(pollIntervalOn(1, { links: true, watches: true }, true).isEconomical()).toBe(true);
   expect(pollIntervalOn(1, { links: true, watches: true }, false).isEconomical()).toBe(false);
@@ -62,7 +62,7 @@ test("a failed poll is repeated immediately", () => {
   expect(pollInterval.isDue(100)).toBe(false);
 });
 
-test("blooms that differ from block to block do not change the pollInterval with each", () => {
+test("blooms that differ from block to block do not switch the poll interval each time", () => {
   const pollInterval = pollIntervalOn(0.5);
   for (let block = 0; block < 50; block++) {
     pollInterval.noteHead(headOf(block % 2 === 0 ? 0.05 : 0.5));

@@ -72,7 +72,7 @@ async function seedOrphanedRefund(txHash: Hex): Promise<string> {
   return id;
 }
 
-test("its refund takes the new place with the range's commit, and is locked by nothing until then", async () => {
+test("a moved transfer's refund takes the new position with the range's commit, and is not locked until then", async () => {
   const txHash = await pay(lab, payer, merchant.address, UNITS);
   await waitForReceipt(lab.chain.rpcUrl, txHash);
   const refundId = await seedOrphanedRefund(txHash);

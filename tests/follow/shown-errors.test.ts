@@ -39,7 +39,7 @@ test("an error of the database is shown by its SQLSTATE, without its message", a
   await indexer.stop();
 });
 
-test("a node whose next block does not follow the one that it still gives is shown, and read on from once it does", async () => {
+test("a node whose next block does not follow its previous one is shown, and read again once it does", async () => {
   const cursor = await headOf(lab);
   const proxy = startFaultProxy(lab.chain.rpcUrl);
   const isAbove = (block: unknown) => Number(fieldOf(block, "number")) > cursor.number;

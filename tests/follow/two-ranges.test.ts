@@ -139,7 +139,7 @@ const outcomeOf = ({ applied }: Applying) =>
     (error: unknown) => error,
   );
 
-test("two ranges are stored at the same time, and are visible one after the other", async () => {
+test("two ranges are stored concurrently, and become visible one after the other", async () => {
   const { one, two, hashes } = await payInSpans([freshUnits(), freshUnits(), freshUnits()], [2, 1]);
   const holder = await holdCursor();
   const first = applyAfter(term, one, NOTHING_BEFORE);
@@ -156,7 +156,7 @@ test("two ranges are stored at the same time, and are visible one after the othe
   expect(await hashesOfEvents(lab, hashes)).toEqual(hashes);
 });
 
-test("events of a range that has to be stored a second time still come before those of the next", async () => {
+test("events of a range that has to be stored a second time still come before those of the next range", async () => {
   const { one, two, hashes } = await payInSpans([freshUnits(), freshUnits()], [1, 1]);
   const seen = one.blocks[0]?.transfers[0];
   if (!seen) throw new Error("nothing was read");
@@ -176,7 +176,7 @@ test("events of a range that has to be stored a second time still come before th
   expect(await hashesOfEvents(lab, hashes)).toEqual(hashes);
 });
 
-test("a leader of a later term fences both, and neither leaves a row", async () => {
+test("a leader of a later term fences both ranges, and neither leaves a row", async () => {
   const { one, two, hashes } = await payInSpans([freshUnits(), freshUnits()], [1, 1]);
   const before = await cursorNumber();
   const holder = await holdCursor();
@@ -191,7 +191,7 @@ test("a leader of a later term fences both, and neither leaves a row", async () 
   expect(await cursorNumber()).toBe(before);
 });
 
-test("an older leader's range is refused before it stores anything, and does not wait for the one before", async () => {
+test("a range of an earlier leader is refused before it stores anything, and does not wait for the range before", async () => {
   const { one } = await payInSpans([freshUnits(), freshUnits()], [1, 1]);
   const old = term;
   term = await openTerm(lab);
@@ -201,7 +201,7 @@ test("an older leader's range is refused before it stores anything, and does not
   old.close();
 });
 
-test("a range whose predecessor failed fails with it, and both are read again once", async () => {
+test("a range whose predecessor fails fails with it, and both are read again once", async () => {
   const { one, two, hashes } = await payInSpans([freshUnits(), freshUnits(), freshUnits()], [1, 2]);
   const start = term.cursor;
   const holder = await holdCursor();
@@ -223,7 +223,7 @@ test("a range whose predecessor failed fails with it, and both are read again on
   expect(await count(hashes)).toEqual({ transfers: 3, history: 3, events: 3 });
 });
 
-test("a range that comes before the one it follows is committed moves nothing", async () => {
+test("a range applied before the commit of its predecessor changes nothing", async () => {
   const { two, hashes } = await payInSpans([freshUnits(), freshUnits()], [1, 1]);
   const early = applyAfter(term, two, { isUnrelated: Promise.resolve(true), applied: Promise.resolve() });
   await expect(early.applied).rejects.toThrow(FencedError);
@@ -243,7 +243,7 @@ test("a range begins no transaction before the end of one that decides about lin
   expect(await count(hashes)).toEqual({ transfers: 0, history: 0, events: 0 });
 });
 
-test("a new leader waits for what a former one writes ahead of the cursor", async () => {
+test("a new leader waits for what a former leader is writing ahead of the cursor", async () => {
   const { one, hashes } = await payInSpans([freshUnits(), freshUnits()], [1, 1]);
   const gate = Promise.withResolvers<void>();
   // it may not be awaited yet when it fails
@@ -266,7 +266,7 @@ test("a new leader waits for what a former one writes ahead of the cursor", asyn
   expect(await count(hashes)).toEqual({ transfers: 0, history: 0, events: 0 });
 });
 
-test("a frozen leader's rows ahead of the cursor do not keep the next one from leading", async () => {
+test("rows that a frozen leader holds ahead of the cursor do not keep the next one from leading", async () => {
   const { one, hashes } = await payInSpans([freshUnits(), freshUnits()], [1, 1]);
   const sql = openDatabase(lab.db.url, { name: "indexer", maxConnections: 3 });
   const frozen: Term = { ...term, sql };
@@ -280,7 +280,7 @@ test("a frozen leader's rows ahead of the cursor do not keep the next one from l
   await sql.end({ timeout: 1 });
 });
 
-test("a link is paid by the first of two equal transfers, though both ranges were read before it was", async () => {
+test("a link is paid by the first of two equal transfers, even if both ranges were read before it was paid", async () => {
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });
   const { one, two, hashes } = await payInSpans([units, units], [1, 1]);
@@ -293,7 +293,7 @@ test("a link is paid by the first of two equal transfers, though both ranges wer
   expect(paying.map(({ txHash }) => txHash)).toEqual(hashes.slice(0, 1));
 });
 
-test("a link is paid in a range that follows a plain one, and in one that follows another link's", async () => {
+test("a link is paid in a range that follows one without links, and in one that follows another link's", async () => {
   const [units, other] = [freshUnits(), freshUnits()];
   const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units: other })];
   const { one, two } = await payInSpans([freshUnits(), units, other], [1, 1]);
@@ -346,7 +346,7 @@ test("a range that an assignment names is not stored ahead", async () => {
   expect(row).toMatchObject({ settledBy: "merchant" });
 });
 
-test("a reorganisation below a range that is read while two are in flight is noticed, and both are committed before it is undone", async () => {
+test("a reorganisation below a range read while two are in flight is detected; both are committed, then undone", async () => {
   await readToHead();
   const proxy = startFaultProxy(lab.chain.rpcUrl);
   const start = (await headOf(lab)).number;

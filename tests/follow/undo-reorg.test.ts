@@ -48,7 +48,7 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
 
   const statusOf = async (linkId: string) => (await linkOf(lab, linkId)).status;
 
-  test("a payment that is dropped frees its link; sent again it pays again, and history keeps one row", async () => {
+  test("a payment that is dropped releases its link; sent again it pays again, and history keeps one row", async () => {
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     const sent = await sender.pay(merchant.address, units);
@@ -74,7 +74,7 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     ]);
   });
 
-  test("a relayed payment waits again, with its job; the same bytes settle it again", async () => {
+  test("a relayed payment is queued again, with its job; the same bytes settle it again", async () => {
     const signer = await makeSigner(lab);
     await mine(lab, 30);
     const units = freshUnits();
@@ -111,7 +111,7 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     expect([...history]).toEqual([{ status: "CONFIRMED" }]);
   });
 
-  test("a claimed payment holds its link PENDING again until its claim is looked at", async () => {
+  test("a claimed payment holds its link PENDING again until its claim is checked", async () => {
     const units = freshUnits();
     const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
     const [linkId = ""] = links;
@@ -130,7 +130,7 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     expect(await statusOf(links[1] ?? "")).toBe("ACTIVE");
   });
 
-  test("a link stays PAID when a second transfer of its is dropped, down to the block that paid it", async () => {
+  test("a link stays PAID when a second transfer to it is dropped, down to the block that paid it", async () => {
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     await sender.pay(merchant.address, units);
@@ -183,7 +183,7 @@ describe.each([1, 3])("with %d confirmation(s)", (confirmations) => {
     expect(row?.doubles).toBe(0n);
   }, 120_000);
 
-  test("a reorganisation while no indexer runs is undone at its next start", async () => {
+  test("a reorganisation while no indexer runs is undone at the next start", async () => {
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     await sender.pay(merchant.address, units);

@@ -57,7 +57,7 @@ describe("pages", () => {
     expect(pages).toEqual(expect.arrayContaining(slugs));
   });
 
-  test("every link within them leads to a page, and every anchor to a heading", async () => {
+  test("every link in them leads to a page, and every anchor to a heading", async () => {
     const ids = new Map<string, Set<string>>();
     const links: { from: string; to: string }[] = [];
     for (const path of pages) {
@@ -79,7 +79,7 @@ describe("pages", () => {
     expect(broken).toEqual([]);
   });
 
-  test("each is also markdown, without what only tests run, and with this service's address", async () => {
+  test("each is also available as markdown, without what only tests run, and with this service's URL", async () => {
     for (const path of pages.slice(1)) {
       const answer = await read(`${path}.md`);
       const text = await answer.text();
@@ -101,14 +101,14 @@ describe("pages", () => {
     expect(listed).toEqual(pages.slice(1).map((path) => `${world.baseUrl}${path}.md`));
   });
 
-  test("an unknown page is 404, for a browser as a page", async () => {
+  test("an unknown page is 404, and a page for a browser", async () => {
     for (const path of ["/docs/nope", "/docs/nope.md", "/docs/reference/nope", "/docs/..%2fopenapi.json"])
       expect((await read(path)).status).toBe(404);
     const page = await read("/docs/nope", { accept: "text/html" });
     expect([page.status, page.headers.get("content-type")]).toEqual([404, "text/html; charset=utf-8"]);
   });
 
-  test("a page is sent compressed, with a policy for its own files alone, and 304 while it is the same", async () => {
+  test("a page is sent compressed, with a policy that allows only its own files, and 304 while unchanged", async () => {
     const page = await read("/docs/quick-start");
     expect(page.headers.get("content-encoding")).toBe("gzip");
     expect(page.headers.get("content-security-policy")).toContain("script-src 'self'; style-src 'self'");
@@ -119,7 +119,7 @@ describe("pages", () => {
   });
 });
 
-test("markdown cannot bring HTML of its own into a page", () => {
+test("markdown cannot inject HTML into a page", () => {
   const { html, title } = renderMarkdown(
     "# A <b>\n\nText <img src=x onerror=alert(1)>\n\n<script>alert(1)</script>\n",
   );
@@ -130,7 +130,7 @@ test("markdown cannot bring HTML of its own into a page", () => {
 describe("errors", () => {
   const text = renderErrors();
 
-  test("every code of the API, of payments and of sends has a cause and a remedy", () => {
+  test("every error code of the API, of payments and of sends has a cause and a remedy", () => {
     const codes = [...Object.keys(ERROR_STATUS), ...Object.keys(PAYMENT_REFUSALS), ...OPERATION_FAILURES];
     const without = [...codes, "SETTLEMENT_PENDING"].filter(
       (code) =>
@@ -139,7 +139,7 @@ describe("errors", () => {
     expect(without).toEqual([]);
   });
 
-  test("every issue that the sources name is explained, and no other", () => {
+  test("every issue named in the sources is explained, and no other", () => {
     const sources = ["api/**/*.ts", "core/domain/*.ts"]
       .flatMap((pattern) => [...new Bun.Glob(pattern).scanSync(ROOT)])
       .filter((file) => !file.endsWith("error-causes.ts"))
@@ -161,7 +161,7 @@ describe("errors", () => {
 describe("search", () => {
   const entry = (title: string, text: string) => ({ path: "/docs/a", page: "Guide", title, text });
 
-  test("finds sections that hold every word, those with the word in the title first", () => {
+  test("finds sections that contain every word, those with the word in the title first", () => {
     const entries = [
       entry("Receive", "a signature of the secret"),
       entry("Signature", "of a message"),
@@ -178,22 +178,25 @@ describe("search", () => {
     expect((await (await read(path)).arrayBuffer()).byteLength).toBeLessThanOrEqual(SCRIPT_MAX_BYTES);
   });
 
-  test.if(isBrowserThere)("a word typed in the box leads to its section, by keyboard alone", async () => {
-    const { page, expectClean, close } = await visit(browser, `${world.baseUrl}/docs`);
-    await page.keyboard.press("/");
-    await page.keyboard.type("rotate secret");
-    await page.locator(".results a").first().waitFor();
-    expect(await findBarriers(page)).toEqual([]);
-    await page.keyboard.press("Enter");
-    await page.waitForURL(/\/docs\/.+#/);
-    expectClean();
-    await close();
-  });
+  test.if(isBrowserThere)(
+    "a word typed in the box leads to its section, with the keyboard alone",
+    async () => {
+      const { page, expectClean, close } = await visit(browser, `${world.baseUrl}/docs`);
+      await page.keyboard.press("/");
+      await page.keyboard.type("rotate secret");
+      await page.locator(".results a").first().waitFor();
+      expect(await findBarriers(page)).toEqual([]);
+      await page.keyboard.press("Enter");
+      await page.waitForURL(/\/docs\/.+#/);
+      expectClean();
+      await close();
+    },
+  );
 });
 
 describe.if(isBrowserThere)("in a browser", () => {
   for (const [part, colorScheme] of (["light", "dark", "light", "dark"] as const).entries())
-    test(`axe finds no barrier on a phone, and nothing scrolls sideways: pages ${part + 1} of ${PARTS}, ${colorScheme}`, async () => {
+    test(`axe finds no violation on a phone, and nothing scrolls sideways: pages ${part + 1} of ${PARTS}, ${colorScheme}`, async () => {
       const { page, expectClean, close } = await visit(browser, `${world.baseUrl}/docs`, {
         ...{ colorScheme, viewport: PHONE },
       });
@@ -209,7 +212,7 @@ describe.if(isBrowserThere)("in a browser", () => {
       await close();
     }, 240_000);
 
-  test("a text of too little contrast is found among hundreds that are drawn like each other", async () => {
+  test("a text with too little contrast is found among hundreds that are styled alike", async () => {
     const page = await browser.newPage();
     const many = "<code><span>const</span> <i>a</i> <b>,</b></code> ".repeat(200);
     const pale = [
@@ -227,7 +230,7 @@ describe.if(isBrowserThere)("in a browser", () => {
     await page.close();
   });
 
-  test("a sample is copied as it is shown", async () => {
+  test("a sample is copied as displayed", async () => {
     const { page, context, close } = await visit(browser, `${world.baseUrl}/docs/quick-start`);
     await context.grantPermissions(["clipboard-read", "clipboard-write"]);
     await page.locator("figure.code").first().getByRole("button", { name: "Copy" }).click();

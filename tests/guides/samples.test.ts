@@ -73,7 +73,7 @@ test("every guide's samples are of a kind that is run", () => {
   expect(faults).toEqual([]);
 });
 
-test("a sample that fails is noticed, and so is one that no command runs", async () => {
+test("a failing sample is detected, and so is one that no command runs", async () => {
   const failing = readSamples("```sh\ntrue\n```\n<!-- test: test 1 = 2 -->\n");
   await expect(runSamples(failing, { values, variables })).rejects.toThrow("the samples ended with 1");
   expect(findFaults(readSamples("```ts lost.ts\nlet a;\n```\n"))).toEqual(["no command runs lost.ts"]);

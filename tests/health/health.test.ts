@@ -102,7 +102,7 @@ describe("x402-relayer", () => {
   }, 120_000);
 });
 
-test("the indexer is unhealthy before its start and when the oldest unread block is over 10 s old, not when many new blocks are unread", async () => {
+test("the indexer is unhealthy before its start and if the oldest unread block is over 10 s old, whatever their number", async () => {
   expect((await client.get("/health")).body.checks["indexer-base-sepolia"].status).toBe("unhealthy");
   const { rpcUrl } = world.chainOf("base-sepolia");
   const head = Number(await callRpc(rpcUrl, "eth_blockNumber", []));
@@ -129,7 +129,7 @@ test("the indexer is unhealthy before its start and when the oldest unread block
   expect(behind.body.status).toBe("healthy");
 }, 120_000);
 
-test("a contract without code is named", async () => {
+test("a contract without code is reported by name", async () => {
   const { rpcUrl } = world.chainOf("base-sepolia");
   const code = await callRpc(rpcUrl, "eth_getCode", [CONTRACTS.entryPointV06, "latest"]);
   await callRpc(rpcUrl, "anvil_setCode", [CONTRACTS.entryPointV06, "0x"]);

@@ -11,21 +11,21 @@ describe("the client's address", () => {
     expect(clientAddressOf("203.0.113.5", "1.2.3.4", proxies)).toBe("203.0.113.5");
   });
 
-  test("is the first hop from the right that is no trusted proxy", () => {
+  test("is the first hop from the right that is not a trusted proxy", () => {
     expect(clientAddressOf("10.1.1.1", "1.2.3.4", proxies)).toBe("1.2.3.4");
     expect(clientAddressOf("10.1.1.1", "6.6.6.6, 1.2.3.4", proxies)).toBe("1.2.3.4");
     expect(clientAddressOf("10.1.1.1", "6.6.6.6, 1.2.3.4, 192.0.2.7, 10.9.9.9", proxies)).toBe("1.2.3.4");
     expect(clientAddressOf("2001:db8::9", "1.2.3.4", proxies)).toBe("1.2.3.4");
   });
 
-  test("falls back to the last trusted hop when the list has something else in it", () => {
+  test("falls back to the last trusted hop when the list contains anything but addresses", () => {
     expect(clientAddressOf("10.1.1.1", "nonsense", proxies)).toBe("10.1.1.1");
     expect(clientAddressOf("10.1.1.1", "6.6.6.6, <script>, 10.2.2.2", proxies)).toBe("10.2.2.2");
     expect(clientAddressOf("10.1.1.1", "", proxies)).toBe("10.1.1.1");
     expect(clientAddressOf(undefined, "1.2.3.4", proxies)).toBe("unknown");
   });
 
-  test("is read in all the forms proxies write it", () => {
+  test("is read in all the forms that proxies write", () => {
     expect(clientAddressOf("::ffff:10.1.1.1", "1.2.3.4:5678", proxies)).toBe("1.2.3.4");
     expect(clientAddressOf("10.1.1.1", "[2001:DB9::1]:443", proxies)).toBe("2001:db9::1");
     expect(clientAddressOf("10.1.1.1", " 1.2.3.4 ", proxies)).toBe("1.2.3.4");
@@ -36,14 +36,14 @@ describe("the client's address", () => {
     expect(clientAddressOf("10.1.1.1", `6.6.6.6,${hops}`, proxies)).toStartWith("10.0.");
   });
 
-  test("error: a range that is none names itself", () => {
+  test("error: an invalid range is reported by name", () => {
     expect(proxyFaults(["10.0.0.0/8", "10.0.0.0/33", "hello"])).toEqual([
       'TRUSTED_PROXIES: "10.0.0.0/33" is not an address or CIDR range',
       'TRUSTED_PROXIES: "hello" is not an address or CIDR range',
     ]);
   });
 
-  test("error: a range without a plain number of bits is none, since an empty one would trust every address", () => {
+  test("error: a range without a plain number of bits is invalid, since an empty one would trust every address", () => {
     for (const range of [
       "10.0.0.0/",
       "10.0.0.0/0x8",
@@ -58,7 +58,7 @@ describe("the client's address", () => {
     }
   });
 
-  test("is grouped whole for IPv4 and by /64 for IPv6", () => {
+  test("is grouped by the whole address for IPv4 and by /64 for IPv6", () => {
     expect(addressGroup("1.2.3.4")).toBe("1.2.3.4");
     expect(addressGroup("2001:db8:1:2:3:4:5:6")).toBe("2001:db8:1:2::/64");
     expect(addressGroup("2001:db8:1:2::9")).toBe("2001:db8:1:2::/64");

@@ -44,7 +44,7 @@ const ISO = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
 
 describe("every answer", () => {
   test.each(["/v1/networks", "/health/live", "/nowhere", "/v1/auth/me", "/openapi.json"])(
-    "%s says its version, its request id, and that it is not to be cached, framed or sniffed",
+    "%s states its version and request id, and forbids caching, framing and sniffing",
     async (path) => {
       const { headers } = await client.get(path);
       expect(headers.get("x-api-version")).toBe("v1");
@@ -60,7 +60,7 @@ describe("every answer", () => {
     },
   );
 
-  test("keeps a sane request id of the caller and replaces any other", async () => {
+  test("keeps a valid request id of the caller and replaces any other", async () => {
     const given = async (id: string) =>
       (await client.get("/v1/networks", { "x-request-id": id })).headers.get("x-request-id");
     expect(await given("client-id.12345678")).toBe("client-id.12345678");
@@ -68,7 +68,7 @@ describe("every answer", () => {
       expect(await given(bad)).toMatch(/^req_/);
   });
 
-  test("is one log line with route, status and time, and none of what was sent", async () => {
+  test("is one log line with route, status and time, and nothing that was sent", async () => {
     const secret = "do-not-log-me-91";
     await client.post(
       `${REGISTER}?token=${secret}`,
@@ -205,7 +205,7 @@ describe("the error envelope", () => {
     expect((await client.post(REGISTER, body)).body.error.message).toBe(message);
   });
 
-  test("400 for half of a surrogate pair in a body, in a text or a name at any depth; a whole pair is text", async () => {
+  test("400 for half of a surrogate pair anywhere in a body; a whole pair is accepted", async () => {
     for (const [field, body] of [
       ["email", '{"email":"a@example.com\\ud800"}'],
       ["x.0.y", '{"email":"a@example.com","x":[{"y":"\\uDFFF"}]}'],
@@ -252,7 +252,7 @@ describe("the error envelope", () => {
   test.each([
     ["different", (at: number) => `a${at}`],
     ["equal", () => "a"],
-  ])("thousands of %s parameters are read in time proportional to their number", async (_what, nameOf) => {
+  ])("thousands of %s parameters are parsed in time proportional to their number", async (_what, nameOf) => {
     const names = Array.from({ length: 2_700 }, (_, at) => nameOf(at));
     const fetchMs = async (count: number) => {
       const url = `${world.baseUrl}/health/live?${names.slice(0, count).join("&")}`;
@@ -285,13 +285,13 @@ describe("the error envelope", () => {
     "/v1/networks/../auth/me",
     "/v1/networks;x=1",
     `/v1/api-keys/${"a".repeat(5_000)}`,
-  ])("a strange path never is a 5xx: %s", async (path) => {
+  ])("an unusual path is never a 5xx: %s", async (path) => {
     const answer = await client.get(path);
     expect([200, 400, 401, 404, 405]).toContain(answer.status);
     expect(answer.status === 200 || typeof answer.body.error.code === "string").toBe(true);
   });
 
-  test("deep and wide JSON is refused without harm", async () => {
+  test("deep and wide JSON is refused safely", async () => {
     const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
     expect((await client.post(REGISTER, `{"email":${deep}}`)).status).toBe(400);
     const wide = JSON.stringify(
@@ -346,7 +346,7 @@ describe("networks and currencies", () => {
     });
   });
 
-  test("USDC alone", async () => {
+  test("only USDC", async () => {
     const { status, body } = await client.get("/v1/networks/currencies");
     expect(status).toBe(200);
     expect(body).toMatchObject({

@@ -164,7 +164,7 @@ describe("a signed-in thief", () => {
 });
 
 describe("a stranger", () => {
-  test("gets 401 on every guarded route, with nothing of anybody in it", async () => {
+  test("gets 401 on every guarded route, without anybody's data in it", async () => {
     const client = openClient(world.baseUrl);
     for (const { method, path } of operations.filter(isGuarded)) {
       const answer = await send(client, method, path.replace(/\{[^}]+\}/g, idFor(path)), {});
@@ -173,7 +173,7 @@ describe("a stranger", () => {
     }
   });
 
-  test("learns of a link what its payer must know, and no more", async () => {
+  test("learns what a payer must know about a link, and no more", async () => {
     const { status, text, body } = await openClient(world.baseUrl).get(
       `/api/v1/public/payment-links/${belongings.link}/data`,
     );

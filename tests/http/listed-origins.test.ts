@@ -16,7 +16,7 @@ afterAll(() => world?.stop());
 
 const act = (headers: Record<string, string>) => client.post("/v1/wallets/setup/start", {}, headers);
 
-test.each(["same-site", "cross-site"])("a listed origin passes, also as %s", async (site) => {
+test.each(["same-site", "cross-site"])("a listed origin is accepted, even as %s", async (site) => {
   expect((await act({ origin: DASHBOARD, "sec-fetch-site": site })).status).toBe(200);
 });
 

@@ -45,7 +45,7 @@ test("names each operation by a verb, and what it takes and answers by component
 test.each([
   ["the full document", served],
   ["the document for clients", clients],
-])("%s: every reference leads to a component, and every component is referred to", (_name, served) => {
+])("%s: every reference resolves to a component, and every component is referenced", (_name, served) => {
   const text = JSON.stringify(served);
   const references = new Set([...text.matchAll(/"\$ref":"#\/([^"]+)"/g)].map(([, path = ""]) => path));
   const faults = [...references].filter(
@@ -59,7 +59,7 @@ test.each([
   expect(unused).toEqual([]);
 });
 
-test("each list in the general form, with data and meta, tells about its pages", () => {
+test("each list in the general form, with data and meta, describes its paging", () => {
   const lists = operations().flatMap(({ path, method, operation }) => {
     const fields = operation.responses?.["200"]?.content?.["application/json"]?.schema?.properties ?? {};
     const isList = method === "get" && fields.data?.type === "array" && fields.meta;
@@ -86,7 +86,7 @@ describe("the document for clients", () => {
     expect(Buffer.byteLength(JSON.stringify(clients))).toBeLessThanOrEqual(CLIENT_BYTES_MAX);
   });
 
-  test("has every operation that takes an API key or is public, but for recoveries, test mode, aliases, MCP and keys, and no other of a session than the way in", () => {
+  test("has the operations of API keys and public ones, except a few groups, and of sessions only sign-up and sign-in", () => {
     const ids = new Set(all.map(({ operationId }) => operationId));
     const programs = operations().filter(
       ({ path, operation: { security = [] } }) =>
@@ -103,7 +103,7 @@ describe("the document for clients", () => {
     ]);
   });
 
-  test("answers what is refused by one envelope, and describes one webhook with every type", () => {
+  test("describes refusals by one envelope, and one webhook with every type", () => {
     const silent = all.filter(({ responses = {} }) => Object.keys(responses).length === 0);
     expect(silent).toEqual([]);
     const refused = all.filter(({ responses = {} }) => "default" in responses);
@@ -114,7 +114,7 @@ describe("the document for clients", () => {
     expect(JSON.stringify(clients)).not.toContain("x-needs");
   });
 
-  test("names the API key and the session once; what is public says so", () => {
+  test("defines the API key and the session once; public operations are marked as such", () => {
     const { security } = clients as OpenApiDocument & { security?: object[] };
     expect(security).toEqual([{ apiKey: [] }, { session: [] }]);
     for (const { operationId, security: own = security } of all) {
@@ -125,7 +125,7 @@ describe("the document for clients", () => {
     }
   });
 
-  test("says a parameter that operations share once, as a component, and each operation still takes it", () => {
+  test("defines shared parameters once, as components, and each operation still takes them", () => {
     const full = new Map(operations().map(({ operation }) => [operation.operationId, operation]));
     const takenBy = ({ parameters = [] }: (typeof all)[number]) =>
       parameters.map((one) => resolve(clients, one).name).toSorted();
@@ -142,7 +142,7 @@ describe("the document for clients", () => {
     expect(texts.filter((text, index) => texts.indexOf(text) !== index)).toEqual([]);
   });
 
-  test("gives no default in a body, which generators take for a field that must be sent, but in words", () => {
+  test("describes a default in a body in words, since generators treat a field with a default as required", () => {
     const bodies = JSON.stringify([clients.components.schemas, all.map(({ requestBody }) => requestBody)]);
     expect(bodies).not.toMatch(/"default":(?!\{)/);
     const hours = clients.components.schemas.CreatePaymentLink?.properties?.expiresInHours;
@@ -152,7 +152,7 @@ describe("the document for clients", () => {
     expect(limit?.schema?.default).toBe(20);
   });
 
-  test("shows examples that were recorded, and each fits its schema with nothing more", () => {
+  test("shows recorded examples, and each fits its schema exactly", () => {
     const document = expand(clients, clients) as OpenApiDocument;
     const shown = Object.values(document.paths).flatMap((item) =>
       Object.values(item).flatMap(({ operationId, requestBody, responses = {} }) =>
@@ -298,7 +298,7 @@ describe("what a client's author reads", () => {
     ["statuses", ["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"]],
     ["networks", ["base", "base-sepolia"]],
     ["currencies", ["USDC"]],
-  ])("%s is a list of what there is, in the list and in an export", (name, values) => {
+  ])("%s is a list of known values, in the list and in an export", (name, values) => {
     const list = { type: "array", items: { type: "string", enum: values }, maxItems: 100 };
     expect(parameter("/v1/transactions", name)).toEqual(list as Schema);
     const body = document.paths["/v1/transactions/export"]?.post?.requestBody?.content?.["application/json"];

@@ -224,7 +224,7 @@ const operations = () =>
   );
 
 describe("a recorded session", () => {
-  test("every answer's status is documented and its body fits the schema, nothing missing, nothing more", () => {
+  test("every answer's status is documented and its body fits the schema exactly", () => {
     expect(recorded.length).toBeGreaterThan(50);
     const faults: string[] = [];
     for (const { method, path, answer } of recorded) {
@@ -245,7 +245,7 @@ describe("a recorded session", () => {
     expect([...new Set(faults)]).toEqual([]);
   });
 
-  test("meets every route of accounts, sessions, wallets, keys, networks and health, and a success of each", () => {
+  test("covers every route of accounts, sessions, wallets, keys, networks and health, with a success of each", () => {
     const met = new Set(
       recorded
         .filter(({ answer }) => answer.status < 300)
@@ -276,7 +276,7 @@ describe("every operation", () => {
     expect(faults).toEqual([]);
   });
 
-  test("that needs a session says so, and answers 401 without one", async () => {
+  test("that needs a session declares it, and answers 401 without one", async () => {
     const client = openClient(world.baseUrl);
     const guarded = operations().filter(({ operation }) =>
       operation.security?.some((one) => "session" in one),
@@ -300,14 +300,14 @@ describe("every operation", () => {
   });
 });
 
-test("the page at /docs works without a network: no address but our own in it", async () => {
+test("the page at /docs works without a network: it contains no address but our own", async () => {
   const page = await openClient(world.baseUrl).get("/docs");
   expect(page.headers.get("content-type")).toContain("text/html");
   expect(page.text).not.toMatch(/https?:\/\//);
   expect(page.text).toContain("/openapi.json");
 });
 
-test("a signed-in user who was recorded can still sign in", async () => {
+test("a signed-in user whose session was recorded can still sign in", async () => {
   const merchant = await signUp(world.baseUrl);
   expect((await (await signIn(merchant)).get("/v1/auth/me")).status).toBe(200);
   expect((await verifiedUser(world.baseUrl)).userId).toStartWith("user_");

@@ -138,7 +138,7 @@ describe("a signed-in user's limits", () => {
 });
 
 describe("whose counter", () => {
-  test("X-Forwarded-For counts from trusted proxies alone, from the right", async () => {
+  test("X-Forwarded-For counts only from trusted proxies, from the right", async () => {
     const client = openClient(world.baseUrl);
     const ask = (forwarded: string) => client.get("/v1/networks", from(forwarded));
     const address = newAddress();
@@ -177,7 +177,7 @@ describe("whose counter", () => {
   });
 });
 
-test("a tool of /mcp that reads for its caller counts for the caller's address, like the caller's own reading", async () => {
+test("an /mcp tool that reads for its caller counts for the caller's address, like the caller's own reads", async () => {
   const address = newAddress();
   const { client } = await signUp(world.baseUrl);
   const { key } = (await client.post("/v1/api-keys", { name: "agent", scopes: ["links:read"] })).body.data;

@@ -62,7 +62,7 @@ test("restarting two API processes one after the other under load fails no reque
   expect(paid).toBeGreaterThan(0);
 }, 180_000);
 
-test("after SIGTERM a process says not ready, answers with connection: close, ends streams and idle connections, and exits", async () => {
+test("after SIGTERM a process is not ready, sends connection: close, ends streams and idle connections, and exits", async () => {
   const url = world.baseUrlOf("api-2");
   const [linkId] = await seedLinks(world.sql, stage.merchant, { count: 1, amountUnits: 10_000n });
   const stream = await fetch(`${url}/api/v1/public/payment-links/${linkId}/events`);

@@ -45,7 +45,7 @@ async function breakAPoll(): Promise<void> {
   });
 }
 
-test("behavior: polls that fail leave the lock held, a lost lock is taken again, and none is held after a stop", async () => {
+test("behavior: failing polls do not release the lock, a lost lock is taken again, and none is held after a stop", async () => {
   const stop = watchLiveness(sql, openLog("worker", "silent"), POOL_ID);
   const [holder] = await waitFor("the lock", async () => {
     const pids = await holders();

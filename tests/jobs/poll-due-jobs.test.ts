@@ -25,7 +25,7 @@ afterAll(async () => {
   await db?.drop();
 });
 
-test("jobs that become due together run together, without a notification", async () => {
+test("jobs that become due together run concurrently, without a notification", async () => {
   const together = Promise.withResolvers<void>();
   let running = 0;
   const stop = await runQueue({
@@ -51,7 +51,7 @@ test("jobs that become due together run together, without a notification", async
   }
 });
 
-test("fewer connections than concurrent jobs are no warning", async () => {
+test("fewer connections than concurrent jobs cause no warning", async () => {
   const warned: unknown[] = [];
   const log = {
     ...openLog("worker", "silent"),
@@ -65,7 +65,7 @@ test("fewer connections than concurrent jobs are no warning", async () => {
   expect(warned).toEqual([]);
 });
 
-test("a delayed job or a retry has the next worker look at once, a job with a notification does not", () => {
+test("a delayed job or a retry makes the next worker poll immediately, a job with a notification does not", () => {
   const nudge = jest.fn();
   const events = openPool({ nudge });
   const created = new Date();
@@ -79,14 +79,14 @@ test("a delayed job or a retry has the next worker look at once, a job with a no
   expect(nudge).toHaveBeenCalledTimes(2);
 });
 
-test("a job without a notification has the next worker look at once: a worker died with several", () => {
+test("a job without a notification makes the next worker poll immediately: a worker may have died with several jobs", () => {
   const nudge = jest.fn();
   const created = new Date();
   openPool({ nudge }).emit("job:start", { job: { created_at: created, run_at: created, attempts: 1 } });
   expect(nudge).toHaveBeenCalledTimes(1);
 });
 
-test("a pool that shuts down is not polled after its end, and a refused nudge does no harm", () => {
+test("a pool that shuts down is not polled after its end, and a refused wake-up does no harm", () => {
   const nudge = jest.fn(() => {
     throw new Error("nudge called after worker terminated");
   });

@@ -16,7 +16,7 @@ afterAll(async () => {
   await db?.drop();
 });
 
-test("a client that is released twice is released once", async () => {
+test("a client that is released twice is released only once", async () => {
   const release = await new Promise<() => void>((resolve, reject) =>
     pool.connect((error, _client, done) => (error ? reject(error) : resolve(done))),
   );
@@ -26,7 +26,7 @@ test("a client that is released twice is released once", async () => {
   expect([pool.idleCount, pool.totalCount]).toEqual([1, 1]);
 });
 
-test("a client without a callback, and one after the other", async () => {
+test("clients without a callback are served one after the other", async () => {
   for (let n = 0; n < 3; n++) {
     const client = await pool.connect();
     const { rows } = await client.query("select 1 as one");
@@ -36,7 +36,7 @@ test("a client without a callback, and one after the other", async () => {
   expect(pool.totalCount).toBe(1);
 });
 
-test("a connection that is lost while idle, in use or while the pool ends is no uncaught error", async () => {
+test("a connection lost while idle, in use or while the pool ends causes no uncaught error", async () => {
   const lost: Error[] = [];
   const watched = new QueuePool({ connectionString: db.url, max: 2 }, (error) => lost.push(error));
   const [used, idle] = await Promise.all([watched.connect(), watched.connect()]);

@@ -84,13 +84,13 @@ async function readNext(after: EventPosition | undefined): Promise<string[]> {
   }
 }
 
-test("events older than the limit are deleted, those just inside it are kept", async () => {
+test("events older than the limit are deleted, those just within it are kept", async () => {
   await newEvents(["92 days", "91 days", "90 days 1 minute", "89 days 23 hours", "1 day"]);
   await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
   expect(await readAges()).toEqual(["90 days 1 minute", "89 days 23 hours", "1 day"]);
 });
 
-test("a user's newest old event is kept: the cursor of a reader who has read everything still holds", async () => {
+test("a user's newest old event is kept: the cursor of a reader who has read everything stays valid", async () => {
   await newEvents(["95 days", "91 days"]);
   const read = await listEvents(sql, merchant.userId, { limit: 10 });
   await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
@@ -113,7 +113,7 @@ test("events of one transaction with a user's newest old one are kept: its curso
   });
 });
 
-test("the many old events of one transaction go at once when a later one follows them", async () => {
+test("the many old events of one transaction are deleted together when a later one follows them", async () => {
   await sql`
     insert into events (user_id, type, subject_id, data, created_at)
     select ${merchant.userId}, 'wallet.created', '95 days', '{}', now() - interval '95 days'
@@ -124,7 +124,7 @@ test("the many old events of one transaction go at once when a later one follows
   expect(await readAges()).toEqual(["91 days"]);
 });
 
-test("an event whose webhook is not delivered yet is kept; it goes when that has ended", async () => {
+test("an event whose webhook is not delivered yet is kept; it is deleted when the delivery has ended", async () => {
   const id = `whe_${randomBytes(8).toString("hex")}`;
   await sql`
     insert into webhook_endpoints (id, user_id, url, sealed_secret)
@@ -137,7 +137,7 @@ test("an event whose webhook is not delivered yet is kept; it goes when that has
   expect(await readAges()).toEqual(["91 days"]);
 });
 
-test("an event whose webhook waits for a disabled endpoint goes, with its delivery", async () => {
+test("an event whose webhook waits for a disabled endpoint is deleted, with its delivery", async () => {
   const id = `whe_${randomBytes(8).toString("hex")}`;
   await sql`
     insert into webhook_endpoints (id, user_id, url, sealed_secret)
@@ -173,7 +173,7 @@ async function newRelay(state: string, age: string, blockNumber: bigint): Promis
   return { txHash };
 }
 
-test("signed bytes go an hour after a relay is confirmed and once it is final, the attempt stays", async () => {
+test("signed bytes are deleted an hour after a relay is confirmed and final; the attempt is kept", async () => {
   await sql`
     insert into cursors (network, number, hash, head_number, finalized_number) values (${NETWORK}, 200, '0x', 200, 100)`;
   const over = await newRelay("CONFIRMED", "1 hour 1 minute", 100n);
@@ -191,7 +191,7 @@ test("signed bytes go an hour after a relay is confirmed and once it is final, t
   expect(await sql`select 1 from relay_attempts where tx_hash = ${over.txHash}`).toHaveLength(1);
 });
 
-test("error: call data that is not in the bytes of the first attempt is not made up", async () => {
+test("error: call data that is missing from the first attempt's bytes is an error", async () => {
   const relayer = randomAddress();
   await sql`insert into relayers (network, address, next_nonce) values (${NETWORK}, ${relayer}, 1)`;
   const id = await sql.begin((tx) =>
@@ -201,10 +201,10 @@ test("error: call data that is not in the bytes of the first attempt is not made
       attempt: { txHash: randomHash(), raw: "0x00", maxFeePerGas: 1n, maxPriorityFeePerGas: 1n },
     }),
   );
-  await expect(readCallData(sql, id)).rejects.toThrow(`the bytes of relay ${id} hold no call data`);
+  await expect(readCallData(sql, id)).rejects.toThrow(`the bytes of relay ${id} contain no call data`);
 });
 
-test("claims that decided nothing go after ninety days, those that a transfer matched and that wait stay", async () => {
+test("claims that decided nothing are deleted after ninety days; matched and open ones are kept", async () => {
   const linkId = await seedLink(sql, merchant);
   for (const [id, state, age] of [
     ["over1", "EXPIRED", "90 days 1 minute"],
@@ -225,7 +225,7 @@ test("claims that decided nothing go after ninety days, those that a transfer ma
   expect(rows.map(({ id }) => id)).toEqual(["kept1", "kept2", "kept3", "kept4"]);
 });
 
-test("the security trail goes after two years, and by this step alone", async () => {
+test("the security trail is deleted after two years, and only by this step", async () => {
   for (const [type, age] of [
     ["over", "730 days 1 minute"],
     ["kept", "729 days 23 hours"],
@@ -263,7 +263,7 @@ async function whoRemain(ids: readonly string[]): Promise<string[]> {
   return ids.filter((id) => rows.some((row) => row.id === id));
 }
 
-test("an account whose address was never verified is deleted after 30 days, and its trail with it", async () => {
+test("an account whose address was never verified is deleted after 30 days, with its security trail", async () => {
   const old = await seedRegistered("30 days 1 minute");
   await recordSecurityEvent(sql, {
     userId: old,
@@ -287,7 +287,7 @@ test("no more unverified accounts are deleted than asked for", async () => {
   expect(await whoRemain(two)).toHaveLength(1);
 });
 
-test("an unverified account stays while it has a code or is locked by a verification, and whatever it holds", async () => {
+test("an unverified account is kept while it has a code or a verification holds its lock, and with all it owns", async () => {
   const names = ["code", "wallet", "passkey", "identity", "member", "merchant"] as const;
   const [code, wallet, passkey, identity, member, shop] = await Promise.all(
     names.map(() => seedRegistered("60 days")),

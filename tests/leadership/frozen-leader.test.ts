@@ -82,7 +82,7 @@ async function payLink(): Promise<string> {
 
 const isPaid = (linkId: string) => async () => (await linkOf(lab, linkId)).status === "PAID";
 
-test("a leader that is stopped is replaced, once, and is fenced when it resumes", async () => {
+test("a leader that is paused is replaced once, and is fenced when it resumes", async () => {
   const first = await startProcess();
   await until("the first leads", async () => leadsSince(first) === 1);
   const second = await startProcess();
@@ -106,7 +106,7 @@ test("a leader that is stopped is replaced, once, and is fenced when it resumes"
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("a leader that is stopped within a transaction does not keep its rows from the next one", async () => {
+test("a leader that is paused within a transaction does not block its rows for the next one", async () => {
   const [first, second] = indexers as [Indexer, Indexer];
   const leader = leadsSince(second) > 0 ? second : first;
   // its next commit waits for the cursor's row; it gets it when it can't go on any more
@@ -134,7 +134,7 @@ test("a leader that is stopped within a transaction does not keep its rows from 
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("a leader that stopped between two messages of one statement keeps no rows from the next one", async () => {
+test("a leader paused between two messages of one statement does not block its rows for the next one", async () => {
   const stuck = await openLab();
   const indexer = startIndexer(stuck);
   const owner = await makeMerchant(stuck);
@@ -218,7 +218,7 @@ describe("a leader's lock", () => {
     expect(await leader.keepAlive()).toBe(true);
   });
 
-  test("is taken from a leader whose last heartbeat is 13 s old, which notices and beats no more", async () => {
+  test("is taken from a leader whose last heartbeat is 13 s old, which notices and sends no more heartbeats", async () => {
     await beatBefore(13);
     expect(await standby.endFrozenLeader()).toBe(true);
     await until("it is free", () => standby.tryToTake());

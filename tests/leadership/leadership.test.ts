@@ -123,7 +123,7 @@ test("a leader whose lock connection is cut steps down and leads again", async (
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("a chain that lost its last blocks takes back what they paid", async () => {
+test("when the chain loses its last blocks, their payments are undone", async () => {
   const indexer = startIndexer(lab);
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });
@@ -139,7 +139,7 @@ test("a chain that lost its last blocks takes back what they paid", async () => 
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("a reorganisation deeper than what is kept stops it, loudly and without a change", async () => {
+test("a reorganisation deeper than the stored blocks stops it with an error and without changes", async () => {
   const indexer = startIndexer(lab);
   await pay(lab, payer, merchant.address, freshUnits());
   await settled(lab);

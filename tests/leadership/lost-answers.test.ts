@@ -40,7 +40,7 @@ afterAll(async () => {
   await lab?.stop();
 });
 
-test("a wallet whose joining was done but not heard of is followed from then on", async () => {
+test("a wallet whose joining was committed without a response is followed from then on", async () => {
   const payer = await makePayer(lab);
   for (let n = 0; n < WALLETS; n++) {
     const before = way.cuts();
@@ -61,7 +61,7 @@ test("a wallet whose joining was done but not heard of is followed from then on"
   }
 });
 
-test("a server that vanished silently is queried again within seconds", async () => {
+test("a server that vanishes silently is queried again within seconds", async () => {
   const payer = await makePayer(lab);
   const merchant = await makeMerchant(lab);
   await mine(lab);

@@ -66,7 +66,7 @@ async function kill(indexer: Indexer, signal: "SIGKILL" | "SIGTERM"): Promise<nu
   return indexer.process.exited;
 }
 
-test("two indexers, one leads; after kill -9 the other leads without waiting for a heartbeat, without a gap or a double", async () => {
+test("of two indexers one leads; after kill -9 the other leads without waiting for a heartbeat, a gap or a duplicate", async () => {
   let first = await startProcess();
   await until("the first leads", async () => isLeading(first));
   let second = await startProcess();
@@ -97,7 +97,7 @@ test("two indexers, one leads; after kill -9 the other leads without waiting for
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("an indexer that is asked to end ends with code 0", async () => {
+test("an indexer that is asked to stop exits with code 0", async () => {
   const indexer = await startProcess();
   await until("it started", async () => indexer.lines.some((line) => line.includes("indexer started")));
   expect(await kill(indexer, "SIGTERM")).toBe(0);

@@ -90,12 +90,12 @@ const codeOf = (address: Hex) => callRpcText(world.rpcUrl, "eth_getCode", [addre
 describe.if(isBrowserThere)("leaving", () => {
   beforeEach(() => fundUsdc(world.rpcUrl, world.wallet, 10_000_000n));
 
-  test("the service is gone, and the page that was saved is the one that is built", async () => {
+  test("without the service, the saved page is the page that is built", async () => {
     expect(await world.isServiceGone()).toBe(true);
     expect(world.leavePage).toBe(readFileSync(join(import.meta.dir, "../../web/dist/leave.html"), "utf8"));
   });
 
-  test("the passkey moves everything out of an account that is not deployed; a browser wallet pays the gas", async () => {
+  test("the passkey moves everything out of an undeployed account; a browser wallet pays the gas", async () => {
     await fundUsdc(world.rpcUrl, world.wallet, 25_500_000n);
     expect(await codeOf(world.wallet)).toBe("0x");
     const [payer, to] = [await makeTestWallet(world.rpcUrl, { fundsUnits: 0n }), randomAddress()];
@@ -123,7 +123,7 @@ describe.if(isBrowserThere)("leaving", () => {
     await visit.close();
   });
 
-  test("a part leaves by a transaction that somebody else sends, and the page notices", async () => {
+  test("a partial amount leaves by a transaction that somebody else sends, and the page notices", async () => {
     const to = randomAddress();
     const visit = await world.open(world.urls.home);
     const { page } = visit;
@@ -170,7 +170,7 @@ describe.if(isBrowserThere)("leaving", () => {
     await visit.close();
   });
 
-  test("a transfer that is changed while the passkey is asked for is not sent, whatever the passkey signs", async () => {
+  test("a transfer changed while the passkey prompt is open is not sent, whatever the passkey signs", async () => {
     const visit = await world.open(world.urls.home);
     const { page } = visit;
     await readWallet(page);
@@ -195,7 +195,7 @@ describe.if(isBrowserThere)("leaving", () => {
     await visit.close();
   });
 
-  test("a transfer that the person declines in the wallet can be sent again, and a lost answer does not hide it", async () => {
+  test("a transfer declined in the wallet can be sent again, and a lost response does not hide it", async () => {
     const declines = { method: "eth_sendTransaction", times: 1 };
     const payer = await makeTestWallet(world.rpcUrl, { fundsUnits: 0n, declines, losesAnswer: true });
     const visit = await world.open(world.urls.home, { prepare: payer.install });
@@ -214,7 +214,7 @@ describe.if(isBrowserThere)("leaving", () => {
     await visit.close();
   });
 
-  test("of what was signed twice only one is executed, and both pages say what happened to theirs", async () => {
+  test("of two transfers signed with one nonce only one is executed, and both pages say what happened to theirs", async () => {
     const [late, quick] = [await world.open(world.urls.home), await world.open(world.urls.home)];
     const stale = await world.open(world.urls.home);
     const [first, second] = [randomAddress(), randomAddress()];
@@ -238,7 +238,7 @@ describe.if(isBrowserThere)("leaving", () => {
     for (const visit of [late, quick, stale]) await visit.close();
   });
 
-  test("a transfer that fails in its block is reported as one that moved nothing", async () => {
+  test("a transfer that reverts is reported as one that moved nothing", async () => {
     const visit = await world.open(world.urls.home);
     const { page } = visit;
     const to = randomAddress();
@@ -256,7 +256,7 @@ describe.if(isBrowserThere)("leaving", () => {
     await visit.close();
   });
 
-  test("a wrong node, and one that does not answer, are refused in words", async () => {
+  test("a node of another network, and one that does not answer, are refused with an explanation", async () => {
     const visit = await world.open(world.urls.home);
     const { page } = visit;
     await chooseFile(page);

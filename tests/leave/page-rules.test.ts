@@ -93,12 +93,12 @@ describe("the wallet file", () => {
 
   const [network] = built.networks;
   test.each([
-    ["is no JSON", "{", "not JSON"],
-    ["is no object", "[1]", "holds no object"],
+    ["is not JSON", "{", "not JSON"],
+    ["is not an object", "[1]", "holds no object"],
     ["has another version", { version: 2 }, "of version 1"],
     ["has no owner", { owners: [] }, "names no owner"],
     ["has half an owner", { owners: [origin.owners[0]?.slice(0, 66)] }, '"owners" is missing or malformed'],
-    ["has a list of nothing", { credentials: [null] }, '"credentials" is missing'],
+    ["has an empty list", { credentials: [null] }, '"credentials" is missing'],
     ["has an RP id that is a URL", { rpId: "https://pay.example.com" }, '"rpId" is missing or malformed'],
     ["has another address", { address: TO }, "damaged"],
     ["has another owner", { owners: [`0x${"1".repeat(128)}`] }, "damaged"],
@@ -120,7 +120,7 @@ describe("the wallet file", () => {
       "another contract than this page (entry",
     ],
     ["has a passkey without an id", { credentials: [{ transports: [] }] }, "a passkey without an id"],
-    ["is larger than any", { note: "x".repeat(100_000) }, "too large"],
+    ["is larger than any wallet file", { note: "x".repeat(100_000) }, "too large"],
   ])("error: a file that %s is refused", (_name, changed, message) => {
     const given = typeof changed === "string" ? changed : JSON.stringify({ ...built, ...changed });
     expect(() => readWalletFile(given)).toThrow(message);
@@ -171,7 +171,7 @@ describe("the operation", () => {
     expect(() => readDer(Buffer.from(hex, "hex"))).toThrow("malformed");
   });
 
-  test("reasons of reverts are read, and unknown errors are none", () => {
+  test("revert reasons are decoded, and unknown errors have none", () => {
     const word = (value: number) => value.toString(16).padStart(64, "0");
     const string = (value: string) => word(value.length) + Buffer.from(value).toString("hex").padEnd(64, "0");
     expect(revertReason(`0x08c379a0${word(32)}${string("Pausable: paused")}`)).toBe("Pausable: paused");

@@ -69,7 +69,7 @@ function start(folder: string, ...args: string[]) {
 }
 
 describe("npm run leave", () => {
-  test("serves the page under the given name with a certificate of its own authority, and says what to do", async () => {
+  test("serves the page under the given name with a certificate of its own authority, and prints what to do", async () => {
     const folder = mkdtempSync(join(tmpdir(), "test-leave-"));
     const port = await findFreePort();
     const child = start(folder, HOST, String(port));

@@ -77,7 +77,7 @@ describe("send_wallet_file", () => {
     ]);
   });
 
-  test("fails for a temporary refusal, so that it is retried, and ends with a permanent one", async () => {
+  test("fails on a temporary refusal, so that it is retried, and ends on a permanent one", async () => {
     const [temporary, permanent] = await Promise.all([replying(451), replying(550)]);
     await expect(run(merchant.userId, temporary.url)).rejects.toThrow("may not have been mailed");
     expect(await run(merchant.userId, permanent.url)).toBeUndefined();
@@ -110,7 +110,7 @@ describe("send_wallet_file", () => {
     server.close();
   });
 
-  test("a repeated mail has the same Message-ID, one with another content a new one", async () => {
+  test("a repeated mail has the same Message-ID, one with changed content a new one", async () => {
     const mailNow = async () => {
       const count = mailbox.messages(merchant.email).length + 1;
       await run(merchant.userId, mailbox.smtpUrl);
@@ -123,7 +123,7 @@ describe("send_wallet_file", () => {
     expect(await mailNow()).not.toBe(first);
   });
 
-  test("mails nothing for a user who is gone", async () => {
+  test("sends nothing for a user who no longer exists", async () => {
     const before = mailbox.messages().length;
     await run(`user_${crypto.randomUUID()}`, mailbox.smtpUrl);
     expect(mailbox.messages()).toHaveLength(before);

@@ -28,7 +28,7 @@ beforeEach(async () => {
 
 const find = (id = linkId, { userId } = lab.merchant) => findAssignableLink(lab.sql, { linkId: id, userId });
 
-test("a link is assigned to by its owner alone, and a reusable one by none: its uses take assignments", async () => {
+test("only its owner assigns to a link, and nobody to a reusable one: its uses take assignments", async () => {
   expect(await find()).toMatchObject({ id: linkId, isTaken: false, hasLivePayment: false });
   expect(await find(linkId, await seedMerchant(lab.sql))).toBeUndefined();
   const [reusable] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });
@@ -51,7 +51,7 @@ test.each([
   expect(await find()).toMatchObject({ hasLivePayment });
 });
 
-describe("a transfer that is booked on the link", () => {
+describe("a transfer that is recorded for the link", () => {
   test.each([
     ["DETECTED", true, true],
     ["CONFIRMED", true, true],

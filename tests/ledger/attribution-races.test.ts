@@ -93,7 +93,7 @@ async function offer(tx: Tx, linkId: string): Promise<string | undefined> {
 
 async function accept(tx: Tx, linkId: string): Promise<string> {
   const id = await offer(tx, linkId);
-  if (id === undefined) throw new Error(`${linkId} took no payment`);
+  if (id === undefined) throw new Error(`${linkId} accepted no payment`);
   return id;
 }
 
@@ -202,7 +202,7 @@ describe("a link that only claims hold is cancelled", () => {
     expect(await statusOf(link)).toBe("PENDING");
   });
 
-  test("not while a transfer is being booked", async () => {
+  test("not while a transfer is being recorded", async () => {
     const link = await newLink();
     await claimFor(link);
     const { second } = await overlap(
@@ -295,7 +295,7 @@ describe("claims of one transaction for two links", () => {
     expect([again?.claim.isEarly, again?.proofRequired]).toEqual([false, true]);
   });
 
-  test("of a recorded transfer is late, whatever the node said", async () => {
+  test("of a recorded transfer is late, whatever the node reports", async () => {
     const { one, ...named } = await makeRivals();
     await book(sql, { txHash: named.txHash, from: named.clientAddress });
     const stored = await claimFor(one, named);

@@ -61,7 +61,7 @@ describe("a row of the history whose block is reorganised away", () => {
     expect([...(await historyRows())]).toEqual([{ id, type: "SEND", status: "PENDING" }]);
   });
 
-  test("is orphaned when it came of its transfer alone", async () => {
+  test("is orphaned when only its transfer had created it", async () => {
     await read(lab, [makeTransfer(lab, 91)]);
     await undoAbove(lab, 90);
     expect(await historyRows()).toMatchObject([{ status: "ORPHANED" }]);
@@ -82,7 +82,7 @@ test("a claimed transfer between two merchants is in the history of both", async
   ]);
 });
 
-test("a claim made before its block counts as early unless another link's claim of the transaction may be right", async () => {
+test("a claim made before its block counts as early unless another link's claim of the transaction may be valid", async () => {
   const [linkId, other] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
   const { block, ...transfer } = makeTransfer(lab, 91);
   const claimId = await claim(lab, linkId, transfer);
@@ -139,7 +139,7 @@ describe("the claims of a link to which its merchant assigns their transaction",
     expect(await historyRows()).toMatchObject([{ status: "FAILED" }]);
   });
 
-  test("leave no pending row of the history; those of other transactions stay", async () => {
+  test("leave no pending history row; those of other transactions stay", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const [mine, another] = [makeTransfer(lab, 91), makeTransfer(lab, 92)];
     await claim(lab, linkId, mine);
@@ -152,7 +152,7 @@ describe("the claims of a link to which its merchant assigns their transaction",
   });
 });
 
-describe("the claims of a link from which its merchant takes their transaction", () => {
+describe("the claims of a link from which its merchant detaches their transaction", () => {
   test.each([
     ["its own that was matched", "MATCHED", "own", "EXPIRED"],
     ["its own that is open", "OPEN", "own", "OPEN"],

@@ -6,7 +6,7 @@ test("with one confirmation the head itself is confirmed immediately", () => {
   expect(confirmingBlock(100, 1)).toBe(100);
 });
 
-test("with three confirmations two blocks are on top of the newest that is confirmed", () => {
+test("with three confirmations the newest confirmed block has two blocks on top", () => {
   expect(newestConfirmedBlock(100, 3)).toBe(98);
   expect(confirmingBlock(98, 3)).toBe(100);
 });

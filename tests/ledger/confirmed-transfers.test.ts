@@ -34,7 +34,7 @@ function confirmTo(head: number) {
   return lab.sql.begin((tx) => confirmTransfers(tx, given));
 }
 
-test("behavior: with three confirmations, at the time of the second block after its own, in the ledger and in the history", async () => {
+test("behavior: with three confirmations, at the time of the second block after its own, in ledger and history", async () => {
   const blocks = Array.from({ length: 5 }, (_, index) => ({
     ...makeBlock(FIRST + index),
     timeS: timeOf(FIRST + index).getTime() / 1_000,
@@ -56,7 +56,7 @@ test("behavior: with three confirmations, at the time of the second block after 
   expect(await stateIn("transactions")).toEqual(confirmed);
 });
 
-test("one that was booked while the block that makes it deep was passed over is confirmed at the time of the next stored block", async () => {
+test("one recorded while the block that confirms it was skipped is confirmed at the time of the next stored block", async () => {
   const [block, next] = [FIRST + 50, FIRST + 58].map((number) => ({
     ...makeBlock(number),
     timeS: timeOf(number).getTime() / 1_000,
@@ -81,10 +81,10 @@ test.each([
   ["MINED", "CONFIRMED"],
   ["FAILED", "FAILED"],
   ["CONFIRMED", "CONFIRMED"],
-])("a payment that is %s when its transfer is deep enough is %s then", async (state, expected) => {
+])("a payment that is %s when its transfer becomes deep is %s afterwards", async (state, expected) => {
   const number = FIRST + 10;
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
-  if (!payment) throw new Error("the link took no payment");
+  if (!payment) throw new Error("the link accepted no payment");
   const blocks = Array.from({ length: CONFIRMATIONS }, (_, index) => makeBlock(number + index));
   await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, blocks));
   await read(lab, [makeTransfer(lab, number, { payment, block: blocks[0] ?? makeBlock(number) })], [], {
@@ -100,7 +100,7 @@ test.each([
   await lab.sql`delete from blocks`;
 });
 
-test("one that was booked late is confirmed behind more transfers than a statement takes that were confirmed before", async () => {
+test("one recorded late is confirmed even behind more confirmed transfers than a statement takes", async () => {
   const block = { ...makeBlock(FIRST + 70), timeS: timeOf(FIRST + 70).getTime() / 1_000 };
   const head = { ...makeBlock(FIRST + 80), timeS: timeOf(FIRST + 80).getTime() / 1_000 };
   await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, [block, head]));

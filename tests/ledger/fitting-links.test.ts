@@ -83,7 +83,7 @@ describe("a link that is not paid", () => {
     for (const units of [UNITS, PAY_UNITS]) expect(await fitting(units)).toEqual([own]);
   });
 
-  test("fits by its price only if it is paid once, and once no transfer on the chain pays it", async () => {
+  test("fits by its price only if it is paid once, and no transfer on the chain pays it", async () => {
     const open = await seedLink(lab.sql, lab.merchant);
     await seedLinks(lab.sql, lab.merchant, { isReusable: true });
     const [seen, undone, other] = await seedLinks(lab.sql, lab.merchant, { count: 3 });
@@ -101,7 +101,7 @@ describe("a link that is not paid", () => {
   });
 });
 
-test("of links with the price, those that a transfer counts for already take no place of one that is free", async () => {
+test("among links of one price, those already taken by a transfer do not displace a free one", async () => {
   const taken = await seedLinks(lab.sql, lab.merchant, { count: 3 * CANDIDATES_MAX });
   const link = await seedLink(lab.sql, lab.merchant);
   const takenLinks = taken.map((linkId) => ({ linkId, blockNumber: PAID_AT, logIndex: 1 }));
@@ -115,7 +115,7 @@ describe("a link that is paid, in addition to an open one of its amount,", () =>
     open = await seedLink(lab.sql, lab.merchant);
   });
 
-  test("fits an earlier transfer and one of the same block, and its place is known", async () => {
+  test("fits an earlier transfer and one of the same block, and the position of its payment is known", async () => {
     const link = await paidLink();
     for (const blockNumber of [PAID_AT - 1, PAID_AT])
       expect(await fitting(UNITS, blockNumber)).toEqual([link, open].sort());
@@ -152,7 +152,7 @@ describe("a link that is paid, in addition to an open one of its amount,", () =>
   });
 });
 
-test("transfers that name most links of a price leave one that names none between the last two", async () => {
+test("transfers that name all links of a price but two leave a transfer without a name to both candidates", async () => {
   const named = await seedLinks(lab.sql, lab.merchant, { count: CANDIDATES_MAX - 1 });
   const last = await seedLinks(lab.sql, lab.merchant, { count: 2, expiresInS: 7_200 });
   const block = makeBlock(130);

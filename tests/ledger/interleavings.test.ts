@@ -132,7 +132,7 @@ describe("a claim that ends while a payment is accepted", () => {
 });
 
 describe("several transfers in one transaction", () => {
-  test("a later proof for one of them does not take the claim that another has used", async () => {
+  test("a later proof for one of them does not take the claim that another transfer has used", async () => {
     const [five, three] = [
       await seedLink(sql, merchant, { amountUnits: 5_000_000n }),
       await seedLink(sql, merchant, { amountUnits: 3_000_000n }),

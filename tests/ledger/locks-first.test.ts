@@ -28,13 +28,13 @@ beforeAll(async () => {
 afterAll(() => lab.stop());
 
 const isWaiting = () =>
-  waitFor("somebody to wait for the link", async () => {
+  waitFor("a transaction to wait for the link", async () => {
     const [row] = await lab.sql`
       select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
     return row !== undefined;
   });
 
-test("behavior: a link is computed from what the holder of its lock committed", async () => {
+test("behavior: a link's status is computed from what the holder of its lock committed", async () => {
   for (let round = 0; round < ROUNDS; round++) {
     const linkId = await seedLink(lab.sql, lab.merchant);
     let refreshed: Promise<unknown> | undefined;
@@ -66,7 +66,7 @@ test("behavior: a transfer is attributed by what the holder of its link's lock c
   }
 });
 
-test("behavior: a reorganisation locks links before their claims, like every end of a claim: no deadlock", async () => {
+test("behavior: a reorganisation locks links before their claims, as every end of a claim does: no deadlock", async () => {
   lab.merchant = await seedMerchant(lab.sql);
   const linkId = await seedLink(lab.sql, lab.merchant);
   const transfer = makeTransfer(lab, 95);
@@ -97,7 +97,7 @@ async function seedInverted(): Promise<{ low: string; high: string }> {
   }
 }
 
-test("behavior: a reorganisation locks links in the order of their ids, those created on its blocks too: no deadlock", async () => {
+test("behavior: a reorganisation locks links in the order of their ids, including those of its blocks: no deadlock", async () => {
   lab.merchant = await seedMerchant(lab.sql);
   const { low, high } = await seedInverted();
   let undone: Promise<unknown> | undefined;

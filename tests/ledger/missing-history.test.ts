@@ -75,7 +75,7 @@ test("a transfer from the wallet to itself has a row for either side", async () 
   expect(await rows()).toEqual(["RECEIVE CONFIRMED", "SEND CONFIRMED"]);
 });
 
-test("the opening balance is forgotten of the wallets asked for, on their network", async () => {
+test("the opening balance of the given wallets is deleted, on their network", async () => {
   const [mine, other] = [lab.merchant, await seedMerchant(lab.sql)];
   const elsewhere = await seedMerchant(lab.sql, { network: "base", address: mine.address });
   const ids = [mine, other, elsewhere].map(({ walletId }) => walletId);

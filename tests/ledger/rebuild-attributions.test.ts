@@ -76,7 +76,7 @@ describe("an attribution is kept", () => {
     expect(await isKept(await decided({ link: null, pays: false, settledBy: null }))).toBe(true);
   });
 
-  test("not without a history row of its receiver, nor with one that says otherwise", async () => {
+  test("not without a history row of its receiver, nor with one that contradicts it", async () => {
     const other = await seedLink(lab.sql, lab.merchant);
     expect(await isKept(await decided({ pays: false }, { type: "SEND" }))).toBe(false);
     expect(await isKept(await decided({ pays: false }, { linkId: other }))).toBe(false);
@@ -85,21 +85,21 @@ describe("an attribution is kept", () => {
     expect(await isKept(await decided({}, { type: "RECEIVE" }))).toBe(false);
   });
 
-  test("not of a transfer that is orphaned, or another network's", async () => {
+  test("not of a transfer that is orphaned or on another network", async () => {
     expect(await isKept(await decided({ status: "ORPHANED" }))).toBe(false);
     const free = { link: null, pays: false, settledBy: null };
     expect(await isKept(await decided({ ...free, network: "base" }))).toBe(false);
     expect(await isKept(await decided(free))).toBe(true);
   });
 
-  test("not when the link is of another wallet or network", async () => {
+  test("not when the link belongs to another wallet or network", async () => {
     const stranger = await seedMerchant(lab.sql);
     const elsewhere = await seedMerchant(lab.sql, { network: "base", address: lab.merchant.address });
     for (const of of [stranger, elsewhere])
       expect(await isKept(await decided({ link: await seedLink(lab.sql, of), pays: false }))).toBe(false);
   });
 
-  test("of an amount that is not the link's only as its merchant's decision, or if it does not pay", async () => {
+  test("of another amount than the link's only if its merchant decided so, or if it does not pay", async () => {
     const units = UNITS + 1n;
     expect(await isKept(await decided({ units }))).toBe(false);
     await lab.sql`update transfers set pays = false`;
@@ -209,7 +209,7 @@ describe("links that others cannot pay", () => {
       return (await findDecidedLinks(tx, NETWORK, given)).map(({ linkId }) => linkId);
     });
 
-  test("are paid by a kept decision, into the same wallet, of an amount that the link asks for", async () => {
+  test("are paid by a kept decision, to the same wallet, with an amount that the link asks for", async () => {
     await decided();
     const stranger = await seedMerchant(lab.sql);
     expect(await taken([{}])).toEqual([link]);
@@ -223,7 +223,7 @@ describe("links that others cannot pay", () => {
     expect(await taken([{}])).toEqual([]);
   });
 
-  test("are also those to which the merchant assigned one of these transactions on this network", async () => {
+  test("include those to which the merchant assigned one of these transactions on this network", async () => {
     await decided({ units: UNITS * 2n, settledBy: "merchant" });
     const [assigned, elsewhere] = [randomHash(), randomHash()];
     const assign = (network: string, txHash: Hex) => lab.sql`
@@ -247,7 +247,7 @@ describe("links that others cannot pay", () => {
     expect(await isKept(txHash)).toBe(true);
   });
 
-  test("tags name the wallets of their links, and other bytes none", async () => {
+  test("tags lead to the wallets of their links, and other bytes to none", async () => {
     const [row] = await lab.sql<
       { tag: Hex }[]
     >`select hex_of(tag) as tag from payment_links where id = ${link}`;
@@ -280,7 +280,7 @@ describe("a matched claim", () => {
       return ids.map((id) => rows.find((row) => row.id === id)?.state);
     });
 
-  test("is matched again where its sender's transfer still is its link's", async () => {
+  test("is matched again where its sender's transfer is still its link's", async () => {
     const other = await seedLink(lab.sql, lab.merchant);
     const ids = [
       await matched(),
@@ -294,14 +294,14 @@ describe("a matched claim", () => {
     expect(await rematch(ids)).toEqual(["MATCHED", "OPEN", "OPEN", "OPEN", "OPEN", "OPEN", "OPEN"]);
   });
 
-  test("that was not matched before, or is not open, stays as it is", async () => {
+  test("that was not matched before, or is not open, is left unchanged", async () => {
     const [open, rejected] = [await matched(), await matched()];
     await lab.sql`update claims set state = 'OPEN' where id = ${open}`;
     expect(await rematch([open])).toEqual(["OPEN"]);
     expect(await rematch([rejected], "REJECTED")).toEqual(["REJECTED"]);
   });
 
-  test("of another network is not looked at", async () => {
+  test("of another network is ignored", async () => {
     const id = await matched({ network: "base" });
     await lab.sql`update claims set network = 'base' where id = ${id}`;
     expect(await rematch([id])).toEqual(["OPEN"]);
@@ -339,7 +339,7 @@ describe("evidence that was not recorded", () => {
     expect(await named(paid)).toEqual(all("authorization"));
   });
 
-  test("is not written to the row of a sender who is a user too", async () => {
+  test("is not written to the sender's row if the sender is a user as well", async () => {
     const txHash = await decided({ settledBy: null });
     const stranger = await seedMerchant(lab.sql);
     const [sent = ""] = await insertHistory(lab.sql, stranger.userId, [{ type: "SEND" }]);
@@ -351,7 +351,7 @@ describe("evidence that was not recorded", () => {
     expect(row?.by).toBeNull();
   });
 
-  test("is not made up for what has it, is orphaned, has no link, is of another network, or was sent", async () => {
+  test("is not inferred where it exists, nor for a transfer that is orphaned, unattributed, sent or on another network", async () => {
     const others = [
       await decided({ settledBy: "tag" }),
       await decided({ status: "ORPHANED", settledBy: null }),
@@ -364,7 +364,7 @@ describe("evidence that was not recorded", () => {
     expect(found).toEqual(["tag", null, null, null, null]);
   });
 
-  test("of a transfer that does not pay says nothing of its link; a PAID link gets what was paid", async () => {
+  test("of a transfer that does not pay reveals nothing about its link; a PAID link gets what was paid", async () => {
     const beside = await decided({ pays: false, settledBy: null });
     expect(await named(beside)).toEqual({ transfer: "amount", history: "amount", link: null });
     const other = await seedLink(lab.sql, lab.merchant);

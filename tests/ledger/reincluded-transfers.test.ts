@@ -62,7 +62,7 @@ test("a transfer does not pay a link that was created after it was first seen", 
   expect(await paidBy(lab)).toEqual({ [link]: 9 });
 });
 
-test("a transfer whose link is paid by another one meanwhile pays no link", async () => {
+test("a transfer whose link is meanwhile paid by another one pays no link", async () => {
   const link = await seedTwin();
   const transfer = makeTransfer(lab, 101);
   await read(lab, [transfer]);
@@ -84,7 +84,7 @@ test("an authorization that another transaction executes on the new branch is th
   expect(await paidBy(lab)).toEqual({ [link]: 2 });
 });
 
-test("of transfers alike in one transaction each is known again by its order", async () => {
+test("equal transfers in one transaction are recognised by their order", async () => {
   const first = makeTransfer(lab, 101, { logIndex: 3 });
   const link = await seedTwin();
   // pays nothing: the link is paid by the first
@@ -101,7 +101,7 @@ for (const [what, change] of [
   ["amount", { amountUnits: UNITS + 1n }],
   ["sender", { from: randomAddress() }],
 ] as const)
-  test(`a transfer of another ${what} in the same transaction is judged for itself`, async () => {
+  test(`a transfer of another ${what} in the same transaction is judged independently`, async () => {
     const [link = "", larger = ""] = [
       await seedTwin(),
       ...(await seedLinks(lab.sql, lab.merchant, { amountUnits: UNITS + 1n })),
@@ -115,7 +115,7 @@ for (const [what, change] of [
     expect(await paidBy(lab)).toEqual(what === "amount" ? { [larger]: 2 } : {});
   });
 
-test("thousands of transfers alike in one transaction are known again within a statement's time", async () => {
+test("thousands of equal transfers in one transaction are recognised within a statement's time", async () => {
   const count = 8_000;
   const gone = makeTransfer(lab, 101);
   await lab.sql`

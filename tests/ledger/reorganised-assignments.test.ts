@@ -65,7 +65,7 @@ test("three payments of one sender in one transaction stay assigned to their lin
   expect(await lab.sql`select from assignments where tx_hash = ${first.txHash}`).toHaveLength(3);
 });
 
-test("a transfer taken from a link does not pay it at another place", async () => {
+test("a transfer detached from a link does not pay it at another position", async () => {
   const link = await seedLink(lab.sql, lab.merchant);
   const transfer = makeTransfer(lab, 101, { logIndex: 3 });
   await read(lab, [transfer]);
@@ -76,7 +76,7 @@ test("a transfer taken from a link does not pay it at another place", async () =
   expect(await paidBy(lab)).toEqual({});
 });
 
-test("a decision is not that of a transfer of another amount in the same transaction", async () => {
+test("a decision does not apply to a transfer of another amount in the same transaction", async () => {
   const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
   const transfer = makeTransfer(lab, 101, { logIndex: 3 });
   await read(lab, [transfer]);
@@ -90,7 +90,7 @@ for (const [other, given] of [
   ["another amount", { amountUnits: 1n }],
   ["another sender", { amountUnits: 1n, from: randomAddress() }],
 ] as const)
-  test(`a decision is not that of a transfer of ${other} at the place of its own`, async () => {
+  test(`a decision does not apply to a transfer of ${other} at its position`, async () => {
     const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
     const transfer = makeTransfer(lab, 101, { logIndex: 3 });
     await read(lab, [transfer]);
@@ -104,7 +104,7 @@ for (const [other, given] of [
     expect(await paidBy(lab)).toEqual({ [chosen]: 3 });
   });
 
-test("decisions about transfers that took turns at one place all wait for theirs", async () => {
+test("decisions about transfers that took turns at one position all wait for theirs", async () => {
   const links = await seedLinks(lab.sql, lab.merchant, { count: 3 });
   const first = makeTransfer(lab, 101, { logIndex: 3 });
   const turns = links.map((linkId, index) => ({
@@ -129,7 +129,7 @@ test("decisions about transfers that took turns at one place all wait for theirs
   expect(await paidBy(lab)).toEqual(Object.fromEntries(links.map((linkId, index) => [linkId, 2 + index])));
 });
 
-test("of two decisions about one transfer, the later counts also while the earlier waits at its place", async () => {
+test("of two decisions about one transfer, the later counts even while the earlier waits at its position", async () => {
   const [first = "", second = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
   const transfer = makeTransfer(lab, 101, { logIndex: 3 });
   await read(lab, [transfer]);
@@ -148,7 +148,7 @@ test("of two decisions about one transfer, the later counts also while the earli
   expect(await lab.sql`select from assignments where tx_hash = ${transfer.txHash}`).toHaveLength(1);
 });
 
-test("a transfer that a decision may be about is evidence, also when another transaction makes it", async () => {
+test("a transfer that a decision may be about is evidence, even when another transaction makes it", async () => {
   const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
   // no link asks for as much
   const unlinked = { amountUnits: 77n };
@@ -189,7 +189,7 @@ test("of two decisions about one transfer, the later is moved", async () => {
   }
 });
 
-test("an assigned authorization pays its link from whichever transaction executes it", async () => {
+test("an assigned authorization pays its link whichever transaction executes it", async () => {
   const [chosen = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
   const transfer = makeTransfer(lab, 101, { logIndex: 3, authorizationNonce: randomHash() });
   await read(lab, [transfer]);
@@ -227,7 +227,7 @@ test("a decision is moved while another transaction holds its link, and waits fo
   expect([...rows]).toEqual([{ logIndex: 7, linkId: chosen }]);
 });
 
-test("a decision about a transfer at the place of another's belongs to the merchant who makes it", async () => {
+test("a decision about a transfer at the position of another's belongs to the merchant who makes it", async () => {
   const transfer = makeTransfer(lab, 101);
   await assign(transfer, await seedLink(lab.sql, lab.merchant));
   lab.merchant = await seedMerchant(lab.sql);
@@ -237,7 +237,7 @@ test("a decision about a transfer at the place of another's belongs to the merch
   expect(rows.map(({ userId }) => userId)).toEqual([lab.merchant.userId]);
 });
 
-test("a claimed transfer that was taken from its link leaves no pending row when its block is gone, and is in the history once when it is back", async () => {
+test("a claimed transfer detached from its link leaves no pending row after a reorganisation, and returns once", async () => {
   const link = await seedLink(lab.sql, lab.merchant);
   const transfer = makeTransfer(lab, 101);
   await claim(lab, link, transfer);
@@ -256,7 +256,7 @@ test("a claimed transfer that was taken from its link leaves no pending row when
   expect(await statuses()).toEqual(["CONFIRMED", "ORPHANED"]);
 });
 
-test("a decision about another transaction stays at its place when one at the same index of its own moves", async () => {
+test("a decision about another transaction keeps its position when one with the same log index moves", async () => {
   const [one = "", two = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
   const [moving, staying] = [
     makeTransfer(lab, 102, { logIndex: 3 }),

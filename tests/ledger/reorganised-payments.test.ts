@@ -37,7 +37,7 @@ describe("a reorganisation", () => {
   });
 
   test.each(["SIGNED", "BROADCAST", "MINED"])(
-    "a payment that was settled by a transaction that is %s waits for that one again",
+    "a payment settled by a transaction that is %s waits for that transaction again",
     async (state) => {
       const payment = await acceptedAnew();
       const { relayId, txHash } = await signRelay(lab, payment);
@@ -57,7 +57,7 @@ describe("a reorganisation", () => {
     },
   );
 
-  test("a payment that was settled by a transaction that is LOST is queued again", async () => {
+  test("a payment settled by a transaction that is LOST is queued again", async () => {
     const payment = await acceptedAnew();
     const { relayId } = await signRelay(lab, payment);
     await read(lab, [makeTransfer(lab, 91, { payment })]);
@@ -90,7 +90,7 @@ describe("a reorganisation", () => {
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
   });
 
-  test("a claim by another sender of the transaction stays as it was decided", async () => {
+  test("a claim by someone other than the transaction's sender keeps its outcome", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const transfer = makeTransfer(lab, 91);
     const own = await claim(lab, linkId, transfer);
@@ -106,7 +106,7 @@ describe("a reorganisation", () => {
     });
   });
 
-  test("a claim whose transfer left the chain is open again for a whole lease", async () => {
+  test("a claim whose transfer left the chain is open again for a full lease", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const transfer = makeTransfer(lab, 91);
     const claimId = await claim(lab, linkId, transfer);

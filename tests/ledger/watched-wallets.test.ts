@@ -87,7 +87,7 @@ test("wallets are counted, found to join and dated by whether they have joined, 
   await sql`update wallets set indexed_from = 1`;
 });
 
-test("the indexer waits for what is open on its network, and for nothing that has ended", async () => {
+test("the indexer waits for what is open on its network, and not for what has ended", async () => {
   const { sql, merchant } = lab;
   const [seen, seenElsewhere]: Record<string, boolean>[] = [{}, {}];
   const none: Record<string, boolean> = {};

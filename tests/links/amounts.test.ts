@@ -48,7 +48,7 @@ describe("an amount", () => {
     [-1n, "-0.000001"],
     [-12_340_000n, "-12.340000"],
     [LINK_AMOUNT_MAX_UNITS, "1000000.000000"],
-  ] as const)("of %p units is written %s", (units, text) => {
+  ] as const)("of %p units is written as %s", (units, text) => {
     expect(formatUnits(units)).toBe(text);
     expect(toAmountNumber(units)).toBe(Number(text));
   });
@@ -69,27 +69,27 @@ describe("an amount", () => {
 describe("a link", () => {
   const at = (ms: number) => new Date(ms);
 
-  test("is expired from its very expiry on, if it waits for nothing", () => {
+  test("has expired from its expiry on, unless it waits for something", () => {
     expect(effectiveStatus({ status: "ACTIVE", expiresAt: at(1_000) }, at(999))).toBe("ACTIVE");
     expect(effectiveStatus({ status: "ACTIVE", expiresAt: at(1_000) }, at(1_000))).toBe("EXPIRED");
     expect(effectiveStatus({ status: "PENDING", expiresAt: at(1_000) }, at(1_001))).toBe("PENDING");
     expect(effectiveStatus({ status: "PAID", expiresAt: at(1_000) }, at(1_001))).toBe("PAID");
   });
 
-  test("can be paid in the ordinary way while it is ACTIVE or PENDING", () => {
+  test("can be paid normally while it is ACTIVE or PENDING", () => {
     expect(LINK_STATUSES.filter(isOpenStatus)).toEqual(["ACTIVE", "PENDING"]);
   });
 
-  test("gives back what its merchant, the amount or an early claim attributed, and nothing that was shown", () => {
+  test("gives up transfers attributed by its merchant, the amount or an early claim, but not those proven for it", () => {
     expect(SETTLED_BY.filter(isRevocable)).toEqual(["early_claim", "amount", "merchant"]);
   });
 
-  test("is settled by inference where neither payer nor merchant said which link it is", () => {
+  test("is settled by inference where neither payer nor merchant named the link", () => {
     expect(SETTLED_BY.filter(isInferred)).toEqual(["early_claim", "pay_amount", "amount"]);
     expect([isInferred(null), isInferred(undefined)]).toEqual([true, true]);
   });
 
-  test("of many payments has for each authorization a use of its own, with 16 bytes of its digest", () => {
+  test("that is reusable has a use for each authorization, identified by 16 bytes of its digest", () => {
     const authorization = { from: `0x${"0a".repeat(20)}`, nonce: `0x${"0b".repeat(32)}` } as const;
     const digest = createHash("sha256")
       .update(`use:link_1:${authorization.from}:${authorization.nonce}`)
@@ -99,7 +99,7 @@ describe("a link", () => {
     expect(useIdOf("link_1", authorization, undefined)).toHaveLength("link_".length + 22);
   });
 
-  test("of many payments has one use for each payer and idempotency key", () => {
+  test("that is reusable has one use for each payer and idempotency key", () => {
     const [from, other] = [`0x${"0a".repeat(20)}`, `0x${"0c".repeat(20)}`] as const;
     const [nonce, next] = [`0x${"0b".repeat(32)}`, `0x${"0d".repeat(32)}`] as const;
     const id = useIdOf("link_1", { from, nonce }, "order 1");

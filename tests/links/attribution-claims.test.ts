@@ -49,7 +49,7 @@ async function settings(given: { claimPolicy?: string; matchByAmount?: boolean }
 }
 
 describe("an early claim", () => {
-  test("decides alone between links of one price", async () => {
+  test("alone decides between links of one price", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const signed = await signTransfer(side, payer, { to: side.wallet, units });
     const { status, body } = await claim(side, meant, { hash: signed.hash, address: payer.address });
@@ -91,7 +91,7 @@ describe("an early claim", () => {
     expect(await statusOf(side, twin)).toBe("ACTIVE");
   });
 
-  test("counts as late while no node can say whether a block holds the transaction; then a proof decides", async () => {
+  test("counts as late while no node can tell whether a block has the transaction; then a proof decides", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const signed = await signTransfer(side, payer, { to: side.wallet, units });
     side.proxy.fault = () => ({ kind: "status", status: 503 });
@@ -174,7 +174,7 @@ describe("a late claim", () => {
     }
   }
 
-  test("of the only link asks for a proof once another has come before its transfer is received", async () => {
+  test("of the only link asks for a proof if another link was created before its transfer was received", async () => {
     const units = nextUnits();
     const [meant = ""] = await makeLinks(side, 1, units);
     let twin = "";
@@ -203,7 +203,7 @@ describe("a late claim", () => {
     expect(await claimOf(side, meant, hash)).toMatchObject({ state: "HINT", reason: "ambiguous" });
   });
 
-  test("made after the block but before the indexer has read it is late too", async () => {
+  test("made after the block but before the indexer has read it is also late", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await sendUnread(units, async (hash) => {
       const { body } = await claim(side, twin, { hash, address: payer.address });
@@ -215,7 +215,7 @@ describe("a late claim", () => {
     expect(await claimOf(side, twin, hash)).toMatchObject({ state: "HINT" });
   });
 
-  test("holds nothing: another link of the price is paid by x402 meanwhile", async () => {
+  test("holds nothing: meanwhile another link of the price is paid by x402", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units });
     expect((await claim(side, twin, { hash, address: payer.address })).body.proofRequired).toBe(true);
@@ -226,8 +226,8 @@ describe("a late claim", () => {
   });
 });
 
-describe("what fitted at the transfer's block", () => {
-  test("is what counts: a twin that is paid later leaves the other link as it is", async () => {
+describe("the candidates at the transfer's block", () => {
+  test("decide, even if one of them is paid later", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units });
     await expectReceived(side, hash, [meant, twin]);
@@ -239,7 +239,7 @@ describe("what fitted at the transfer's block", () => {
     await expectReceived(side, hash, [meant, twin]);
   });
 
-  test("is what counts: a twin that is cancelled later leaves the other link as it is", async () => {
+  test("decide, even if one of them is cancelled later", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units });
     expect((await side.ann.client.post(`/v1/payment-links/${twin}/cancel`)).status).toBe(200);
@@ -252,7 +252,7 @@ describe("what fitted at the transfer's block", () => {
     expect(await statusOf(side, meant)).toBe("ACTIVE");
   });
 
-  test("is one link when the twin was cancelled before", async () => {
+  test("are one link when the other was cancelled before", async () => {
     const { meant, twin, units } = await makeTwins(side);
     expect((await side.ann.client.post(`/v1/payment-links/${twin}/cancel`)).status).toBe(200);
     // the cancellation's second ends before the block's time
@@ -266,7 +266,7 @@ describe("what fitted at the transfer's block", () => {
     await waitForLink(side, meant, { status: "PAID", settledBy: "amount" });
   });
 
-  test("is two links for a second transfer, when the first was ambiguous, until one of them is proven", async () => {
+  test("are two links for a second transfer, when the first was ambiguous, until one of them is proven", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const first = await pay(side, payer, { units });
     expect((await prove(side, meant, { hash: first, person: payer })).status).toBe(200);
@@ -287,7 +287,7 @@ describe("a false claim", () => {
     expect(await historyOf(side, hash)).toEqual([]);
   });
 
-  test("does not keep a payer from paying by x402, and `payable` says so", async () => {
+  test("does not keep a payer from paying by x402, as `payable` shows", async () => {
     const [link = ""] = await makeLinks(side, 1);
     const { amountUnits } = await linkOf(side, link);
     for (let n = 0; n < 3; n++) await claim(side, link, { hash: randomHash(), address: payer.address });
@@ -305,7 +305,7 @@ describe("a false claim", () => {
     await waitForLink(side, link, { status: "PAID", exception: "NONE", settledBy: "amount" });
   });
 
-  test("error: a link that a transfer pays can't be cancelled, claims or not", async () => {
+  test("error: a link that a transfer pays cannot be cancelled, claimed or not", async () => {
     const [link = ""] = await makeLinks(side, 1);
     await claim(side, link, { hash: randomHash(), address: payer.address });
     await pay(side, payer, { units: (await linkOf(side, link)).amountUnits });

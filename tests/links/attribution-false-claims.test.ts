@@ -49,7 +49,7 @@ async function expectProofPays(meant: string, twin: string, hash: Hex): Promise<
 }
 
 describe("a third party's claim made after the block", () => {
-  test("pays no link: it is a hint, and returns what to sign", async () => {
+  test("pays no link: it is a hint, and returns the message to sign", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await pay(side, payer, { units });
     await settledLate(side);
@@ -137,7 +137,7 @@ describe("a third party's claim made before the block", () => {
   });
 });
 
-describe("a claim of a link that asks for another value", () => {
+describe("a claim of a link for another amount", () => {
   test("attributes no money to it", async () => {
     const [meant = "", same = ""] = await makeLinks(side, 2);
     const [other = ""] = await makeLinks(side, 1);
@@ -168,7 +168,7 @@ describe("a claim of a link that asks for another value", () => {
 });
 
 describe("an authorization executed by a third party", () => {
-  test("presented to another link afterwards pays neither that link nor, unproven, its own", async () => {
+  test("submitted to another link afterwards pays neither that link nor, unproven, its own", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const payment = await signPayment(payer, { to: side.wallet, amountUnits: units });
     const hash = await broadcastAsStranger(side.rpcUrl, payment);
@@ -183,7 +183,7 @@ describe("an authorization executed by a third party", () => {
     await expectProofPays(meant, twin, hash);
   });
 
-  test("presented to another link before the indexer has read the block pays nothing either", async () => {
+  test("submitted to another link before the indexer has read the block pays nothing either", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const payment = await signPayment(payer, { to: side.wallet, amountUnits: units });
     process.kill(side.service.pidOf("indexer"), "SIGSTOP");
@@ -208,7 +208,7 @@ describe("an authorization executed by a third party", () => {
     expect(row).toEqual({ state: "FAILED", reason: "NONCE_USED" });
   });
 
-  test("accepted before its block pays the link it was presented to", async () => {
+  test("accepted before its block pays the link it was submitted to", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const payment = await signPayment(payer, { to: side.wallet, amountUnits: units });
     expect((await show(side, meant, payment)).status).toBe(200);

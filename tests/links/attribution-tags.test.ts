@@ -62,7 +62,7 @@ async function expectAmbiguous(meant: string, twin: string, hash: Hex): Promise<
   expect([await statusOf(side, meant), await statusOf(side, twin)]).toEqual(["ACTIVE", "ACTIVE"]);
 }
 
-describe("behind the calldata of a transfer", () => {
+describe("appended to the calldata of a transfer", () => {
   const inside: [string, (tag: string) => string][] = [
     ["exactly its 16 bytes", (tag) => tag],
     ["its 16 bytes and more", (tag) => `${tag}${"ff".repeat(20)}`],
@@ -216,7 +216,7 @@ describe("of a link that is closed or has another amount", () => {
     ["more", 10n, "OVERPAID"],
   ];
   test.each(others)(
-    "ACTIVE, and of a value that is %s: attributed and pays nothing",
+    "ACTIVE, and of an amount that is %s: attributed, but does not pay",
     async (_, more, exception) => {
       const { meant, twin, units } = await makeTwins(side);
       await payOver(meant, await tagOf(meant), units + more);
@@ -233,14 +233,14 @@ describe("in an authorization's nonce", () => {
     return signPayment(payer, { to: side.wallet, amountUnits: units, nonce });
   };
 
-  test("executed by a third party and never presented to us: pays the link", async () => {
+  test("executed by a third party and never submitted to us: pays the link", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const hash = await broadcastAsStranger(side.rpcUrl, await authorize(meant, units));
     await expectPaidByTag(meant, twin, hash);
     expect((await side.sql`select 1 from payments where link_id = ${meant}`).length).toBe(0);
   });
 
-  test("executed by a third party, then presented: the link reports that it is paid, another link 409", async () => {
+  test("executed by a third party, then submitted: the link reports that it is paid, another link 409", async () => {
     const { meant, twin, units } = await makeTwins(side);
     const payment = await authorize(meant, units);
     const hash = await broadcastAsStranger(side.rpcUrl, payment);
@@ -252,7 +252,7 @@ describe("in an authorization's nonce", () => {
     await expectPaidByTag(meant, twin, hash);
   });
 
-  test("relayed by us: pays the link it was presented to", async () => {
+  test("relayed by us: pays the link it was submitted to", async () => {
     const { meant, twin, units } = await makeTwins(side);
     expect((await show(side, meant, await authorize(meant, units))).status).toBe(200);
     await waitForLink(side, meant, { status: "PAID", settledBy: "authorization" });

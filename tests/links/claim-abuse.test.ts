@@ -30,7 +30,7 @@ function claim(linkId: string, from: string, transactionHash = randomHash()) {
   );
 }
 
-test("five claims an hour of one link from one address, then 429; other links and addresses are not affected", async () => {
+test("five claims per hour of one link from one address, then 429; other links and addresses are not affected", async () => {
   const [link, otherLink] = [await makeLink(), await makeLink()];
   const known = randomHash();
   expect((await claim(link, "203.0.113.1", known)).status).toBe(200);
@@ -46,7 +46,7 @@ test("five claims an hour of one link from one address, then 429; other links an
   expect(rows.length).toBe(6);
 });
 
-test("ten calls a minute from one address, whatever the link", async () => {
+test("ten calls per minute from one address, whatever the link", async () => {
   const statuses: number[] = [];
   for (let n = 0; n < 12; n++)
     statuses.push((await claim("link_AAAAAAAAAAAAAAAAAAAAAA", "203.0.113.9")).status);
@@ -113,7 +113,7 @@ test("clients that disconnect before the response hold no stream", async () => {
   });
 }, 120_000);
 
-test("a chain that does not answer refuses no claim", async () => {
+test("a chain that does not respond refuses no claim", async () => {
   const [link] = [await makeLink(), await makeLink()];
   await freeze(world.chain.pid);
   try {

@@ -83,7 +83,7 @@ const close = (status: string) =>
 
 const otherLink = () => seedLink(lab.sql, lab.merchant);
 
-describe("a claim that is made again", () => {
+describe("a claim that is repeated", () => {
   test.each(["MATCHED", "DISPUTED"])("stays %s, with a proof or without one", async (state) => {
     const id = await opened();
     await setState(id, state);
@@ -94,7 +94,7 @@ describe("a claim that is made again", () => {
     }
   });
 
-  test("while it is open is the same one, with the lease that it had", async () => {
+  test("while it is open is the same claim, with its original lease", async () => {
     const id = await opened();
     const again = await open({ leaseS: 600 });
     expect(again).toMatchObject({ claim: { id, state: "OPEN" }, isNew: false, proofRequired: false });
@@ -116,14 +116,14 @@ describe("a claim that is made again", () => {
 });
 
 describe("a claim among other claims", () => {
-  test("of the same transaction for the same link is no rival", async () => {
+  test("of the same transaction for the same link does not compete", async () => {
     const id = await opened();
     expect(await open({ clientAddress: randomAddress() })).toMatchObject({ claim: { state: "OPEN" } });
     expect(await stateOf(id)).toBe("OPEN");
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
   });
 
-  test("of another transaction, of another network, or that was disproved has no rival", async () => {
+  test("of another transaction or network, or that was disproved, does not compete", async () => {
     const other = await otherLink();
     const foreign = await seedLink(lab.sql, await seedMerchant(lab.sql, { network: "base" }));
     const apart = await opened({ linkId: other, txHash: randomHash() });
@@ -166,7 +166,7 @@ describe("a claim that another link's claim contests", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
   });
 
-  test("that ended while its link was locked stays as it is, with its row", async () => {
+  test("that ended while its link was locked stays unchanged, with its row", async () => {
     const id = await opened();
     const locked = Promise.withResolvers<void>();
     const mayCommit = Promise.withResolvers<void>();
@@ -200,7 +200,7 @@ describe("a claim that another link's claim contests", () => {
 
 describe("a claim of a link that is closed", () => {
   test.each(["PAID", "EXPIRED", "CANCELLED"])(
-    "%s is stored with a proof alone, and holds nothing",
+    "%s is stored only with a proof, and holds nothing",
     async (status) => {
       await close(status);
       expect(await open()).toBeUndefined();
@@ -211,7 +211,7 @@ describe("a claim of a link that is closed", () => {
     },
   );
 
-  test("by time, though no job has moved it, is not stored, nor one of no link or of a reusable one", async () => {
+  test("past its expiry, even if no job has updated it, is not stored, nor for an unknown or a reusable link", async () => {
     const over = await seedLink(lab.sql, lab.merchant, { expiresInS: -1 });
     const [reusable = ""] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });
     for (const id of [over, reusable, newLinkId()]) expect(await open({ linkId: id })).toBeUndefined();
@@ -234,15 +234,15 @@ describe("a claim of a transfer that may be in a block", () => {
     ["OPEN", "one to another wallet", async (id) => set(`recipient = bytes_of('${await newAddress()}')`)(id)],
     ["OPEN", "one on another network", set("network = 'base'")],
   ];
-  test.each(others)("is %s beside %s", async (state, _, change) => {
+  test.each(others)("is %s next to %s", async (state, _, change) => {
     await seedMerchant(lab.sql, { network: "base", address: lab.merchant.address });
     await change(await otherLink());
     expect(await open({ mayHaveBlock: true })).toMatchObject({ claim: { state, isEarly: false } });
   });
 });
 
-describe("a claim of a transfer that is booked", () => {
-  test("without a link decides nothing, though no other link asks for the value", async () => {
+describe("a claim of a transfer that is recorded", () => {
+  test("without a link decides nothing, even if no other link asks for the amount", async () => {
     await bookTransfer(lab, { txHash, from: sender });
     expect(await open()).toMatchObject({ claim: { state: "HINT", isEarly: false }, proofRequired: true });
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
@@ -256,13 +256,13 @@ describe("a claim of a transfer that is booked", () => {
     ["to another recipient", false, () => ({ txHash, from: sender, to: randomAddress() })],
     ["that counts for another link", false, (link) => ({ txHash, from: sender, link })],
   ];
-  test.each(elsewhere)("%s decides for the only link that asks for the value", async (_, isEarly, place) => {
+  test.each(elsewhere)("%s decides for the only link that asks for the amount", async (_, isEarly, place) => {
     const merchant = await seedMerchant(lab.sql);
     await bookTransfer(lab, place(await seedLink(lab.sql, merchant)));
     expect(await open()).toMatchObject({ claim: { state: "OPEN", isEarly }, proofRequired: false });
   });
 
-  test("on its link is matched at once and holds nothing", async () => {
+  test("for its link is matched immediately and holds nothing", async () => {
     await bookTransfer(lab, { txHash, from: sender, link: linkId });
     const stored = await open();
     expect(stored).toMatchObject({ claim: { state: "MATCHED" }, isNew: false, proofRequired: false });
@@ -275,14 +275,14 @@ describe("a claim of a transfer that is booked", () => {
     ["of another transaction", () => ({ from: sender, link: linkId })],
     ["on another network", () => ({ txHash, from: sender, link: linkId, network: "base" })],
   ];
-  test.each(uncounted)("on its link, %s, is not matched", async (_, place) => {
+  test.each(uncounted)("for its link, %s, is not matched", async (_, place) => {
     await bookTransfer(lab, place());
     expect(await open()).toMatchObject({ claim: { state: "OPEN" }, isNew: true });
   });
 });
 
 describe("a poll of a claim", () => {
-  test("prolongs its lease and never shortens it", async () => {
+  test("extends its lease and never shortens it", async () => {
     const [id, other] = [await opened(), await opened({ txHash: randomHash() })];
     await notePoll(lab.sql, id);
     expect(await claimOf(id)).toEqual({ state: "OPEN", looks: 1, leaseS: LEASE_S });
@@ -295,7 +295,7 @@ describe("a poll of a claim", () => {
     expect(await claimOf(other)).toEqual({ state: "OPEN", looks: 0, leaseS: LEASE_S });
   });
 
-  test.each(ENDED)("changes nothing of one that is %s", async (state) => {
+  test.each(ENDED)("does not change a claim that is %s", async (state) => {
     const id = await opened();
     await setState(id, state);
     await notePoll(lab.sql, id, 600);
@@ -307,7 +307,7 @@ describe("ending a claim", () => {
   const end = (id: string, isProven = false) =>
     lab.sql.begin((tx) => endClaim(tx, { id, state: "EXPIRED", reason: "reverted", isProven }));
 
-  test("releases its link and deletes its row in the history, once", async () => {
+  test("releases its link and deletes its history row, once", async () => {
     const id = await opened();
     expect(await historyOf(id)).toHaveLength(1);
     expect(await end(id)).toBe(true);
@@ -317,7 +317,7 @@ describe("ending a claim", () => {
     expect(await eventsOf(lab, linkId)).toEqual(["pending", "released"]);
   });
 
-  test("that the chain disproved marks its row alone as FAILED", async () => {
+  test("that the chain disproved marks only its own row as FAILED", async () => {
     const id = await opened();
     const other = await opened({ linkId: await otherLink(), txHash: randomHash() });
     expect(await end(id, true)).toBe(true);
@@ -386,7 +386,7 @@ describe("cancelling a link", () => {
 
   const cancel = () => lab.sql.begin((tx) => cancelLink(tx, { id: linkId, userId: lab.merchant.userId }));
 
-  test.each(["PAID", "EXPIRED", "CANCELLED"])("takes no link that is %s", async (status) => {
+  test.each(["PAID", "EXPIRED", "CANCELLED"])("is refused for a link that is %s", async (status) => {
     await close(status);
     expect(await cancel()).toBeUndefined();
     expect(await linkOf(lab, linkId)).toMatchObject({ status });

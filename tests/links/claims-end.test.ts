@@ -43,7 +43,7 @@ describe("a claim without a payment", () => {
     expect(await statusOf(link.id)).toBe("PENDING");
   }, 120_000);
 
-  test("of a link that expired in between ends EXPIRED", async () => {
+  test("for a link that expired in between ends as EXPIRED", async () => {
     const link = await makeLink();
     await claim(link.id, randomHash());
     await world.sql`update claims set lease_until = now() where link_id = ${link.id}`;
@@ -118,7 +118,7 @@ describe("a claim without a payment", () => {
     await waitForStatus(link.id, "ACTIVE");
   }, 120_000);
 
-  test("a hundred of them do not prevent a transfer from paying", async () => {
+  test("does not prevent a transfer from paying, even a hundred times", async () => {
     const link = await makeLink();
     const answers = await Promise.all(Array.from({ length: 100 }, () => claim(link.id, randomHash())));
     for (const { status } of answers) expect(status).toBe(200);
@@ -129,7 +129,7 @@ describe("a claim without a payment", () => {
 });
 
 describe("watching a link", () => {
-  test("streams the status at once and at every change, and ends when it is paid", async () => {
+  test("streams the status immediately and at every change, and ends when it is paid", async () => {
     const link = await makeLink();
     const response = await fetch(`${world.baseUrl}${PAYER_PAGE}/${link.id}/events`);
     expect(response.status).toBe(200);

@@ -34,7 +34,7 @@ beforeAll(async () => {
 afterAll(() => side?.world.stop());
 
 describe("public link data", () => {
-  test("the documented fields, and the name a merchant gave itself", async () => {
+  test("has the documented fields, and the name a merchant chose", async () => {
     const { id } = await makeLink(12_340_000n);
     const { status, body, headers } = await openClient(world.baseUrl).get(`${PAYER_PAGE}/${id}/data`);
     expect(status).toBe(200);
@@ -92,7 +92,7 @@ describe("a claim", () => {
     });
   });
 
-  test("repeated gives the same answer and no second row, whatever the letter case", async () => {
+  test("repeated gets the same answer and no second row, regardless of letter case", async () => {
     const link = await makeLink();
     const hash = randomHash();
     const answers = await Promise.all([
@@ -214,7 +214,7 @@ describe("error: a claim of a transaction that is mined and does not pay the lin
     expect(await claimRow(link.id)).toBeUndefined();
   };
 
-  test("one micro-USDC too little, and too much", async () => {
+  test("one micro-USDC too little, or too much", async () => {
     const link = await makeLink(5_500_000n);
     await expectRefusal(link, await sendUsdc(rpcUrl, payer, wallet, link.amountUnits - 1n));
     const [row] = await world.sql<{ units: bigint }[]>`

@@ -48,7 +48,7 @@ const look = (claimId: string) =>
 const historyOf = (txHash: string) =>
   lab.sql`select status, failure_reason from transactions where tx_hash = ${txHash}`;
 
-test("behavior: a link whose claimed transfer pays another link is released at once", async () => {
+test("behavior: a link whose claimed transfer pays another link is released immediately", async () => {
   const units = 2_000_000n;
   const sender = await makeSender(lab);
   const [paid, other] = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];

@@ -69,7 +69,7 @@ describe("computing a link's status from the ledger", () => {
   const refresh = (...linkIds: string[]) =>
     lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds, isReorg: false }));
 
-  test("gives each link what its own transfer says, and leaves links that were not named", async () => {
+  test("gives each link the status of its own transfers, and does not change links that were not named", async () => {
     const [paid = "", open = "", unnamed = ""] = await seedLinks(lab.sql, lab.merchant, { count: 3 });
     await bookTransfer(lab, { link: paid, pays: true });
     await bookTransfer(lab, { link: unnamed, pays: true });
@@ -90,7 +90,7 @@ describe("computing a link's status from the ledger", () => {
     ["HINT", "ACTIVE"],
     ["REJECTED", "ACTIVE"],
     ["EXPIRED", "ACTIVE"],
-  ])("a claim that is %s, in its lease, leaves its link %s", async (state, status) => {
+  ])("a claim that is %s, within its lease, leaves its link %s", async (state, status) => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
     await lab.sql`update claims set state = ${state} where id = ${claimId}`;

@@ -50,7 +50,7 @@ async function createdBlockOf(make: () => Promise<unknown>): Promise<number> {
   return Number(row?.createdBlock);
 }
 
-test("made by its merchant", async () => {
+test("created by its merchant", async () => {
   expect(await createdBlockOf(() => makeLink())).toBe(77);
 });
 

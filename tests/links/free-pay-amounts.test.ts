@@ -71,7 +71,7 @@ test("begins with the highest, and skips amounts ending in 0", async () => {
   expect(given).toEqual(added.map((one) => UNITS + one));
 });
 
-test("gives the least recently used of those that are free again", async () => {
+test("returns the least recently used of those that are free again", async () => {
   const ended = await seedLink(sql, ann, { amountUnits: 1n, expiresInS: -25 * 3600 });
   await sql`
     insert into pay_amounts (network, recipient, units, link_id, used_at)
@@ -172,7 +172,7 @@ test("fifty links created in fifty concurrent transactions have fifty amounts", 
   expect(row?.count).toBe(50n);
 });
 
-test("an amount whose link is gone is given again; a wallet's amounts go with it", async () => {
+test("an amount whose link is deleted is issued again; a wallet's amounts are deleted with it", async () => {
   await sql`
     insert into pay_amounts (network, recipient, units, link_id, used_at)
     select 'base-sepolia', ${ann.address}::bytea, ${UNITS}::bigint + n, 'link_gone', now() - make_interval(mins => n)

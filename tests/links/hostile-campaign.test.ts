@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { runHostileCampaign } from "./hostile-campaign.ts";
 
-test("behavior: false claims, third parties, second payers and faults: every PAID link was paid by its own payer, or was the only candidate", async () => {
+test("behavior: despite false claims and faults every PAID link was paid by its own payer, or was the only candidate", async () => {
   const report = await runHostileCampaign(16);
   expect(report).toMatchObject({ made: 16, broken: [], unopposed: 0, deaths: [] });
   expect(report.links.PAID).toBeGreaterThan(5);

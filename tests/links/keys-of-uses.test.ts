@@ -32,7 +32,7 @@ const signAs = async (payer: ReturnType<typeof makePayer>, amount: number) => {
 };
 const errorOf = ({ status, body }: Awaited<ReturnType<typeof pay>>) => [status, body.error];
 
-test("a payer with a key pays once, however many authorizations come with the key, one after the other and at once", async () => {
+test("a payer with a key pays once, however many authorizations come with it, sequentially or concurrently", async () => {
   const id = await reusable({ amount: 2.7 });
   const [ann, ben] = [makePayer(), makePayer()];
   const key = { "idempotency-key": "order 1" };
@@ -53,7 +53,7 @@ test("a payer with a key pays once, however many authorizations come with the ke
   expect(await paymentsOf(id)).toHaveLength(3);
 }, 120_000);
 
-test("a payer may show the key with a payment that was made without it, and pays no other use", async () => {
+test("a payer may send the key with a payment made without it, and pays no other use", async () => {
   const id = await reusable({ amount: 2.8 });
   const payment = await signAs(makePayer(), 2.8);
   const paid = await pay(id, payment);
@@ -65,7 +65,7 @@ test("a payer may show the key with a payment that was made without it, and pays
   expect(await paymentsOf(other)).toHaveLength(0);
 }, 120_000);
 
-test("another amount under the key is refused; a payment that failed is tried again with it", async () => {
+test("another amount under the key is refused; a failed payment is retried with it", async () => {
   const id = await reusable({ amount: null, minAmount: 1, maxAmount: 9 });
   const payer = makePayer();
   const key = { "idempotency-key": "order 3" };

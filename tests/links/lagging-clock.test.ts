@@ -28,7 +28,7 @@ const payWallet = (units: bigint): Promise<Hex> => sendUsdc(side.rpcUrl, side.pa
 describe.each([2, 31, 61, 600])("a chain whose clock is %d s behind", (lagS) => {
   beforeAll(() => setLag(lagS));
 
-  test("a new link is paid by a plain transfer, and by the claim of it", async () => {
+  test("a new link is paid by a plain transfer, and by a claim of it", async () => {
     const { id, amountUnits } = await side.makeLink();
     const hash = await payWallet(amountUnits);
     await side.waitForStatus(id, "PAID");
@@ -38,7 +38,7 @@ describe.each([2, 31, 61, 600])("a chain whose clock is %d s behind", (lagS) => 
     ]);
   });
 
-  test("a claim of a new link is taken before the transfer is read, and matched when it is", async () => {
+  test("a claim of a new link is accepted before the transfer is read, and matched when it is", async () => {
     const { id, amountUnits } = await side.makeLink();
     await side.world.kill("indexer");
     const hash = await payWallet(amountUnits);
@@ -49,7 +49,7 @@ describe.each([2, 31, 61, 600])("a chain whose clock is %d s behind", (lagS) => 
     await waitFor("the claim is matched", async () => (await side.claimRow(id))?.state === "MATCHED");
   });
 
-  test("a transfer before a link was made does not pay it", async () => {
+  test("a transfer from before a link was created does not pay it", async () => {
     const { id: first, amountUnits } = await side.makeLink();
     await payWallet(amountUnits);
     await side.waitForStatus(first, "PAID");

@@ -17,13 +17,13 @@ beforeEach(async () => {
   stranger = await seedMerchant(lab.sql);
 });
 
-test("a link is found by its owner alone", async () => {
+test("a link is found only by its owner", async () => {
   const id = await seedLink(lab.sql, lab.merchant);
   expect(await findLink(lab.sql, { id, userId: lab.merchant.userId })).toMatchObject({ id });
   expect(await findLink(lab.sql, { id, userId: stranger.userId })).toBeUndefined();
 });
 
-test("links are counted for their owner, by what they are now: ACTIVE ones past their expiry as EXPIRED, others as they ended", async () => {
+test("links are counted for their owner by current status: ACTIVE ones past their expiry as EXPIRED", async () => {
   const [paid = "", cancelled = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2, expiresInS: -1 });
   await lab.sql`update payment_links set status = 'PAID', paid_at = now(), paid_units = 7 where id = ${paid}`;
   await lab.sql`update payment_links set status = 'CANCELLED' where id = ${cancelled}`;
@@ -40,7 +40,7 @@ describe("cancelling", () => {
   const cancel = (id: string, { userId } = lab.merchant) =>
     lab.sql.begin((tx) => cancelLink(tx, { id, userId }));
 
-  test("a link is cancelled by its owner alone", async () => {
+  test("a link is cancelled only by its owner", async () => {
     const id = await seedLink(lab.sql, lab.merchant);
     expect(await cancel(id, stranger)).toBeUndefined();
     expect(await linkOf(lab, id)).toMatchObject({ status: "ACTIVE" });
@@ -57,11 +57,11 @@ describe("cancelling", () => {
     expect(await linkOf(lab, id)).toMatchObject({ status });
   });
 
-  test("a link past its expiry is not cancelled, though no job has moved it to EXPIRED", async () => {
+  test("a link past its expiry is not cancelled, even if no job has moved it to EXPIRED", async () => {
     expect(await cancel(await seedLink(lab.sql, lab.merchant, { expiresInS: -1 }))).toBeUndefined();
   });
 
-  test("a link that a payment holds is not cancelled; one that a claim alone holds is", async () => {
+  test("a link that a payment holds is not cancelled; one held only by a claim is", async () => {
     const [paying, claimed] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
     expect(await accept(lab, paying)).toBeDefined();
     await claim(lab, claimed, makeTransfer(lab, 90));
@@ -71,7 +71,7 @@ describe("cancelling", () => {
   });
 
   test.each([true, false])(
-    "a link with a transfer of its amount is not cancelled until that left the chain (pays: %p)",
+    "a link with a transfer of its amount is not cancelled until that has left the chain (pays: %p)",
     async (pays) => {
       const id = await seedLink(lab.sql, lab.merchant);
       await bookTransfer(lab, { link: id, pays, status: "DETECTED" });

@@ -25,7 +25,7 @@ beforeEach(async () => {
 
 const open = () => claim(lab, linkId, { ...makeTransfer(lab, 90), txHash, from: sender });
 
-test("a claim is found by its link, transaction and sender, all three", async () => {
+test("a claim is found by its link, transaction and sender together", async () => {
   await open();
   const key = { linkId, txHash, clientAddress: sender };
   expect(await findClaim(lab.sql, key)).toMatchObject(key);
@@ -34,7 +34,7 @@ test("a claim is found by its link, transaction and sender, all three", async ()
   expect(await findClaim(lab.sql, { ...key, clientAddress: randomAddress() })).toBeUndefined();
 });
 
-describe("a link that loses a transfer to another's proof", () => {
+describe("a link that loses a transfer to a proof for another link", () => {
   const release = () => lab.sql.begin((tx) => releaseMatchedClaims(tx, [{ linkId, txHash }]));
   const stateOf = async () => {
     const found = await findClaim(lab.sql, { linkId, txHash, clientAddress: sender });
@@ -51,7 +51,7 @@ describe("a link that loses a transfer to another's proof", () => {
   });
 
   test.each(["OPEN", ...ENDED.filter((state) => state !== "MATCHED")])(
-    "leaves a claim that is %s",
+    "does not end a claim that is %s",
     async (state) => {
       await open();
       await setState(state);
@@ -60,7 +60,7 @@ describe("a link that loses a transfer to another's proof", () => {
     },
   );
 
-  test("leaves claims of other transactions and links", async () => {
+  test("does not end claims of other transactions and links", async () => {
     await open();
     await setState("MATCHED");
     await lab.sql.begin((tx) =>

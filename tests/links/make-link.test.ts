@@ -138,7 +138,7 @@ describe("creating a link", () => {
     if (status === 400) expect(answer.body.error.details.field).toBe("expiresInHours");
   });
 
-  test("error: a network that is not known or not enabled", async () => {
+  test("error: a network that is unknown or not enabled", async () => {
     for (const network of ["polygon", "base"]) {
       const { status, body } = await ann.client.post(LINKS, { amount: 1, description: "d", network });
       expect(status).toBe(400);
@@ -209,7 +209,7 @@ describe("Idempotency-Key", () => {
     expect((await ann.client.post(LINKS, { amount: 1, description: "a" }, headers)).status).toBe(201);
   });
 
-  test("255 characters are fine, 256 are not", async () => {
+  test("255 characters are accepted, 256 are not", async () => {
     const send = (length: number) =>
       ann.client.post(
         LINKS,

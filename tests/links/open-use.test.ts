@@ -53,19 +53,19 @@ test.each([
 });
 
 test.each([MIN - 1n, MAX + 1n, undefined])(
-  "a fixed amount is asked for, whatever a payer chooses (%p)",
+  "a fixed amount is used, whatever a payer chooses (%p)",
   async (chosen) => {
     expect(await open(await seedReusable(), chosen)).toBe(MIN);
   },
 );
 
-test("as many uses are opened as the link may have, concurrent ones included", async () => {
+test("as many uses are opened as the link allows, even concurrently", async () => {
   const parentId = await seedReusable({ maxPayments: 2 });
   const opened = await Promise.all(Array.from({ length: 4 }, () => open(parentId, undefined)));
   expect(opened.toSorted()).toEqual([MIN, MIN, "LINK_ALREADY_PAID", "LINK_ALREADY_PAID"]);
 });
 
-test("the same id leads to the same use, also when the link has taken its last one or is over", async () => {
+test("the same id leads to the same use, even when the link has no uses left or has ended", async () => {
   const parentId = await seedReusable({ maxPayments: 1 });
   const id = newLinkId();
   expect(await open(parentId, undefined, id)).toBe(MIN);
@@ -82,12 +82,12 @@ test.each(["EXPIRED", "CANCELLED"])("a link that is %s opens no use", async (sta
   expect(await open(parentId, undefined)).toBe("LINK_NOT_PAYABLE");
 });
 
-test("a link that has expired opens no use, though no job has moved it to EXPIRED", async () => {
+test("a link that has expired opens no use, even if no job has moved it to EXPIRED", async () => {
   const parentId = await seedReusable();
   await sql`update payment_links set expires_at = now() where id = ${parentId}`;
   expect(await open(parentId, undefined)).toBe("LINK_NOT_PAYABLE");
 });
 
-test("a link that is paid once has no uses", async () => {
+test("a single-use link has no uses", async () => {
   expect(await open(await seedLink(sql, merchant), undefined)).toBe("NOT_FOUND");
 });

@@ -83,7 +83,7 @@ describe("order data of a link", () => {
       `https://shop.example/${"x".repeat(2_001 - "https://shop.example/".length)}`,
     ],
   ])(
-    "%s: accepts the case just inside, refuses the one just outside with 400 naming it",
+    "%s: accepts the case just within, refuses the one just outside with 400 naming it",
     async (field, inside, outside) => {
       const good = await create({ [field]: inside });
       expect([good.status, good.body[field]]).toEqual([201, inside]);
@@ -93,7 +93,7 @@ describe("order data of a link", () => {
     },
   );
 
-  test("error: metadata with the key __proto__, which JavaScript does not keep, is refused", async () => {
+  test("error: metadata with the key __proto__, which JavaScript would lose, is refused", async () => {
     for (const key of ["__proto__", "\\u005f_proto__"]) {
       const body = `{"amount": 1, "description": "Order", "metadata": {"${key}": "v", "cart": "7"}}`;
       const answer = await ann.client.post(LINKS, body);
@@ -128,7 +128,7 @@ describe("order data of a link", () => {
 });
 
 describe("a reference", () => {
-  test("may repeat, unless one of the links asks to be the only one", async () => {
+  test("may repeat, unless one of the links asks for it to be unique", async () => {
     expect((await create({ reference: "TWICE" })).status).toBe(201);
     expect((await create({ reference: "TWICE" })).status).toBe(201);
     const late = await create({ reference: "TWICE", uniqueReference: true });
@@ -179,7 +179,7 @@ describe("a reference", () => {
     expect(await second).toEqual({ ok: false, reason: "REFERENCE_TAKEN" });
   });
 
-  test("filters the list by exactly its text, with status, pages and a count of its own", async () => {
+  test("filters the list by its exact text, with status, paging and its own count", async () => {
     const ids: string[] = [];
     for (let n = 0; n < 3; n++) ids.unshift((await create({ reference: "LIST" })).body.id);
     await create({ reference: "LIST-2" });
@@ -199,7 +199,7 @@ describe("a reference", () => {
     expect((await ann.client.get(`${LINKS}?reference=${"x".repeat(101)}`)).status).toBe(400);
   });
 
-  test("filters the list by customer, upper and lower case as one, alone and with a reference", async () => {
+  test("filters the list by customer, case-insensitively, alone and with a reference", async () => {
     const email = "Dora.List@customer.example";
     const mine = [
       (await create({ customerEmail: email, reference: "D-1" })).body.id,
@@ -283,7 +283,7 @@ describe("a paid order", () => {
     expect(parseCsv(standard.text)[0]).toHaveLength(8);
   }, 120_000);
 
-  test("a payer leaves as cancelled from a cancelled link, and nowhere while a payment is in progress", async () => {
+  test("a payer returns as cancelled from a cancelled link, and is sent nowhere while a payment is in progress", async () => {
     const { body } = await create({ cancelUrl: "https://shop.example/cart" });
     await side.world.sql`update payment_links set status = 'PENDING' where id = ${body.id}`;
     // it rests on nothing: still payable, so the payer may leave
@@ -319,7 +319,7 @@ describe("the return secret", () => {
     expect(trail.length).toBe(1);
   });
 
-  test("takes a session with a fresh passkey, never an API key", async () => {
+  test("requires a session with a fresh passkey, never an API key", async () => {
     const key = await ann.client.post("/v1/api-keys", {
       name: "Shop",
       scopes: ["links:read", "links:write"],

@@ -48,7 +48,7 @@ test("is different for each link of one price, above its amount, and does not en
   expect([body.amount, body.payAmount]).toEqual([Number(units) / 1e6, Number(payAmounts[0]) / 1e6]);
 });
 
-test("pays its link among links of one price like the amount itself, and sums count what was received", async () => {
+test("pays its link among links of one price like the amount itself, and totals count what was received", async () => {
   const { meant, twin } = await makeTwins(side);
   const { payAmountUnits } = await linkOf(side, meant);
   const before = await earnings();

@@ -100,7 +100,7 @@ test.each([
   ["EXPIRED", false],
   ["CANCELLED", false],
 ])(
-  "a link that is %s, beside a transfer of its amount that does not pay it, is being paid: %p",
+  "a link that is %s, with a transfer of its amount that does not pay it, is being paid: %p",
   async (status, isPaid) => {
     const linkId = await seedLink(sql, merchant);
     await bookTransfer({ sql, merchant }, { link: linkId });
@@ -110,7 +110,7 @@ test.each([
   },
 );
 
-test("its merchant's relay gas is what was used today on its network, in the budget for merchants", async () => {
+test("a merchant's relay gas is what was used today on its network, of the budget for merchants", async () => {
   const one = await seedMerchant(sql);
   const other = await seedMerchant(sql);
   const budgets = [
@@ -130,13 +130,13 @@ test("its merchant's relay gas is what was used today on its network, in the bud
   expect(await findPayableLink(sql, linkId)).toMatchObject({ relayGasUsed: 0n });
 });
 
-test("a link of one payment has no uses to be used up", async () => {
+test("a single-use link has no uses to be used up", async () => {
   const found = await read(await seedLink(sql, merchant));
   expect(found.isUsedUp).toBe(false);
   expect(found.entries).toBeLessThan(10);
 });
 
-test("links that are read together come in the order of the question, each with the link its own nonce names", async () => {
+test("links that are read together come in the requested order, each with the link its own nonce names", async () => {
   const [first = "", second = ""] = await seedLinks(sql, merchant, { count: 2 });
   const asked = [
     { id: second, nonceTag: linkTag(first) },
@@ -153,7 +153,7 @@ test("links that are read together come in the order of the question, each with 
   ]);
 });
 
-test("an authorization was accepted before only for the same token, payer and nonce", async () => {
+test("an authorization counts as accepted before only for the same token, payer and nonce", async () => {
   const [first = "", second = ""] = await seedLinks(sql, merchant, { count: 2 });
   const shown = { network: NETWORK, payer: randomAddress(), nonce: randomHash() } as const;
   const { network, payer, nonce } = shown;
@@ -181,9 +181,9 @@ test.each([
   ["the payer's transfer", true, {}],
   ["a transfer that was reorganised away", false, { status: "ORPHANED" }],
   ["another payer's transfer", false, { from: randomAddress() }],
-  ["a transfer in another network", false, { network: "base" }],
-  ["a transfer by another nonce", false, { nonce: randomHash() }],
-] as const)("%s has executed the shown authorization: %p", async (_title, isExecuted, transfer) => {
+  ["a transfer on another network", false, { network: "base" }],
+  ["a transfer with another nonce", false, { nonce: randomHash() }],
+] as const)("%s has executed the submitted authorization: %p", async (_title, isExecuted, transfer) => {
   const shown = { network: NETWORK, payer: randomAddress(), nonce: randomHash() } as const;
   await bookTransfer({ sql, merchant }, { from: shown.payer, nonce: shown.nonce, ...transfer });
   const [link] = await findPayableLinks(sql, [{ id: await seedLink(sql, merchant), shown }]);

@@ -81,7 +81,7 @@ async function makeLink(): Promise<{ id: string; amountUnits: bigint }> {
   return { id: await seedLink(sql, merchant, { amountUnits: units }), amountUnits: units };
 }
 
-test("a transfer in the block being built is seen immediately, changes no state, and is forgotten when it never gets into a block", async () => {
+test("a transfer in the block being built is seen immediately, changes no state, and is dropped if it is never mined", async () => {
   const link = await makeLink();
   // the node shows that it has pending logs
   pending = [transferTo(randomAddress(), 1n)];
@@ -106,7 +106,7 @@ test("a transfer in the block being built is seen immediately, changes no state,
   page.close();
 });
 
-test("another amount, and another recipient, are not seen", async () => {
+test("another amount, or another recipient, is not seen", async () => {
   const link = await makeLink();
   pending = [
     transferTo(merchant.address, link.amountUnits + 1n),
@@ -138,7 +138,7 @@ test("a transfer of a block that the ledger has read is not seen; one of the nex
   page.close();
 });
 
-test("without an open page no pending log is asked for", async () => {
+test("without an open page no pending logs are requested", async () => {
   const link = await makeLink();
   const page = await openPage(link.id);
   const before = asked;

@@ -192,7 +192,7 @@ describe("a proof against an attribution by inference", () => {
     expect(await linkOf(side, twin)).toMatchObject({ status: "ACTIVE", settledBy: null });
   });
 
-  test("by an early claim: disputes it once that link is PAID, until the merchant unassigns it", async () => {
+  test("by an early claim: disputes it once that link is PAID, until the merchant detaches it", async () => {
     const { meant, twin, hash } = await stealEarly();
     await confirm();
     await waitForLink(side, twin, { status: "PAID", settledBy: "early_claim" });

@@ -66,7 +66,7 @@ async function expectPaidByProof(meant: string, twin: string): Promise<void> {
 }
 
 describe("a plain key", () => {
-  test("signs the typed data of the service", async () => {
+  test("signs the service's typed data", async () => {
     const { meant, twin, hash } = await payAmbiguous();
     const { body } = await claim(side, meant, { hash, address: payer.address });
     expect(body.typedData).toEqual(await typedDataOf(side, meant, hash));
@@ -136,7 +136,7 @@ describe("a plain key", () => {
   });
 
   test.each(["0x", "0x1", "1234", `0x${"zz".repeat(65)}`, `0x${"11".repeat(8_192)}`])(
-    "error: a signature that is no bytes, or too many, is 400: %#",
+    "error: a malformed signature, or one that is too long, is 400: %#",
     async (signature) => {
       const { meant, hash } = await payAmbiguous();
       const answer = await claim(side, meant, { hash, address: payer.address, signature: signature as Hex });
@@ -144,7 +144,7 @@ describe("a plain key", () => {
     },
   );
 
-  test.each([1, 64, 65, 66, 8_191])("error: %i bytes of noise are 400 invalid_signature", async (bytes) => {
+  test.each([1, 64, 65, 66, 8_191])("error: %i random bytes are 400 invalid_signature", async (bytes) => {
     const { meant, hash } = await payAmbiguous();
     const signature: Hex = `0x${"ab".repeat(bytes)}`;
     const answer = await claim(side, meant, { hash, address: payer.address, signature });

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { signReturnUrl, whyNotAReturnUrl } from "../../core/domain/return-url.ts";
 
-describe("an address that a payer returns to", () => {
+describe("a return URL", () => {
   test.each([
     "https://shop.example/thanks?order=1#done",
     "http://localhost:3000/",

@@ -76,7 +76,7 @@ describe("creating", () => {
     expect((await create(outside)).status).toBe(400);
   });
 
-  test("a default link shows its amount and reads as one that is paid once", async () => {
+  test("a default link shows its amount and reads as a single-use link", async () => {
     const { body } = await create({});
     expect(body).toMatchObject({
       amount: 2,
@@ -89,7 +89,7 @@ describe("creating", () => {
     expect((await open(body.id)).status).toBe(404);
   });
 
-  test("an open link shows no amount but its bounds, and names nothing that a transfer could be matched by", async () => {
+  test("an open link shows no amount but its bounds, and nothing that a transfer could be matched by", async () => {
     const { body } = await create({ amount: null, minAmount: 1, maxAmount: 50, maxPayments: 3 });
     expect(body).toMatchObject({ amount: null, minAmount: 1, maxAmount: 50, maxPayments: 3 });
     const data = await publicData(body.id);
@@ -98,7 +98,7 @@ describe("creating", () => {
   });
 });
 
-describe("a reusable link of a fixed amount", () => {
+describe("a reusable link with a fixed amount", () => {
   test("is paid by several concurrent payers with x402, stays ACTIVE, and each payment is its own", async () => {
     const id = await reusable({ amount: 2.5, reference: "SHARED" });
     const signed = await Promise.all([sign(2.5), sign(2.5), sign(2.5)]);
@@ -200,7 +200,7 @@ describe("the maximum of payments", () => {
     expect((await open(id)).status).toBe(409);
   }, 120_000);
 
-  test("holds between two transactions: the second waits for the first, and finds the place taken", async () => {
+  test("holds between two transactions: the second waits for the first, and finds no place left", async () => {
     const { sql } = side.world;
     const parentId = await reusable({ amount: 1.2, maxPayments: 2 });
     expect((await open(parentId)).status).toBe(201);
@@ -224,7 +224,7 @@ describe("the maximum of payments", () => {
     expect(await second).toEqual({ ok: false, reason: "LINK_ALREADY_PAID" });
   });
 
-  test("a cancelled link takes no payment, nor do its uses that nothing has paid", async () => {
+  test("a cancelled link takes no payment, nor do its unpaid uses", async () => {
     const id = await reusable({ amount: 1.3 });
     const use = (await open(id)).body.linkId;
     expect((await side.ann.client.post(`${LINKS}/${id}/cancel`)).status).toBe(200);
@@ -240,7 +240,7 @@ describe("the maximum of payments", () => {
 });
 
 describe("an open amount", () => {
-  test("is chosen with ?amount= by x402; without it nothing is asked for", async () => {
+  test("is chosen with ?amount= by x402; without it no payment is requested", async () => {
     const id = await reusable({ amount: null, minAmount: 1, maxAmount: 10 });
     const ask = async (query: string) => (await stranger().get(`/v1/x402/${id}${query}`)).body;
     expect(await ask("")).toMatchObject({ accepts: [], error: "AMOUNT_REQUIRED" });
@@ -304,7 +304,7 @@ describe("an open amount", () => {
     expect((await open(id, body)).status).toBe(status);
   });
 
-  test("the page's form opens a use and leads to its page, without a script", async () => {
+  test("the page's form opens a use and leads to its page, without JavaScript", async () => {
     const id = await reusable({
       amount: null,
       minAmount: 1,
@@ -336,9 +336,32 @@ describe("an open amount", () => {
     const other = (await create({})).body.id;
     expect((await fetch(`${side.world.baseUrl}/pay/${other}`, { method: "POST" })).status).toBe(404);
   });
+
+  test("the page's form asks again for an amount that is one or a thousand to different people", async () => {
+    const id = await reusable({ amount: null, minAmount: 1, maxAmount: 5000 });
+    const send = (amount: string, language: string) =>
+      fetch(`${side.world.baseUrl}/pay/${id}?lang=${language}`, {
+        method: "POST",
+        redirect: "manual",
+        body: new URLSearchParams({ amount }),
+      });
+    for (const [amount, language, advice] of [
+      ["1,000", "en", "Write a thousand as 1000.00 and one as 1.00."],
+      ["1,000", "de", "Schreiben Sie tausend als 1000,00 und eins als 1,00."],
+      ["1.000", "de", "Schreiben Sie tausend als 1000,00 und eins als 1,00."],
+    ] as const) {
+      const asked = await send(amount, language);
+      expect([asked.status, (await asked.text()).includes(advice)]).toEqual([400, true]);
+    }
+    const open = async () => (await side.world.sql`select from payment_links where parent_id = ${id}`).length;
+    expect(await open()).toBe(0);
+    expect((await send("1.125", "en")).status).toBe(303);
+    expect((await send("1000", "de")).status).toBe(303);
+    expect(await open()).toBe(2);
+  });
 });
 
-test("money and counts agree with the chain: earnings hold every use, the list and its counts none", async () => {
+test("totals agree with the chain: earnings include every use, the list and its counts none", async () => {
   await assertInvariants(side.world.sql, { rpcUrl: side.rpcUrl, chainId: side.world.chain.chainId });
   const stats = (await side.ann.client.get(`${LINKS}/stats`)).body;
   const [sum] = await side.world.sql<{ units: bigint; links: number; paid: number }[]>`

@@ -1,6 +1,7 @@
 /** What the overview reads: received per day in a zone, and the links that need attention. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { newTransactionId } from "../../core/domain/ids.ts";
+import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 
@@ -9,7 +10,7 @@ setDefaultTimeout(120_000);
 let world: ApiWorld;
 let merchant: Merchant;
 beforeAll(async () => {
-  world = await startApiWorld();
+  world = await startApiWorld({ networks: NETWORK_IDS });
   merchant = await signUp(world.baseUrl);
 }, 120_000);
 afterAll(() => world?.stop());
@@ -22,17 +23,18 @@ async function addRow(row: {
   units: number;
   at: Date;
   userId?: string;
+  network?: NetworkId;
 }): Promise<void> {
   await world.sql`
     insert into transactions (id, owner, network, type, status, amount_units, counterparty, detected_at)
-    values (${newTransactionId()}, owner_key(${row.userId ?? merchant.userId}), 'base-sepolia', ${row.type}, ${row.status},
+    values (${newTransactionId()}, owner_key(${row.userId ?? merchant.userId}), ${row.network ?? "base-sepolia"}, ${row.type}, ${row.status},
       ${row.units}, ${`0x${"1".repeat(40)}`}, ${row.at})`;
 }
 
 const readDays = async (query: string): Promise<Day[]> =>
   (await merchant.client.get(`/v1/payment-links/stats?by=day&${query}`)).body.days;
 
-test("confirmed money received counts on its day in the zone asked for; nothing else does", async () => {
+test("confirmed money received counts on its day in the requested zone; nothing else does", async () => {
   const other = await signUp(world.baseUrl);
   const today = new Date().toISOString().slice(0, 10);
   // Kiritimati is 14 hours ahead of UTC: 11:00 UTC is the next day there
@@ -77,7 +79,28 @@ test("a row counts from the first instant of the oldest day on, not before it", 
   expect(body.days[0]).toMatchObject({ received: "1.000000", count: 1 });
 });
 
-test("without by=day the answer has no days; 1 and 90 days are given, 0, 91 and an unknown zone are refused", async () => {
+test("each network has its own days, so that test USDC is not added to real USDC", async () => {
+  const trader = await signUp(world.baseUrl);
+  const row = { status: "CONFIRMED", at: new Date(), userId: trader.userId };
+  await addRow({ ...row, type: "RECEIVE", units: 1_000_000, network: "base" });
+  await addRow({ ...row, type: "PAYMENT_LINK", units: 2_500_000, network: "base" });
+  await addRow({ ...row, type: "SEND", units: 9_000_000, network: "base" });
+  await addRow({ ...row, type: "RECEIVE", units: 70_000_000 });
+  const { body } = await trader.client.get("/v1/payment-links/stats?by=day&days=2");
+  const today = body.days[1].date;
+  expect(body.days[1]).toEqual({ date: today, received: "73.500000", count: 3 });
+  const ofToday = body.daysByNetwork.map(({ network, days }: { network: string; days: Day[] }) => [
+    network,
+    ...days.slice(1),
+  ]);
+  expect(ofToday).toEqual([
+    ["base", { date: today, received: "3.500000", count: 2 }],
+    ["base-sepolia", { date: today, received: "70.000000", count: 1 }],
+  ]);
+  expect(body.daysByNetwork[0].days[0]).toMatchObject({ received: "0.000000", count: 0 });
+});
+
+test("without by=day the answer has no days; 1 and 90 days are returned, 0, 91 and an unknown zone are refused", async () => {
   const get = (query: string) => merchant.client.get(`/v1/payment-links/stats${query}`);
   expect((await get("")).body).not.toHaveProperty("days");
   expect((await readDays("days=1")).length).toBe(1);
@@ -86,7 +109,7 @@ test("without by=day the answer has no days; 1 and 90 days are given, 0, 91 and 
     expect((await get(query)).status).toBe(400);
 });
 
-test("an offset and a zone that only one of runtime and database knows are refused, not counted the other way round", async () => {
+test("an offset, and a zone that only runtime or only database knows, are refused rather than misinterpreted", async () => {
   for (const zone of ["+05:30", "-08", "+0530", "US/Pacific-New"]) {
     const { status, body } = await merchant.client.get(
       `/v1/payment-links/stats?by=day&timeZone=${encodeURIComponent(zone)}`,
@@ -97,7 +120,7 @@ test("an offset and a zone that only one of runtime and database knows are refus
     expect(await readDays(`days=1&timeZone=${zone}`)).toHaveLength(1);
 });
 
-test("exception=any lists the links on which something else happened, a page at a time, and counts them", async () => {
+test("exception=any lists the links with an exception, page by page, and counts them", async () => {
   const { client, userId } = await signUp(world.baseUrl);
   const ids: string[] = [];
   for (const amount of [1, 2, 3, 4])

@@ -19,7 +19,7 @@ beforeEach(async () => {
   lab.merchant = await seedMerchant(lab.sql);
   linkId = await seedLink(lab.sql, lab.merchant);
   const taken = await accept(lab, linkId);
-  if (!taken) throw new Error("the link took no payment");
+  if (!taken) throw new Error("the link accepted no payment");
   payment = taken;
 });
 
@@ -73,14 +73,14 @@ describe("whether a transaction's logs count for another link", () => {
     expect(await areTaken()).toBe(false);
   });
 
-  test("a log is taken that is booked on another link, until its block leaves the chain", async () => {
+  test("a log is taken that is recorded for another link, until its block leaves the chain", async () => {
     await bookTransfer(lab, { txHash, link: linkId });
     expect(await areBookedTaken()).toBe(true);
     await lab.sql`update transfers set status = 'ORPHANED' where tx_hash = ${txHash}`;
     expect(await areBookedTaken()).toBe(false);
   });
 
-  test("a log is free that is booked on the claimed link, on no link, or on another network", async () => {
+  test("a log is free that is recorded for the claimed link, for no link, or on another network", async () => {
     await bookTransfer(lab, { txHash, link: other });
     await bookTransfer(lab, { txHash });
     await bookTransfer(lab, { txHash, link: linkId, network: "base" });
@@ -102,7 +102,7 @@ describe("whether a transaction's logs count for another link", () => {
     ["tag", true],
     ["proof", true],
   ] as const)(
-    "a log that another link has by %s is taken for a proven claim: %p",
+    "a log attributed to another link by %s is taken for a proven claim: %p",
     async (settledBy, isTaken) => {
       await bookTransfer(lab, { txHash, link: linkId, settledBy });
       expect(await areBookedTaken(true)).toBe(isTaken);

@@ -42,7 +42,7 @@ afterAll(() => lab.stop());
 
 async function acceptOn(linkId: string): Promise<NewPayment> {
   const payment = await accept(lab, linkId);
-  if (!payment) throw new Error("the link took no payment");
+  if (!payment) throw new Error("the link accepted no payment");
   return payment;
 }
 
@@ -132,7 +132,7 @@ describe("a failed payment's authorization, executed by a third party while anot
     expect(await paymentOf(lab, scene.first)).toMatchObject({ state: "FAILED" });
   });
 
-  test("of two, the earlier", async () => {
+  test("the earlier of two", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const first = await acceptOn(linkId);
     await fail(lab, first);
@@ -204,7 +204,7 @@ describe("a paying transfer that is reorganised away leaves its link to the tran
     expect(rows).toMatchObject([{ type: "PAYMENT_LINK", status: "CONFIRMED" }]);
   });
 
-  test("of a payment that was settled in addition to it, rather than one that failed", async () => {
+  test("of a payment that was settled additionally, rather than one that failed", async () => {
     const scene = await executeFailed({ blockNumber: 96 });
     await read(lab, [makeTransfer(lab, 105)]);
     const own = makeTransfer(lab, 97, { payment: scene.second });
@@ -230,7 +230,7 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     expect(await historyOf(lab, linkId)).toHaveLength(0);
     await readUpTo(lab, 99);
     const payment = await accept(lab, linkId, { payer, nonce });
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     await fail(lab, payment, "PAYMENT_NOT_ALLOWED");
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
@@ -240,7 +240,7 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     expect(await eventsOf(lab, linkId)).toEqual(["pending", "released"]);
   });
 
-  test("is not settled by the amount, though no other link asks for it: that counts at the block alone", async () => {
+  test("is not settled by the amount, even if no other link asks for it: only the amount at the block counts", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const setMatching = (matches: boolean) =>
       lab.sql`update users set match_by_amount = ${matches} where id = ${lab.merchant.userId}`;
@@ -251,7 +251,7 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     await setMatching(true);
     await readUpTo(lab, 99);
     const payment = await accept(lab, linkId, { payer, nonce });
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     await lookBack(lab);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
     const [row] = await lab.sql`select link_id from transfers where tx_hash = ${transfer.txHash}`;
@@ -259,14 +259,14 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     expect(await linkOf(lab, linkId)).toEqual({ status: "ACTIVE", exception: "NONE" });
   });
 
-  test("is settled when its block is later than the acceptance, though it was read at the same time", async () => {
+  test("is settled when its block is later than the acceptance, even if it was read at the same time", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
     const [payer, nonce] = [randomAddress(), randomHash()];
     const later = { ...makeBlock(99), timeS: Math.floor(Date.now() / 1000) + 60 };
     const transfer = makeTransfer(lab, 99, { block: later, from: payer, authorizationNonce: nonce });
     await read(lab, [transfer]);
     const payment = await accept(lab, linkId, { payer, nonce });
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     await lookBack(lab);
     expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception: "NONE" });
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED", txHash: transfer.txHash });
@@ -279,7 +279,7 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
     const other = await seedLink(lab.sql, lab.merchant);
     const payment = await accept(lab, other, { payer, nonce });
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     await fail(lab, payment, "PAYMENT_NOT_ALLOWED");
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "PAYMENT_NOT_ALLOWED" });
     expect(await linkOf(lab, other)).toEqual({ status: "ACTIVE", exception: "NONE" });
@@ -287,7 +287,7 @@ describe("a payment whose transfer was recorded before it was accepted", () => {
   });
 });
 
-describe("a payment whose sender claims its transaction as well has one row in the history", () => {
+describe("a payment whose sender also claims its transaction has one history row", () => {
   test.each([
     ["accepted before the block", 90, "authorization"],
     ["accepted too late, but claimed in time", 80, "early_claim"],
@@ -310,7 +310,7 @@ describe("a payment whose sender claims its transaction as well has one row in t
     expect(row).toEqual({ settledBy, claim: "MATCHED" });
   });
 
-  test("a transfer whose tag decides takes the row of its sender's claim", async () => {
+  test("a transfer attributed by its tag takes over the row of its sender's claim", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
     await lab.sql`update payment_links set tag = ${linkTag(linkId)} where id = ${linkId}`;
     const transfer = { ...makeTransfer(lab, 90), tag: linkTag(linkId) };
@@ -339,7 +339,7 @@ describe("the link of a claim that ends", () => {
       (link) => bookTransfer(lab, { link, pays: true, status: "ORPHANED" }),
     ],
   ];
-  test.each(moments)("is %s beside %s", async (status, _, hold) => {
+  test.each(moments)("is %s next to %s", async (status, _, hold) => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
     await hold(linkId);
@@ -347,7 +347,7 @@ describe("the link of a claim that ends", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status });
   });
 
-  test("alone is released, and only when it is PENDING", async () => {
+  test("that nothing else holds is released, and only if it is PENDING", async () => {
     const [waiting, cancelled] = [
       await seedLink(lab.sql, lab.merchant),
       await seedLink(lab.sql, lab.merchant),
@@ -361,7 +361,7 @@ describe("the link of a claim that ends", () => {
   });
 });
 
-test("a PAID link that another transfer pays since has that one's time, and moves no more", async () => {
+test("a PAID link that another transfer has paid since has that transfer's time, and stays there", async () => {
   const linkId = await seedLink(lab.sql, lab.merchant);
   const refresh = () => lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [linkId], isReorg: true }));
   await bookTransfer(lab, { link: linkId, pays: true });

@@ -34,7 +34,7 @@ async function claimOf(id: string) {
 }
 const OPEN = { state: "OPEN", reason: null, rows: 1 };
 
-test("releases its link and leaves no row, once", async () => {
+test("an undecided claim releases its link and leaves no row, once", async () => {
   const id = await open();
   await book();
   expect([await demote(id), await demote(id)]).toEqual([true, false]);
@@ -51,14 +51,14 @@ const NOT_RECEIVED: [string, () => BookedTransfer][] = [
   ["to another wallet", () => ({ to: randomAddress() })],
   ["with its link", () => ({ link: linkId })],
 ];
-test.each(NOT_RECEIVED)("waits for its own transfer: not for one %s", async (_, given) => {
+test.each(NOT_RECEIVED)("an undecided claim waits for its own transfer: not for one %s", async (_, given) => {
   const id = await open();
   await book(given());
   expect(await demote(id)).toBe(false);
   expect(await claimOf(id)).toEqual(OPEN);
 });
 
-test("stays when it was early, unless its merchant trusts proofs alone", async () => {
+test("an early claim is not ended, unless its merchant trusts only proofs", async () => {
   const id = await open({ mayHaveBlock: false });
   await book();
   expect(await demote(id)).toBe(false);
@@ -67,17 +67,20 @@ test("stays when it was early, unless its merchant trusts proofs alone", async (
   expect(await demote(id)).toBe(true);
 });
 
-test("stays when it is proven", async () => {
+test("a proven claim is not ended", async () => {
   const id = await open({ proof: "EOA" });
   await book();
   expect(await demote(id)).toBe(false);
   expect(await claimOf(id)).toEqual(OPEN);
 });
 
-test.each(["HINT", "DISPUTED", "MATCHED", "REJECTED", "EXPIRED"])("stays when it is %s", async (state) => {
-  const id = await open();
-  await book();
-  await lab.sql`update claims set state = ${state} where id = ${id}`;
-  expect(await demote(id)).toBe(false);
-  expect(await claimOf(id)).toMatchObject({ state, rows: 1 });
-});
+test.each(["HINT", "DISPUTED", "MATCHED", "REJECTED", "EXPIRED"])(
+  "a claim that is %s is not ended",
+  async (state) => {
+    const id = await open();
+    await book();
+    await lab.sql`update claims set state = ${state} where id = ${id}`;
+    expect(await demote(id)).toBe(false);
+    expect(await claimOf(id)).toMatchObject({ state, rows: 1 });
+  },
+);

@@ -59,7 +59,7 @@ test("installs what the lock file names, runs the script, and exits with its cod
   expect(await progress).toContain("installing packages");
 });
 
-test("error: a folder that cannot be written is one sentence, not a stack trace", async () => {
+test("error: a folder that is not writable is reported in one sentence, without a stack trace", async () => {
   // also refused to root, whom permissions do not stop
   writeFileSync(join(root, ".tools"), "");
   const { child, progress } = bootstrap("local/say.ts");
@@ -87,7 +87,7 @@ test("a changed patch of a package installs again", async () => {
   expect(await bootstrap("local/say.ts").progress).toContain("installing packages");
 });
 
-test("an installation with the tests' packages also serves a run without them, not the other way round", async () => {
+test("an installation with test packages also serves runs without them, but not vice versa", async () => {
   await bootstrap("--dev", "local/say.ts").child.exited;
   expect(await bootstrap("local/say.ts").progress).toBe("");
   rmSync(join(root, "node_modules"), { recursive: true });
@@ -95,7 +95,7 @@ test("an installation with the tests' packages also serves a run without them, n
   expect(await bootstrap("--dev", "local/say.ts").progress).toContain("with those for tests");
 });
 
-test("repeats an installation that was killed half-way", async () => {
+test("repeats an installation that was killed midway", async () => {
   await bootstrap("local/say.ts").child.exited;
   // As after kill -9: begun, and with a package that looks complete but is not.
   writeFileSync(join(root, ".tools/unfinished"), "");

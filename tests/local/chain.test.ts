@@ -86,7 +86,7 @@ test("has the token domain of Base on chain id 8453", async () => {
   await chain.stop();
 });
 
-test("holds EntryPoint v0.6, the passkey account, and 1,000,000 USDC at relayer 0", async () => {
+test("contains EntryPoint v0.6, the passkey account, and 1,000,000 USDC at relayer 0", async () => {
   const chain = await startTestChain();
   const client = createPublicClient({ transport: http(chain.rpcUrl) });
   expect((await client.getCode({ address: CONTRACTS.entryPointV06 }))?.length).toBeGreaterThan(40_000);
@@ -281,7 +281,7 @@ test("without state roots a block has none, and the genesis block's hash is that
   await chain.stop();
 });
 
-test("a chain whose folder was removed leaves the one started in its place alone", async () => {
+test("a chain whose folder was removed does not affect the one started in its place", async () => {
   const dataDir = newFolder();
   const removed = await startChain({ dataDir, blockTimeS: 0, skipsStateRoots: true });
   await payOneUsdc(removed);

@@ -11,7 +11,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dataDir, { recursive: true, force: true }));
 
-test("an empty data folder: a database, and nothing to report", () => {
+test("an empty data folder: a database, and no message", () => {
   expect(chooseDatabaseFolder(dataDir)).toEqual({ folder: join(dataDir, "database"), notice: undefined });
 });
 

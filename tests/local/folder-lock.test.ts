@@ -33,7 +33,7 @@ test("a lock is held as long as its owner lives, even when nothing refers to it 
   lockFolder(folder).release();
 });
 
-test("a folder has one owner, which the refusal of a second one names", () => {
+test("a folder has one owner, which is named when a second one is refused", () => {
   const place = join(folder, "own");
   const lock = lockFolder(place);
   expect(() => lockFolder(place)).toThrow(`${place} is in use by process ${process.pid}`);

@@ -54,7 +54,7 @@ test("shows the mails as a page in which mail contents are escaped", async () =>
   expect(page).toContain("&#60;script&#62;");
 });
 
-test("joins folded headers and drops the blank between encoded words", async () => {
+test("joins folded headers and drops the space between encoded words", async () => {
   const mail = await parse(["Subject: =?utf-8?B?w6Q=?=", " =?iso-8859-1?Q?=E4_b?= plain", "", "x"]);
   expect(mail.subject).toBe("ää b plain");
 });
@@ -105,7 +105,7 @@ test("finds the parts of a nested multipart mail", async () => {
   expect(mail.html).toBe("<p>words</p>");
 });
 
-test("a mail without parts, headers or end is read as far as it goes", async () => {
+test("a mail without parts, headers or end is read as far as possible", async () => {
   expect((await parse(["no header at all"])).text).toBe("");
   expect((await parse(["Content-Type: multipart/mixed; boundary=b", "", "--b", "", "cut"])).text).toBe("cut");
 });

@@ -48,7 +48,7 @@ test("keeps data, password and port between starts", async () => {
   await second.stop();
 });
 
-test("knows letters of every script, as the index of searches needs them", async () => {
+test("knows letters of every script, as the search index needs them", async () => {
   const server = await startPostgres({ dataDir, database: "kept" });
   await query(server.url, "create extension if not exists pg_trgm");
   for (const word of ["Привет", "café", "東京都"]) {

@@ -41,7 +41,7 @@ test("a bound process ends when its owner is killed with SIGKILL", async () => {
   expect(await waitUntilGone(child, GONE_WITHIN_MS)).toBe(true);
 });
 
-test("a bound process ends with its owner also without setpriv (macOS), by a watching shell", async () => {
+test("a bound process also ends with its owner without setpriv (macOS), by a watching shell", async () => {
   const bin = join(folder, "bin");
   await Bun.$`mkdir -p ${bin} && ln -s ${Bun.which("sh")} ${Bun.which("sleep")} ${bin}/`.quiet();
   const { parent, child } = await startParent({ ...process.env, PATH: bin });
@@ -104,7 +104,7 @@ test("ends processes of an earlier start, and never an unrelated process with th
   await stranger.stop();
 });
 
-test("restarts a part that died, and not one that was stopped", async () => {
+test("restarts a part that died, but not one that was stopped", async () => {
   const reports: string[] = [];
   const started: BoundProcess[] = [];
   const start = async () => {

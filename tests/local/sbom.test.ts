@@ -74,7 +74,7 @@ describe("the software bill of materials", () => {
     ]);
   });
 
-  test("names every package that a production installation holds on this machine", () => {
+  test("names every package that a production installation contains on this machine", () => {
     const installed = walkInstalled();
     expect(installed.size).toBeGreaterThan(100);
     const listed = new Set(libraries.map(idOf));
@@ -91,7 +91,7 @@ describe("the software bill of materials", () => {
     expect(FOR_TESTS_ONLY.filter((name) => names.has(name))).toEqual([]);
   });
 
-  test("gives each package its sha512 of bun.lock, a licence, and a package URL", () => {
+  test("gives each package its sha512 from bun.lock, a licence, and a package URL", () => {
     for (const component of libraries) {
       const [hash] = component.hashes ?? [];
       expect(hash?.content).toMatch(/^[0-9a-f]{128}$/);
@@ -106,7 +106,7 @@ describe("the software bill of materials", () => {
     }
   });
 
-  test("has each component once, and dependencies between components only", () => {
+  test("lists each component once, with dependencies only between components", () => {
     const refs = [sbom.metadata.component, ...sbom.components].map((component) => component["bom-ref"]);
     expect(new Set(refs).size).toBe(refs.length);
     const known = new Set(refs);

@@ -8,7 +8,7 @@ import { createReplacedDatabase, REPLACED } from "../support/replaced-migrations
 
 const nameOf = (url: string) => new URL(url).pathname.slice(1);
 
-test("a database in the middle of what the baseline replaces is kept under another name, with its rows, and an empty one starts", async () => {
+test("a database partway through the replaced migrations is kept under another name, and an empty one starts", async () => {
   const db = await createReplacedDatabase(REPLACED.slice(0, 30));
   const before = openDatabase(db.url, { name: "test", maxConnections: 1 });
   await before`insert into users (id, email) values ('user_11111111-1111-4111-8111-111111111111', 'kept@example.com')`;
@@ -34,7 +34,7 @@ test("a database in the middle of what the baseline replaces is kept under anoth
   await db.drop();
 }, 120_000);
 
-test("an empty database, one of this version and one that it upgrades stay", async () => {
+test("an empty database, one of this version and one that it can upgrade are kept in place", async () => {
   for (const db of [
     await createEmptyDatabase(),
     await createTestDatabase(),

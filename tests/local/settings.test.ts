@@ -51,7 +51,7 @@ test("error: another chain needs relayer keys with funds there", () => {
   expect(settings.rpcUrls).toEqual({ "base-sepolia": "https://rpc.example.org" });
 });
 
-test("only the worker is given keys that can spend, only the API the session secret", () => {
+test("only the worker gets keys that can spend, only the API the session secret", () => {
   const given = { RELAYER_PRIVATE_KEYS_BASE: "0x03", PATH: "/bin" };
   const api = serviceEnv("api", SETTINGS, given);
   const worker = serviceEnv("worker", SETTINGS, given);
@@ -98,7 +98,7 @@ test("webhooks reach receivers on a developer's machine by default; not in produ
   expect(targets({ NODE_ENV: "production" })).toBeUndefined();
 });
 
-test("addresses and secrets given as files count like the variables, and no process sees another's path", () => {
+test("addresses and secrets given as files count like variables, and no process sees another's path", () => {
   const folder = mkdtempSync(join(tmpdir(), "test-settings-"));
   try {
     const write = (name: string, text: string) => {
@@ -127,7 +127,7 @@ test("addresses and secrets given as files count like the variables, and no proc
   }
 });
 
-test("the migrations take the given database, also when DATABASE_URL_FILE is set", async () => {
+test("the migrations use the given database, even when DATABASE_URL_FILE is set", async () => {
   const folder = mkdtempSync(join(tmpdir(), "settings-"));
   const db = await createEmptyDatabase();
   const before = process.env.DATABASE_URL_FILE;

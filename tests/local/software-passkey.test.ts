@@ -109,7 +109,7 @@ describe("registration", () => {
     },
   );
 
-  test("the page's own refusals: other site, known credential, no ES256", async () => {
+  test("the software passkey itself refuses another site, a known credential and a missing ES256", async () => {
     const passkey = await createSoftwarePasskey(SITE);
     const options = await creationOptions();
     await expect(passkey.register({ ...options, rp: { id: "other.example" } })).rejects.toThrow(
@@ -125,7 +125,7 @@ describe("registration", () => {
 });
 
 describe("login", () => {
-  test("verifies, again and again, with high and with low s", async () => {
+  test("verifies repeatedly, with high and with low s", async () => {
     const { passkey, credential } = await registered();
     for (const s of ["low", "high", undefined] as const) {
       const { verified } = await loginWith(passkey, credential, s ? { s } : {});

@@ -21,7 +21,7 @@ test("lines that fit, and every line into a file or a pipe, are unchanged", () =
   );
 });
 
-test("a terminal that is narrower than the label leaves room for words", () => {
+test("a terminal that is narrower than the label still has room for words", () => {
   expect(withHangingIndent(" ".repeat(23), "proves the address with the code", 20).split("\n")).toEqual([
     `${" ".repeat(23)}proves the address with the`,
     `${" ".repeat(23)}code`,

@@ -50,13 +50,13 @@ describe("a mail about a wallet", () => {
     expect(text).toContain(`2.5 USDC left your wallet, ${end}\n`);
   });
 
-  test("says so when it did not come through this service, and only then", () => {
+  test("states that it did not come through this service, and only then", () => {
     const about = (isOurs: boolean | null) => render("money_sent", { network: "base", txHash, isOurs }).text;
     expect(about(false)).toContain("It did not come through pay.example.com.\n\n");
     for (const isOurs of [true, null]) expect(about(isOurs)).not.toContain("did not come through");
   });
 
-  test.each(OF_WALLETS)("of the kind %s without a network or a transaction leaves them out", (kind) => {
+  test.each(OF_WALLETS)("of the kind %s without a network or a transaction omits them", (kind) => {
     for (const details of [
       { owner },
       { owner, txHash },

@@ -118,7 +118,7 @@ describe("send_otp_email", () => {
     expect([...mailbox.messages(older.email), ...mailbox.messages(late.email)]).toEqual([]);
   });
 
-  test("fails for a retry while the mail server is down, and sends once when it is back", async () => {
+  test("fails and is retried while the mail server is down, and sends once when it is back", async () => {
     const given = await newCode();
     for (let attempt = 0; attempt < 3; attempt++) {
       await expect(run(given, "smtp://127.0.0.1:1")).rejects.toThrow();
@@ -129,7 +129,7 @@ describe("send_otp_email", () => {
     expect(mailbox.messages(given.email)).toHaveLength(1);
   });
 
-  test("refused temporarily (451): stays unsent and the job fails to be run again", async () => {
+  test("refused temporarily (451): the mail stays unsent, and the job fails so that it is retried", async () => {
     const given = await newCode();
     const server = await startServer({
       onRcptTo: (_address, _session, done) => done(Object.assign(new Error("later"), { responseCode: 451 })),

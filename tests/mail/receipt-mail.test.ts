@@ -42,22 +42,19 @@ describe("the words", () => {
         : flat(value).map(([inner, text]): [string, string] => [`${name}.${inner}`, text]),
     );
 
-  test("are those of the payment page's languages", () => {
+  test("are in the languages of the payment page", () => {
     expect(Object.keys(texts).toSorted()).toEqual([...LANGUAGE_TAGS].toSorted());
   });
 
-  test.each(OTHERS)(
-    "in %s are as many as in English, none empty, with the same values in them",
-    (language) => {
-      const [own, english] = [flat(texts[language]), flat(texts.en)];
-      expect(own.map(([name, text]) => [name, placesOf(text)])).toEqual(
-        english.map(([name, text]) => [name, placesOf(text)]),
-      );
-      expect(own.filter(([, text]) => text.trim() === "" || text !== text.trim())).toEqual([]);
-    },
-  );
+  test.each(OTHERS)("are as many in %s as in English, none empty, with the same placeholders", (language) => {
+    const [own, english] = [flat(texts[language]), flat(texts.en)];
+    expect(own.map(([name, text]) => [name, placesOf(text)])).toEqual(
+      english.map(([name, text]) => [name, placesOf(text)]),
+    );
+    expect(own.filter(([, text]) => text.trim() === "" || text !== text.trim())).toEqual([]);
+  });
 
-  test.each(OTHERS)("of the mail in %s are no copy of English", (language) => {
+  test.each(OTHERS)("of the mail in %s are not a copy of English", (language) => {
     const { line: _line, ...own } = texts[language].mail;
     const english = Object.values(texts.en.mail);
     expect(Object.values(own).filter((text) => english.includes(text))).toEqual([]);
@@ -104,13 +101,13 @@ You get this mail because Café Aurora gave your address with this order. Nobody
     expect(mail.text.split("\n")).toContain(line);
   });
 
-  test("of real money says nothing of a test network", () => {
+  test("of real money does not mention a test network", () => {
     const { text, html } = render("en", { network: "base" });
     for (const part of [text, html]) expect(part).not.toContain("Test network");
     expect(render("en").html).toContain("Test network. No real money.");
   });
 
-  test.each(LANGUAGE_TAGS)("in %s has every fact and no place that was left open", (language) => {
+  test.each(LANGUAGE_TAGS)("in %s has every fact and no unfilled placeholder", (language) => {
     const { subject, text, html } = render(language);
     const { mail, ...words } = texts[language];
     for (const part of [text, html]) {
@@ -127,7 +124,7 @@ You get this mail because Café Aurora gave your address with this order. Nobody
     expect(html.split(`text-align:${language === "ar" ? "left" : "right"}`)).toHaveLength(1);
   });
 
-  test("says nothing of a refund while there is none, and shows a logo only where there is one", () => {
+  test("does not mention a refund while there is none, and shows a logo only if there is one", () => {
     const { text, html } = render("en", { refundedUnits: 0n, reference: null });
     expect(text).not.toMatch(/refunded|Reference|null|false/);
     expect(html).not.toContain("<img");
@@ -137,7 +134,7 @@ You get this mail because Café Aurora gave your address with this order. Nobody
     expect(mail.text).not.toContain("Receipt number");
   });
 
-  test("shows what a merchant wrote as text of its own direction, which ends with it", () => {
+  test("shows a merchant's text in a direction of its own, isolated from the rest", () => {
     const merchantName = "\u202eevil\u2067 <b>&\r\nBcc: x@example.com {amount} $& \u0645\u0642\u0647\u0649";
     const { subject, text, html } = render("en", { merchantName });
     const shown = "evil <b>& Bcc: x@example.com {amount} $& \u0645\u0642\u0647\u0649";
@@ -194,7 +191,7 @@ describe("the headers", () => {
       [language, "咖啡館 مقهى 🧁 Ünîcödé ".repeat(5).trim()] as const,
     ]),
   )(
-    "in %s for %s are ASCII in short lines, and each encoded word is whole",
+    "in %s for %s are ASCII in short lines, and each encoded word is complete",
     async (language, merchantName) => {
       const mail = render(language, { merchantName });
       const raw = await send(mail);

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { createSigner, wrapFetchWithPayment } from "x402-fetch";
+import { newTransactionId } from "../../core/domain/ids.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
@@ -58,7 +59,7 @@ async function payWithStockClient(aiUrl: string): Promise<void> {
 }
 
 describe.each(["http", "stdio"] as const)("over %s", (transport) => {
-  test("an agent creates a link, waits while a stock x402 client pays it, sums it up, exports it and asks for a refund", async () => {
+  test("an agent creates a link, waits until a stock x402 client pays it, sums it up, exports it and requests a refund", async () => {
     const agent = await open(transport);
     const reference = `order-${transport}`;
     const created = await agent.call("create_link", { amount: AMOUNT, description: "Report", reference });
@@ -100,7 +101,7 @@ describe.each(["http", "stdio"] as const)("over %s", (transport) => {
   });
 });
 
-describe("a model is led by what it reads", () => {
+describe("a model is guided by what it reads", () => {
   test.each(TRANSCRIPTS.map((one) => [one.user, one] as const))("%s", async (_, { scopes, steps }) => {
     const agent = await open("http", scopes ? await newKey(scopes) : apiKey);
     const { tools } = await agent.client.listTools();
@@ -121,7 +122,7 @@ describe("a model is led by what it reads", () => {
     }
   });
 
-  test("every tool and every argument says what it is, in at most 700 characters", async () => {
+  test("every tool and every argument is described, in at most 700 characters", async () => {
     const { tools } = await (await open("http")).client.listTools();
     for (const { name, description = "", inputSchema } of tools) {
       expect([name, description.length > 60 && description.length <= 700]).toEqual([name, true]);
@@ -180,6 +181,27 @@ describe("wait_for_payment", () => {
   });
 });
 
+test("sums keep networks separate, so that test USDC is not added to real USDC", async () => {
+  const search = "Sums of two networks";
+  for (const [network, units] of [
+    ["base", 1_500_000],
+    ["base-sepolia", 70_000_000],
+  ] as const)
+    await world.sql`
+      insert into transactions (id, owner, network, type, status, amount_units, counterparty, description, detected_at)
+      values (
+        ${newTransactionId()}, owner_key(${ann.userId}), ${network}, 'RECEIVE', 'CONFIRMED', ${units}, ${`0x${"1".repeat(40)}`},
+        ${search}, now()
+      )`;
+  const agent = await open("http");
+  const sum = { type: "RECEIVE", status: "CONFIRMED", count: 1 };
+  const real = { network: "base", ...sum, amount: "1.500000" };
+  const both = await agent.call("summarize", { search });
+  expect(both.value.confirmed).toEqual([real, { network: "base-sepolia", ...sum, amount: "70.000000" }]);
+  const one = await agent.call("summarize", { search, networks: ["base"] });
+  expect(one.value.confirmed).toEqual([real]);
+});
+
 describe("refusals name their code and what to do", () => {
   test.each([
     ["create_link", { amount: 1, description: "d" }, "links:write"],
@@ -194,7 +216,7 @@ describe("refusals name their code and what to do", () => {
     expect(text).toContain("What to do: Ask the user for an API key");
   });
 
-  test("error: a link of another account is not found, and a path is no id", async () => {
+  test("error: a link of another account is not found, and a path is not an id", async () => {
     const other = await signUp(world.baseUrl);
     const { body } = await other.client.post("/v1/payment-links", { amount: 1, description: "Other" });
     const agent = await open("http");
@@ -264,7 +286,7 @@ describe("/mcp", () => {
     expect((await post({ ...key(), origin: world.baseUrl })).status).toBe(200);
   });
 
-  test("error: 405 for GET, 400 for anything that is not JSON-RPC and for 21 messages in one request, 406 without the stream", async () => {
+  test("error: 405 for GET, 400 for anything but JSON-RPC and for 21 messages at once, 406 without the stream", async () => {
     const read = await fetch(`${world.baseUrl}/mcp`, { headers: { ...key(), accept: "text/event-stream" } });
     expect([read.status, read.headers.get("allow")]).toEqual([405, "POST"]);
     expect((await post(key(), { hello: "world" })).status).toBe(400);
@@ -275,7 +297,7 @@ describe("/mcp", () => {
     expect((await post({ ...key(), accept: "application/json" })).status).toBe(406);
   });
 
-  test("a call whose caller has gone frees its place: 15 abandoned waits, and the next call is answered", async () => {
+  test("a call whose caller has disconnected frees its slot: after 15 abandoned waits the next call is answered", async () => {
     const agent = await open("http");
     const { id } = (await agent.call("create_link", { amount: 1, description: "Abandoned" })).value;
     const wait = (callId: number) => ({
@@ -303,7 +325,7 @@ describe("/mcp", () => {
   });
 });
 
-test("over HTTP there is no tool that pays, and no tool anywhere that sends a merchant's money", async () => {
+test("over HTTP no tool pays, and no tool at all sends a merchant's money", async () => {
   const names = async (client: McpClient) =>
     (await client.client.listTools()).tools.map(({ name }) => name).toSorted();
   const common = ["create_link", "export", "get_link", "list_transactions", "request_refund", "summarize"];

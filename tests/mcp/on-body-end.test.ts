@@ -13,7 +13,7 @@ function bodyOf(source: ReadableStream<Uint8Array>) {
   return { body, ends: () => ends };
 }
 
-test("a whole body arrives after its opening, and ends once", async () => {
+test("a complete body arrives after its opening, and ends once", async () => {
   const { body, ends } = bodyOf(
     new ReadableStream<Uint8Array>({
       start(controller) {
@@ -27,7 +27,7 @@ test("a whole body arrives after its opening, and ends once", async () => {
   expect(ends()).toBe(1);
 });
 
-test("error: a body whose source fails ends, too, and its reader learns of it", async () => {
+test("error: a body whose source fails ends as well, and its reader gets the error", async () => {
   const { body, ends } = bodyOf(
     new ReadableStream<Uint8Array>({
       pull(controller) {
@@ -41,7 +41,7 @@ test("error: a body whose source fails ends, too, and its reader learns of it", 
   expect(ends()).toBe(1);
 });
 
-test("a body whose reader is gone ends, and its source is cancelled", async () => {
+test("a body whose reader has disconnected ends, and its source is cancelled", async () => {
   let reason: unknown;
   const { body, ends } = bodyOf(
     new ReadableStream<Uint8Array>({

@@ -59,7 +59,7 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
     const paymentsOf = async (linkId: string) =>
       (await world.sql<{ state: string }[]>`select state from payments where link_id = ${linkId}`).length;
 
-    test("over stdio pays a link by its id, its url or its aiUrl, and says what is left", async () => {
+    test("over stdio pays a link by its id, its url or its aiUrl, and reports what is left", async () => {
       const { privateKey } = await newPayer(1_000_000n);
       const limits = { PAY_LIMIT: "0.25", PAY_SESSION_LIMIT: "0.6" };
       const agent = await connectStdio({
@@ -108,7 +108,7 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
       expect(await paymentsOf(id)).toBe(code === undefined ? 1 : 0);
     });
 
-    test("error: an address of another service is not asked, although it ends like a link", async () => {
+    test("error: a URL of another service is not requested, even if it ends like a link", async () => {
       const asked: string[] = [];
       const watching = ((url: string | URL) => {
         asked.push(String(url));
@@ -125,7 +125,7 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
       expect(asked).toEqual([]);
     });
 
-    test("error: after an unknown outcome the next call asks about that payment and signs no second one", async () => {
+    test("error: after an unknown outcome the next call checks that payment and signs no second one", async () => {
       let isDeaf = true;
       // every answer to a payment is lost after the service has taken it
       const lossy = (async (url: string | URL, init?: RequestInit) => {
@@ -179,7 +179,7 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
       expect(await paymentsOf(id)).toBe(1);
     });
 
-    test("error: a refused payment counts for the session, since the service holds its signature; another one within the rest is made", async () => {
+    test("error: a refused payment counts for the session, since the service holds its signature; the rest can be spent", async () => {
       const { agent, payer } = await openPayer({ units: 100_000n, limit: 500_000n, session: 600_000n });
       const { id } = await newLink(0.5);
       const { text } = await agent.call("pay_link", { link: id, maxAmount: 1 });
@@ -196,14 +196,14 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
       ["PAY_NETWORK", { PAYER_PRIVATE_KEY: `0x${"1".repeat(64)}`, PAY_NETWORK: "solana" }],
       ["PAY_LIMIT", { PAYER_PRIVATE_KEY: `0x${"1".repeat(64)}`, PAY_LIMIT: "1.0000001" }],
       ["SERVICE_URL", { SERVICE_URL: "ftp://pay.example.org" }],
-    ])("error: %s is refused at start by its name, without its value", (name, env) => {
+    ])("error: %s is refused at startup by its name, without its value", (name, env) => {
       const read = () => readStdioSettings(env);
       expect(read).toThrow(name);
       expect(read).not.toThrow(Object.values(env)[0] ?? "");
     });
   });
 
-  describe("a service that lies", () => {
+  describe("a dishonest service", () => {
     type Requirements = Record<string, unknown>;
 
     /** Serves links of its own: asks as `ask` says, keeps every authorization that it gets, and calls each payment refused. */
@@ -250,7 +250,7 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
     }
     const newId = () => `link_${generatePrivateKey().slice(2, 24)}`;
 
-    test("gets no more than the session's limit, although it executes what it calls refused", async () => {
+    test("gets no more than the session's limit, even if it executes payments that it reports as refused", async () => {
       const liar = startLiar({});
       try {
         const { agent, account, spending } = await openVictim(liar, { limit: 300_000n, session: 700_000n });

@@ -62,7 +62,7 @@ describe("the effects of a request that was admitted before the access ended", (
     return { person, end };
   }
 
-  test("an API key that a removed owner asks for is revoked with the membership", async () => {
+  test("an API key that a removed owner requests is revoked with the membership", async () => {
     const { person, end } = await newOwner();
     const ask = () => person.client.post("/v1/api-keys", keyBody, actingFor(merchant));
     expect(await whileHeld(lockMerchant, ask, end)).toEqual({ asked: 201, ended: 200 });
@@ -156,7 +156,7 @@ describe("the effects of a request that was admitted before the access ended", (
     expect(await world.sql`select from webhook_endpoints where user_id = ${merchant.userId}`).toHaveLength(0);
   });
 
-  test("error: 401 for a key while all sessions are ended, as by a recovery, which locks the user before them", async () => {
+  test("error: 401 for a key while all sessions are ended, as in a recovery, which locks the user first", async () => {
     const person = await signUp(world.baseUrl);
     const locked = Promise.withResolvers<void>();
     const ending = world.sql.begin(async (tx) => {
@@ -206,7 +206,7 @@ describe("a request that waits while the access ends", () => {
   }
   const EXPORT = ["/v1/transactions/export", { format: "json" }] as const;
 
-  test("error: 401 for a member who was removed, instead of the export that was asked for", async () => {
+  test("error: 401 for a member who was removed, instead of the requested export", async () => {
     const person = await newMember(merchant, "accountant");
     const asked = await askDuring(
       () => person.client.post(...EXPORT, actingFor(merchant)),
@@ -237,7 +237,7 @@ describe("a request that waits while the access ends", () => {
   });
 });
 
-test("the security trail says how many webhook endpoints still send after a removed or demoted owner", async () => {
+test("the security trail records how many webhook endpoints still send after an owner is removed or demoted", async () => {
   const endpoint = { url: "https://example.com/hook" };
   for (const enabled of [true, false]) {
     const { status, body } = await merchant.client.post("/v1/webhook-endpoints", endpoint);

@@ -236,7 +236,7 @@ test("every route is public or guarded, and each guarded one names what it needs
 });
 
 describe.each(["O", "P", "A", "V"] as const)("a member (%s)", (letter) => {
-  test("may call exactly the routes of the role", async () => {
+  test("may call exactly the routes that the role allows", async () => {
     const { client } = personOf(letter);
     const faults: string[] = [];
     for (const route of routes.filter(isRoleRoute).filter(isProbed)) {
@@ -250,7 +250,7 @@ describe.each(["O", "P", "A", "V"] as const)("a member (%s)", (letter) => {
     expect(faults).toEqual([]);
   }, 120_000);
 
-  test("may not do what only the account itself does, and sees the own account where X-Merchant has no meaning", async () => {
+  test("may not do what only the account itself may, and sees their own account where X-Merchant has no meaning", async () => {
     const { client, userId } = personOf(letter);
     for (const route of routes.filter((one) => rolesOf(one) === "account")) {
       const { status, body } = await call(client, route, actingFor(merchant));
@@ -308,7 +308,7 @@ describe("a person who is not a member", () => {
   }, 120_000);
 });
 
-test("a member as owner is an operator until the own passkey owns the wallet, and again once it is removed", async () => {
+test("a member as owner acts as operator until their own passkey owns the wallet, and again once it is removed", async () => {
   const person = await newMember(merchant, "owner");
   const owner = { merchant, person };
   const issueOf = async (path: string) =>

@@ -56,7 +56,7 @@ async function operate(
 
 const FAILED = { state: "FAILED", reason: "NOT_SENT" };
 
-test("an owner on the chain may own from the log of the addition until the depth of its removal", async () => {
+test("an owner on the chain may be an owner from the log of the addition until its removal is confirmed", async () => {
   const { made, passkey, mayOwn } = await prepare();
   const wallet = { address: made.address, network: NETWORK } as const;
   expect(await mayOwn()).toBe(false);
@@ -69,14 +69,14 @@ test("an owner on the chain may own from the log of the addition until the depth
   expect(await mayOwn()).toBe(false);
 });
 
-test("a key that was added as another person's gives its holder nothing", async () => {
+test("a key that was added as another person's gives its holder no rights", async () => {
   const { made, passkey } = await prepare();
   const thief = await seedPasskey(sql, await seedUser(sql), { key: passkey.owner });
   await logOwner(sql, { address: made.address, network: NETWORK }, passkey.owner);
   expect(await mayOwnOnChain(sql, { merchantId: made.userId, userId: thief.userId })).toBe(false);
 });
 
-test("an addition may run from its signature until it ends without having been sent", async () => {
+test("an addition may still run from its signature until it ends without having been sent", async () => {
   const { made, changeId, mayOwn } = await prepare();
   const operation = await operate(made, changeId);
   await set(operation, { signature: "0x01", relay_id: await lab.makeRelay("SIGNED"), succeeded: true });
@@ -106,7 +106,7 @@ test("an addition that was relayed and failed may be executed by anyone until it
   expect(await mayOwn()).toBe(false);
 });
 
-test("an addition that was relayed on one network is public on all, if it was signed for all", async () => {
+test("an addition relayed on one network is public on all, if it was signed for all", async () => {
   const { made, changeId, mayOwn } = await prepare();
   const nonce = 1n << 64n;
   const relayed = await operate(made, changeId, { nonce });
@@ -119,7 +119,7 @@ test("an addition that was relayed on one network is public on all, if it was si
   expect(await mayOwn()).toBe(true);
 });
 
-test("another change, another merchant's, a removal, or another key's says nothing", async () => {
+test("another change, another merchant's change, a removal, or another key's change is no evidence", async () => {
   const { made, passkey, mayOwn } = await prepare();
   const stranger = await lab.makeOperation();
   const other = await seedPasskey(sql, passkey.userId);
@@ -135,7 +135,7 @@ test("another change, another merchant's, a removal, or another key's says nothi
   expect(await mayOwn()).toBe(false);
 });
 
-test("an operation of another change that was relayed makes no addition public", async () => {
+test("a relayed operation of another change makes no addition public", async () => {
   const { made, passkey, changeId, mayOwn } = await prepare();
   await set(await operate(made, changeId, { nonce: 1n << 64n, isAnyChain: true }), FAILED);
   const removal = { owner: passkey.owner, action: "REMOVE" } as const;

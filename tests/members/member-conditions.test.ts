@@ -58,7 +58,7 @@ describe("an invitation", () => {
     return invitations.map(({ id }) => rows.find((row) => row.id === id)?.outcome);
   };
 
-  test("ends the open one of the same merchant and address, and no other", async () => {
+  test("replaces the open one for the same merchant and address, and no other", async () => {
     const [merchant, stranger] = [await seedUser(sql), await seedUser(sql)];
     const [first, declined] = [await invite(merchant), await invite(merchant, { email: OTHER_EMAIL })];
     await answerInvitation(sql, { id: declined.id, email: OTHER_EMAIL, outcome: "DECLINED" });
@@ -94,7 +94,7 @@ describe("an invitation", () => {
     expect(await outcomes(accepted, revoked)).toEqual(["ACCEPTED", "REVOKED"]);
   });
 
-  test("is revoked by its own merchant, alone", async () => {
+  test("is revoked only by its own merchant", async () => {
     const [merchant, stranger] = [await seedUser(sql), await seedUser(sql)];
     const [invitation, other] = [await invite(merchant), await invite(merchant, { email: OTHER_EMAIL })];
     expect(await revoke(invitation, stranger)).toBeUndefined();
@@ -120,7 +120,7 @@ describe("an invitation", () => {
     expect(await listInvitationsTo(sql, email)).toEqual([]);
   });
 
-  test("of a member ends with the membership: the open ones that this member made for this merchant", async () => {
+  test("of a member ends with the membership: only the open ones that this member created for this merchant", async () => {
     const [merchant, stranger, member] = [await seedUser(sql), await seedUser(sql), await seedUser(sql)];
     const byMember = (email: string, of = merchant) => invite(of, { email, invitedBy: member });
     const [open, accepted] = [await byMember(OTHER_EMAIL), await byMember(EMAIL)];
@@ -161,7 +161,7 @@ const roleOf = async (merchantId: string, userId: string) =>
   (await findMembership(sql, { merchantId, userId }))?.role;
 
 describe("a membership", () => {
-  test("is of one user with one merchant, and begins once", async () => {
+  test("belongs to one user and one merchant, and begins once", async () => {
     const [merchant, stranger] = [await seedUser(sql), await seedUser(sql)];
     const member = await join(merchant, "viewer");
     expect(
@@ -187,7 +187,7 @@ describe("a membership", () => {
     expect(await countMembers(sql, member)).toBe(0);
   });
 
-  test("is locked, changed and ended alone: not with the merchant's others, nor the user's", async () => {
+  test("is locked, changed and ended by itself: not with the merchant's others, nor the user's", async () => {
     const [merchant, stranger] = [await seedUser(sql), await seedUser(sql)];
     const member = await join(merchant, "viewer");
     await join(stranger, "viewer", member);
@@ -232,7 +232,7 @@ describe("a member is an owner on the chain", () => {
     return { userId, wallet: await seedWallet(sql, [await seedPasskey(sql, userId)]) };
   }
 
-  test("with the role owner, and a passkey of the member's own that the merchant added and the chain confirmed", async () => {
+  test("with the role owner, and with their own passkey that the merchant added and the chain confirmed", async () => {
     const { userId: merchant, wallet } = await merchantWithWallet();
     const member = await join(merchant, "owner");
     const { owner } = await seedPasskey(sql, member);
@@ -271,7 +271,7 @@ describe("a member is an owner on the chain", () => {
     expect(await mayOwnOnChain(sql, { merchantId: merchant, userId: member })).toBe(false);
   });
 
-  test("not by a change that another merchant made, that removes, or that is about another key", async () => {
+  test("not by a change of another merchant, a removal, or a change of another key", async () => {
     const { userId: merchant, wallet } = await merchantWithWallet();
     const stranger = await seedUser(sql);
     const member = await join(merchant, "owner");

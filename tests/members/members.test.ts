@@ -40,7 +40,7 @@ const membersOf = async (by = merchant): Promise<{ userId: string; role: string;
   (await by.client.get("/v1/members")).body.data;
 
 describe("an invitation", () => {
-  test("to a user with an account makes a member, whose own account stays as it is", async () => {
+  test("to a user with an account creates a member, whose own account is unchanged", async () => {
     const person = await signUp(world.baseUrl);
     await person.client.post("/v1/payment-links", { amount: 2, description: "Own link" });
     const invited = await invite(person.email.toUpperCase(), "accountant");
@@ -65,7 +65,7 @@ describe("an invitation", () => {
     );
   });
 
-  test("to an unknown address is answered like one to a known address, and is accepted after registering", async () => {
+  test("to an unknown address gets the same response as to a known one, and is accepted after registering", async () => {
     const email = newEmail();
     const { id: _, ...unknown } = (await invite(email)).body.data;
     const { id: __, ...known } = (await invite((await signUp(world.baseUrl)).email)).body.data;
@@ -75,7 +75,7 @@ describe("an invitation", () => {
     expect((await accept(person, received.id)).status).toBe(200);
   });
 
-  test("is accepted once, also by twenty requests at the same time on two processes", async () => {
+  test("is accepted once, even with twenty concurrent requests to two processes", async () => {
     const person = await signUp(world.baseUrl);
     const { id } = (await invite(person.email)).body.data;
     const cookie = `authToken=${person.client.cookies.get("authToken")}`;
@@ -111,7 +111,7 @@ describe("an invitation", () => {
     );
   });
 
-  test("ends after seven days: accepted a moment before, 404 a moment after", async () => {
+  test("ends after seven days: accepted just before, 404 just after", async () => {
     const [early, late] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
     for (const [person, leftS, status] of [
       [early, 60, 200],
@@ -131,7 +131,7 @@ describe("an invitation", () => {
     expectIssue(await invite(person.email, "operator"), 409, "already_member");
   });
 
-  test("error: 409 for the fifty-first open one; replacing one is possible", async () => {
+  test("error: 409 for the fifty-first open one; replacing an open one is possible", async () => {
     const busy = await signUp(world.baseUrl);
     await world.sql`
       insert into member_invitations (id, merchant_id, email, role, invited_by, expires_at)
@@ -142,7 +142,7 @@ describe("an invitation", () => {
     expect((await invite("fifty@example.com", "operator", busy)).status).toBe(201);
   });
 
-  test("two at the same moment to one address leave one open", async () => {
+  test("two concurrent ones to one address leave one open", async () => {
     const email = newEmail();
     const cookie = `authToken=${merchant.client.cookies.get("authToken")}`;
     const answers = await Promise.all(
@@ -155,7 +155,7 @@ describe("an invitation", () => {
     expect(body.data.filter((one: { email: string }) => one.email === email)).toHaveLength(1);
   });
 
-  test("is deleted 30 days after it ended or expired, and not a minute before", async () => {
+  test("is deleted 30 days after it ended or expired, and not a minute earlier", async () => {
     const kept = [await newInvitation(), await newInvitation(), await newInvitation()];
     const over = [await newInvitation(), await newInvitation()];
     const month = 30 * 86_400;
@@ -222,7 +222,7 @@ describe("a removal", () => {
     expect((await remove(person.userId)).status).toBe(404);
   });
 
-  test("ends an open event stream on another process, which shows nothing of what follows", async () => {
+  test("ends an open event stream on another process, which shows no later events", async () => {
     const person = await newMember(merchant, "viewer");
     const cookie = `authToken=${person.client.cookies.get("authToken")}`;
     const answer = await fetch(`${world.urls[1]}/v1/events/stream?merchant=${merchant.userId}`, {
@@ -267,7 +267,7 @@ describe("a removal", () => {
     expect([await statusOf(made), await statusOf(kept), await statusOf(own)]).toEqual([401, 200, 200]);
   });
 
-  test("error: 409 owner_on_chain until the removal on the chain is deep enough, and so for a lesser role", async () => {
+  test("error: 409 owner_on_chain until the removal is confirmed on the chain, for a lesser role as well", async () => {
     const person = await newMember(merchant, "owner");
     const owner = { merchant, person };
     const tries = async () => {
@@ -287,7 +287,7 @@ describe("a removal", () => {
     expect((await tries()).map(({ status }) => status)).toEqual([200, 200]);
   });
 
-  test("a passkey that was registered with the owner's public key makes nobody an owner, and keeps nobody a member", async () => {
+  test("a passkey registered with the owner's public key makes nobody an owner, and prevents no removal", async () => {
     for (const role of ["viewer", "owner"] as const) {
       const person = await newMember(merchant, role);
       await world.sql`
@@ -323,14 +323,14 @@ describe("a removal", () => {
     expect((await guest.client.post(path)).status).toBe(404);
   });
 
-  test("is possible for an owner whose passkey never was on the chain", async () => {
+  test("is possible for an owner whose passkey was never on the chain", async () => {
     const person = await newMember(merchant, "owner");
     expect((await remove(person.userId)).status).toBe(200);
   });
 });
 
 describe("leaving", () => {
-  test("ends the own membership", async () => {
+  test("ends one's own membership", async () => {
     const person = await newMember(merchant, "viewer");
     expect((await person.client.post("/v1/members/leave", undefined, actingFor(merchant))).status).toBe(200);
     expect((await membersOf()).map(({ userId }) => userId)).not.toContain(person.userId);

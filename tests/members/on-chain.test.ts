@@ -38,7 +38,7 @@ function acting({ client, passkey }: Merchant, merchant: Merchant) {
   return { client: acted, passkey };
 }
 
-test("a member becomes an owner on the chain, sends the merchant's money, and leaves the chain before the books", async () => {
+test("a member becomes an owner on the chain, sends money, and is removed from the chain before the membership ends", async () => {
   const merchant = await signUp(world.baseUrl);
   const person = await newMember(merchant, "owner");
   const member = acting(person, merchant);

@@ -25,7 +25,7 @@ describe("a role", () => {
     ["operator", [...READING, "links:write", "refunds:request"]],
     ["accountant", [...READING, "exports"]],
     ["viewer", READING],
-  ] as const)("%s includes what it is documented with, and nothing else", (role, included) => {
+  ] as const)("%s includes the documented permissions, and nothing else", (role, included) => {
     expect(CAPABILITIES.filter((one) => mayRole(role, one))).toEqual([...included]);
   });
 
@@ -34,7 +34,7 @@ describe("a role", () => {
     expect(mayRole(role, "account")).toBe(false);
   });
 
-  test("of an owner counts as operator until the chain knows the member's passkey", () => {
+  test("of an owner counts as operator until the chain has the member's passkey", () => {
     expect(effectiveRole("owner", { isOwnerOnChain: false })).toBe("operator");
     for (const role of MEMBER_ROLES) expect(effectiveRole(role, { isOwnerOnChain: true })).toBe(role);
     for (const role of ["operator", "accountant", "viewer"] as const)

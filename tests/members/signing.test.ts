@@ -63,7 +63,7 @@ function expectNotSigned(answer: Answer): void {
 }
 
 describe("a member with the role owner", () => {
-  test("prepares and signs a send of the merchant with the own passkey", async () => {
+  test("prepares and signs a send of the merchant with their own passkey", async () => {
     const { merchant, member, person } = await merchantWithOwner();
     const prepared = await prepareSend(member, send());
     expect(prepared.passkeyChallenge.allowCredentials.map(({ id }: { id: string }) => id)).toEqual([
@@ -114,7 +114,7 @@ describe("the account's own access", () => {
   const ownerIdsOf = async ({ client }: Merchant) =>
     (await ownersOn(client)).owners.map(({ ownerId }: { ownerId: string }) => ownerId);
 
-  test("a member who is an owner cannot remove the account's last own passkey, and can remove one of two", async () => {
+  test("a member who is an owner cannot remove the account's last passkey, but can remove one of two", async () => {
     const { merchant, member } = await merchantWithOwner();
     const [own = ""] = await ownerIdsOf(merchant);
     expectRefusal(await removalBy(member, own), 409, { field: "remove.ownerId", issue: "last_owner" });
@@ -126,7 +126,7 @@ describe("the account's own access", () => {
     expect((await removalBy(member, own)).status).toBe(201);
   });
 
-  test("of a deployed wallet, an own passkey that is being added counts once it is an owner on the chain", async () => {
+  test("on a deployed wallet, an account's passkey that is being added counts once it is an owner on the chain", async () => {
     const { merchant, member, person } = await merchantWithOwner();
     const [own = ""] = await ownerIdsOf(merchant);
     const rpcUrl = world.chainOf(network).rpcUrl;
@@ -141,7 +141,7 @@ describe("the account's own access", () => {
     expect((await removalBy(member, own)).status).toBe(201);
   });
 
-  test("an account without a passkey of its own still removes one of two members", async () => {
+  test("an account without a passkey of its own can still remove one of two members", async () => {
     const { merchant, member } = await merchantWithOwner();
     const other = await newMember(merchant, "owner");
     const prepared = await prepareChange(merchant.client, { add: { type: "member", userId: other.userId } });
@@ -156,7 +156,7 @@ describe("the account's own access", () => {
 
 describe("a member with a lesser role", () => {
   test.each(["operator", "accountant", "viewer"] as const)(
-    "(%s) neither prepares nor confirms, and the own passkey signs nothing that an owner prepared",
+    "(%s) neither prepares nor confirms, and their passkey signs nothing that an owner prepared",
     async (role) => {
       const { merchant, member: owner } = await merchantWithOwner();
       const person = await newMember(merchant, role);
@@ -185,7 +185,7 @@ describe("a member with a lesser role", () => {
 });
 
 describe("adding a member as an owner", () => {
-  test("error: 404 for a member with a lesser role, for no member, and for another merchant's", async () => {
+  test("error: 404 for a member with a lesser role, for a non-member, and for another merchant's", async () => {
     const merchant = await signUp(world.baseUrl);
     const viewer = await newMember(merchant, "viewer");
     const foreign = await newMember(await signUp(world.baseUrl), "owner");
@@ -247,7 +247,7 @@ describe("adding a member as an owner", () => {
     expect((await remove()).status).toBe(200);
   });
 
-  test("the membership ends when the addition failed before anything was sent", async () => {
+  test("the membership ends if the addition failed before anything was sent", async () => {
     const merchant = await signUp(world.baseUrl);
     const person = await newMember(merchant, "owner");
     const prepared = await prepareChange(merchant.client, { add: { type: "member", userId: person.userId } });
@@ -259,7 +259,7 @@ describe("adding a member as an owner", () => {
     expect((await merchant.client.delete(`/v1/members/${person.userId}`)).status).toBe(200);
   });
 
-  test("and removing the member at the same moment never both succeed", async () => {
+  test("and removing the member concurrently never both succeed", async () => {
     const merchant = await signUp(world.baseUrl);
     for (let round = 0; round < 5; round += 1) {
       const person = await newMember(merchant, "owner");

@@ -34,7 +34,7 @@ function judgeIn(shown: ShownLink, transfers: readonly ChainTransfer[], link: Li
   return faultsOf(judgeLink(link, shown, readLinkMoney(link, transfers, [{ to: CUSTOMER }])));
 }
 
-test("a link is judged as its transfers say", () => {
+test("a link is judged by its transfers", () => {
   const payment = moved(PAYER, WALLET, 1_000_000n);
   expect(judgeIn(PAID, [payment])).toEqual([]);
   expect(judgeIn(ACTIVE, [])).toEqual([]);
@@ -48,7 +48,7 @@ test("a link is judged as its transfers say", () => {
   ]);
 });
 
-test("a link is cancelled by its merchant alone, and not once its payment is on the chain", () => {
+test("a link is cancelled only by its merchant, and not once its payment is on the chain", () => {
   const cancelled: ShownLink = { ...PAID, status: "CANCELLED" };
   const way: Link = { ...LINK, way: "authorization and cancellation" };
   expect(judgeIn(cancelled, [])).toEqual(["nothing holds it any more"]);
@@ -56,7 +56,7 @@ test("a link is cancelled by its merchant alone, and not once its payment is on 
   expect(judgeIn(cancelled, [moved(PAYER, WALLET, 1_000_000n)], way)).toEqual(["the chain says otherwise"]);
 });
 
-test("a second charge is a violation, and a second transfer only where one payer could not know of the other", () => {
+test("a second charge is a violation, a second transfer only if its payer could have known of the first", () => {
   const both = [moved(PAYER, WALLET, 1_000_000n), moved(SECOND, WALLET, 1_000_000n)];
   const charged = ["it was charged twice", "more transfers than it had independent payers"];
   expect(judgeIn(PAID, both)).toEqual(charged);
@@ -67,7 +67,7 @@ test("a second charge is a violation, and a second transfer only where one payer
   expect(judgeIn(PAID, both, mixed)).toEqual([]);
 });
 
-test("refunds are at most what came, and shown as they are", () => {
+test("refunds never exceed what was received, and are shown correctly", () => {
   const payment = moved(PAYER, WALLET, 1_000_000n);
   const refund = moved(WALLET, CUSTOMER, 600_000n);
   expect(judgeIn({ ...PAID, refundedAmount: 0.6 }, [payment, refund])).toEqual([]);
@@ -77,7 +77,7 @@ test("refunds are at most what came, and shown as they are", () => {
   ]);
 });
 
-test("an operation moves its amount once when it is CONFIRMED, and nothing otherwise", () => {
+test("an operation moves its amount once if it is CONFIRMED, and nothing otherwise", () => {
   const operation = {
     ...({ id: "send_1", kind: "SEND", network: "base", to: CUSTOMER, units: 5n } as const),
     ...{ linkId: undefined, isConfirmed: true },
@@ -100,7 +100,7 @@ test("an operation moves its amount once when it is CONFIRMED, and nothing other
   expect(judge("QUEUED")).toEqual(["it has not ended"]);
 });
 
-test("a summary has the sums and the counts of the chain", () => {
+test("a summary has the totals and the counts of the chain", () => {
   const transfers = [
     moved(PAYER, WALLET, 1_000_000n),
     moved(SECOND, WALLET, 500_000n),

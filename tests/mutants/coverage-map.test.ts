@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { executes, readCoverage } from "./coverage-map.ts";
 
-test("a line of a statement that starts above it is executed with the statement, and not without", () => {
+test("a line of a statement that starts above it counts as executed with the statement, and not without", () => {
   const lines = readCoverage(
     "TN:\nSF:db/x.ts\nDA:3,1\nDA:9,0\nDA:14,2\nend_of_record\nTN:\nSF:node_modules/y.js\nDA:1,1\nend_of_record\n",
   );

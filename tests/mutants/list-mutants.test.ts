@@ -10,7 +10,7 @@ function changesOf(text: string, rule?: string): string[] {
     .map((mutant) => applyMutant(text, mutant));
 }
 
-test("scanSource tells code, comments, strings, templates and SQL apart, also inside an interpolation", () => {
+test("scanSource tells code, comments, strings, templates and SQL apart, including inside an interpolation", () => {
   const text = 'a; // b\n"c" + `d ${e("f")} g`; /* h */ sql`select ${i(`j`)} where k`;';
   const contextOf = (char: string) => scanSource(text)[text.indexOf(char)];
   expect(["b", "h"].map(contextOf)).toEqual(["comment", "comment"]);
@@ -22,7 +22,7 @@ test("scanSource tells code, comments, strings, templates and SQL apart, also in
   expect(contextOf("where")).toBe("sql");
 });
 
-test("a condition of several lines is dropped with all its brackets hold, and nothing of what encloses it", () => {
+test("a condition of several lines is dropped with all that its brackets enclose, and nothing around it", () => {
   const text = "await tx`\n  select 1\n  where a\n    and (\n      b\n      or c\n    )\n    and d`;";
   expect(changesOf(text, "drop and")).toEqual([
     "await tx`\n  select 1\n  where a\n\n    and d`;",
@@ -38,7 +38,7 @@ test("a condition is dropped with the values that it interpolates", () => {
   expect(changesOf(text, "drop and")[0]).toBe("await tx`\n  select 1\n  where a = 1\n\n    and d`;");
 });
 
-test("each condition of one line is dropped alone", () => {
+test("each condition on one line is dropped separately", () => {
   const text = "await tx`\n  select 1\n  where a = 1 and b is null and c > 2`;";
   expect(changesOf(text, "drop and")).toEqual([
     "await tx`\n  select 1\n  where a = 1 and c > 2`;",
@@ -55,12 +55,12 @@ test("comparisons are moved by one case in TypeScript and in SQL", () => {
   expect(changesOf("await tx`select 1 where a <= now()`;", "<= to <")).toEqual([]);
 });
 
-test("a limit is one higher, with the digits' separators gone", () => {
+test("a limit is raised by one, with its digit separators removed", () => {
   expect(changesOf("const UNKNOWN_OUTCOME_MAX_S = 3_600;")).toEqual(["const UNKNOWN_OUTCOME_MAX_S = 3601;"]);
   expect(changesOf("export const DUST_UNITS = 999n;")).toEqual(["export const DUST_UNITS = 1000n;"]);
 });
 
-test("a guard of one line is dropped, a state of a list is dropped from either end", () => {
+test("a guard on one line is dropped; a state in a list is dropped from either end", () => {
   expect(changesOf("  if (a) return undefined;", "drop guard")).toEqual(["  "]);
   expect(changesOf("  if (rows.length === 0) return [];", "drop guard")).toEqual([]);
   const text = "await tx`select 1 where state in ('QUEUED', 'SIGNED', 'BROADCAST')`;";
@@ -73,7 +73,7 @@ test("a guard of one line is dropped, a state of a list is dropped from either e
   ]);
 });
 
-test("comments, imports, strings and arrows are left alone", () => {
+test("comments, imports, strings and arrows are not changed", () => {
   expect(
     changesOf('// a === b\nimport { c } from "./d < e";\nconst f = "g && h";\nconst i = (j) => k;'),
   ).toEqual([]);

@@ -27,7 +27,7 @@ export const MACHINE_SCENARIOS: readonly Scenario[] = [
       await runAs(day, "worker", onSmallDisk(folder));
       // mounted for this process alone, once its shell has got that far
       const disk = `/proc/${day.lab.service.pidOf("worker")}/cwd`;
-      await waitFor("the worker to stand on its small disk", async () => {
+      await waitFor("the worker to use its small disk", async () => {
         return readDiskSpace(disk)?.totalBytes === DISK_BYTES;
       });
       const backup = join(disk, "backup");

@@ -30,7 +30,7 @@ const NOW = new Date("2026-11-22T12:00:00Z");
 const alertsOf = (status: ServiceStatus) => findProblems(status).map(({ alert }) => alert);
 
 describe("problems of the operator's page", () => {
-  test("a service at every threshold has none", () => {
+  test("a service exactly at every threshold has none", () => {
     expect(findProblems(HEALTHY)).toEqual([]);
     const page = renderStatusPage(HEALTHY, "api 0.1.0", NOW);
     expect(page).toContain("Everything works.");
@@ -40,7 +40,7 @@ describe("problems of the operator's page", () => {
     expect(page).toContain("Last backup: 30 h ago");
   });
 
-  test("a service without a recorded backup has none, and says so", () => {
+  test("a service without a recorded backup has none, and reports that", () => {
     const unknown = { ...HEALTHY, lastBackupS: undefined };
     expect(findProblems(unknown)).toEqual([]);
     expect(renderStatusPage(unknown, "api 0.1.0", NOW)).toContain("Last backup: none recorded");
@@ -116,7 +116,7 @@ test("an error text of a node cannot become markup", () => {
   expect(page).toContain("not counted yet");
 });
 
-test("an unavailable database is the one problem of the page", () => {
+test("an unavailable database is the only problem on the page", () => {
   const page = renderStatusPage(undefined, "worker 0.1.0", NOW);
   expect(page).toContain("The database does not respond");
   expect(page).not.toContain("<table");

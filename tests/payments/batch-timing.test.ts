@@ -30,7 +30,7 @@ test("while others are in flight the next batch is gathered for 4 ms per payment
   expect(waits).toEqual([8, 28, 96, 100, 104, 150]);
 });
 
-test("a network is busy from sixteen payments in a batch on: its next one is gathered for 20 ms while none is in flight", () => {
+test("a network is busy from sixteen payments in a batch: its next one is gathered for 20 ms while none is in flight", () => {
   timing.noteBatch(15);
   expect([timing.isBusy(), timing.gatherMs(false)]).toEqual([false, 0]);
   timing.noteBatch(16);

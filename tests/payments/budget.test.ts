@@ -67,7 +67,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI", () => {
   }, 120_000);
 });
 
-describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks pass over", () => {
+describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks skip", () => {
   /** Twice the base fee of 1 gwei and the node's tip of 1 gwei. */
   const FIRST_OFFER_WEI = 3n * GWEI;
   const BLOCKS = 6;
@@ -84,7 +84,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks pass over", () =
       select max_fee_per_gas, sends from relay_attempts`;
   }
 
-  test("behavior: no higher fee is offered than the budget has room for; the first offer pays when gas is cheap again", async () => {
+  test("behavior: no higher fee is offered than the budget allows; the first offer pays when gas is cheap again", async () => {
     await setBaseFee(lab, GWEI);
     const order = await newOrder(lab);
     await lab.rpc("evm_setAutomine", [false]);
@@ -92,7 +92,7 @@ describe("RELAY_DAILY_FEE_MAX_WEI and a transaction that blocks pass over", () =
     await waitFor("the first offer", async () => (await attempts()).length > 0);
     let mined = 0;
     let minedMs = 0;
-    await waitFor("blocks that pass it over", async () => {
+    await waitFor("blocks that skip it", async () => {
       if (Date.now() - minedMs < 1_000) return false;
       minedMs = Date.now();
       await setBaseFee(lab, 4n * GWEI);
@@ -132,7 +132,7 @@ describe("a merchant's gas budget", () => {
 
   const orderFor = (merchant: SeededMerchant) => newOrder({ ...lab, merchant });
 
-  test("error: RELAY_BUDGET_SPENT by GET, POST and header when a merchant's budget is one unit of gas short; nothing is stored", async () => {
+  test("error: RELAY_BUDGET_SPENT by GET, POST and header when a merchant's budget is one unit short; nothing is stored", async () => {
     const order = await orderFor(await merchantWith(PAYMENT_GAS - 1n));
     await expectUnrelayed(lab, order, "RELAY_BUDGET_SPENT", RESET);
     expect(await paymentOf(lab, order.linkId)).toBeUndefined();
@@ -146,7 +146,7 @@ describe("a merchant's gas budget", () => {
     expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
   }, 120_000);
 
-  test("behavior: several concurrent payments are relayed as far as the gas goes, the others are refused and their links released", async () => {
+  test("behavior: concurrent payments are relayed while the gas lasts, the others are refused and their links released", async () => {
     const merchant = await merchantWith(2n * PAYMENT_GAS);
     const orders: Order[] = [];
     while (orders.length < 6) orders.push(await orderFor(merchant));

@@ -93,7 +93,7 @@ describe("transfers of the link", () => {
     expect(await judge({ headNumber: 99n + 15n })).toBe("free");
   });
 
-  test("one that is back and pays another link, or paid another link before a reorganisation: free; another transfer that is like it: early", async () => {
+  test("one that returned and pays another link, or paid another link before a reorganisation: free; another transfer like it: early", async () => {
     const elsewhere = await seedLink(lab.sql, lab.merchant);
     await book({ pays: true, status: "ORPHANED", link: elsewhere });
     expect(await judge()).toBe("free");
@@ -114,7 +114,7 @@ describe("transfers of the link", () => {
     }
   });
 
-  test("what its own authorization paid before a reorganisation: free", async () => {
+  test("a payment by its own authorization before a reorganisation: free", async () => {
     await book({ pays: true, status: "ORPHANED", from: payment.payer, nonce: payment.nonce });
     expect(await judge()).toBe("free");
   });
@@ -174,7 +174,7 @@ describe("transfers of the link", () => {
   });
 });
 
-test("the payments that are signed are locked with their links, and no others", async () => {
+test("the payments to be signed are locked with their links, and no others", async () => {
   const other = await accepted(await seedLink(lab.sql, lab.merchant));
   const free = async () => {
     const ids = [payment.id, other.id, payment.linkId, other.linkId];
@@ -190,13 +190,13 @@ test("the payments that are signed are locked with their links, and no others", 
   });
 });
 
-describe("how far the ledger is read", () => {
+describe("how far the ledger has been read", () => {
   test("a ledger read up to the head: free; one block less: early", async () => {
     expect(await judge({ headNumber: READ })).toBe("free");
     expect(await judge({ headNumber: READ + 1n })).toBe("early");
   });
 
-  test("a head of another branch than the ledger's cursor: early; of its height and branch, whatever lies above it: free", async () => {
+  test("a head of another branch than the ledger's cursor: early; of its height and branch: free", async () => {
     expect(await judge({ headHash: randomHash() })).toBe("early");
     const block = { number: Number(READ) - 1, hash: randomHash(), parentHash: randomHash(), timeS: 1 };
     await insertBlocks(lab.sql, NETWORK, [block]);
@@ -205,7 +205,7 @@ describe("how far the ledger is read", () => {
     expect(await judge({ headNumber, headHash: block.hash })).toBe("free");
   });
 
-  test("a head below the cursor whose block is not stored: early, since it may be of any branch", async () => {
+  test("a head below the cursor whose block is not stored: early, since it may belong to any branch", async () => {
     const block = { number: Number(READ) - 2, hash: randomHash(), parentHash: randomHash(), timeS: 1 };
     await insertBlocks(lab.sql, "base", [block]);
     expect(await judge({ headNumber: READ - 2n, headHash: block.hash })).toBe("early");
@@ -221,14 +221,14 @@ describe("how far the ledger is read", () => {
     expect(await judge()).toBe("early");
   });
 
-  test("a payment in another state: gone; asked about as signed: free", async () => {
+  test("a payment in another state: gone; a query for signed payments: free", async () => {
     expect(await judge({}, "SIGNED")).toBe("gone");
     await signedFor(payment);
     expect(await judge()).toBe("gone");
     expect(await judge({}, "SIGNED")).toBe("free");
   });
 
-  test("a facilitated payment is free, however far that is", async () => {
+  test("a facilitated payment is free, however far the ledger has been read", async () => {
     const facilitated = await acceptFacilitated(lab);
     payment = { ...facilitated, linkId: "" };
     expect(await judge({ headNumber: READ + 50n })).toBe("free");
@@ -258,20 +258,20 @@ describe("blocks that only the node has", () => {
     ...{ txHash, from: of.payer, to: of.recipient, amountUnits: of.amountUnits },
   });
 
-  test("unread blocks without a transfer to the wallet: free; when the ledger is not read up to where they begin: early", async () => {
+  test("unread blocks without a transfer to the wallet: free; if the ledger does not reach their beginning: early", async () => {
     expect(await unread([])).toBe("free");
     expect(await unread([], { afterNumber: READ + 1n })).toBe("early");
   });
 
-  test("unread blocks that follow another block than the ledger's: early", async () => {
+  test("unread blocks that do not follow the ledger's last block: early", async () => {
     expect(await unread([], { afterHash: randomHash() })).toBe("early");
   });
 
-  test("a wallet whose logs were not asked for: early", async () => {
+  test("a wallet whose logs were not requested: early", async () => {
     expect(await unread([], { payees: [randomAddress()] })).toBe("early");
   });
 
-  test("an external transfer to the wallet, of whatever amount: early; to another wallet: free", async () => {
+  test("an external transfer to the wallet, of any amount: early; to another wallet: free", async () => {
     const external = {
       txHash: randomHash(),
       from: randomAddress(),
@@ -284,7 +284,7 @@ describe("blocks that only the node has", () => {
     expect(await unread([{ ...external, to: other.address }], { payees })).toBe("free");
   });
 
-  test("our relay of another link's payment: free; what else is in that transaction: early", async () => {
+  test("our relay of another link's payment: free; anything else in that transaction: early", async () => {
     const other = await accepted(await seedLink(lab.sql, lab.merchant));
     const txHash = await signedFor(other);
     const own = seen(other, txHash);

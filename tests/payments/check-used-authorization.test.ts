@@ -58,13 +58,13 @@ describe("whether the ledger can tell", () => {
     expect(await consult()).toBe("came-to-us");
   });
 
-  test("it can for an address that is no wallet of the service", async () => {
+  test("it can for an address that is not a wallet of the service", async () => {
     await lab.sql`update payments set recipient = ${randomAddress()} where id = ${payment.id}`;
     expect(await consult()).toBe("not-ours");
   });
 });
 
-describe("whether the money came to the payment's payee", () => {
+describe("whether the money reached the payment's payee", () => {
   test("it did with the transfer of this authorization, counted for no link or for this one", async () => {
     await book();
     expect(await consult()).toBe("came-to-us");

@@ -83,7 +83,7 @@ test("its unique amount counts as its amount: early; another amount: free", asyn
   expect(await judge()).toBe("early");
 });
 
-test("a claim of another link, another sender, another wallet, another link's transfer, or no block any more: free", async () => {
+test("a claim of another link, sender, wallet or link's transfer, or without a block: free", async () => {
   await bookNamed({}, otherLinkId);
   await bookNamed({ status: "ORPHANED" });
   await bookNamed({ to: randomAddress() });
@@ -106,7 +106,7 @@ test("an unproven claim that came late, or that its merchant does not trust: fre
   expect(await judge()).toBe("early");
 });
 
-test("an unproven claim next to another link's claim of the same transaction: free, unless that one was rejected", async () => {
+test("an unproven claim with another link's claim of the same transaction: free, unless that one was rejected", async () => {
   const named = makeTransfer(lab, 99);
   const rival = await claim(lab, otherLinkId, named);
   const id = await claim(lab, linkId, named);
@@ -122,7 +122,7 @@ test("an unproven claim next to another link's claim of the same transaction: fr
   expect(await judge()).toBe("early");
 });
 
-test("a proven claim of a transfer that another link was given by inference: early, and paid once it has moved", async () => {
+test("a proven claim of a transfer attributed to another link by inference: early, and paid once it has moved", async () => {
   const named = makeTransfer(lab, 99);
   await book({ link: otherLinkId, settledBy: "amount", pays: true, txHash: named.txHash, from: named.from });
   await lab.sql`update payment_links set status = 'PENDING' where id = ${otherLinkId}`;

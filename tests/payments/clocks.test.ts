@@ -16,7 +16,7 @@ beforeAll(async () => {
 
 afterAll(() => lab?.stop());
 
-test("behavior: an authorization that began a second ago is paid when the chain's clock has come that far", async () => {
+test("behavior: an authorization valid since a second ago is paid when the chain's clock has caught up", async () => {
   const linkId = await seedLink(lab.sql, lab.merchant, { amountUnits: AMOUNT });
   const payer = makePayer();
   await fundUsdc(lab.chain.rpcUrl, payer.address, AMOUNT);

@@ -64,7 +64,7 @@ describe("a payer with code", () => {
     expect(row?.together).toBe(1);
   }, 120_000);
 
-  test("behavior: a keyed account whose code burns all gas is taken out of its batch, and the others still travel together", async () => {
+  test("behavior: a keyed account whose code burns all gas is taken out of its batch, and the others stay together", async () => {
     const order = await newOrder(lab);
     await lab.rpc("anvil_setCode", [order.payment.from, ENDLESS]);
     const mates = await newOrders(lab, 5);
@@ -88,7 +88,7 @@ describe("a payer with code", () => {
 });
 
 describe("a payer that burns gas", () => {
-  test("behavior: a payer that burns gas wastes three transactions at most, and 20 other payments are paid concurrently", async () => {
+  test("behavior: a payer that burns gas wastes at most three transactions, and 20 other payments are paid meanwhile", async () => {
     const bomb = await contractOrder(lab, GAS_BOMB);
     const others = await newOrders(lab, 20);
     const [answer, ...rest] = await Promise.all([bomb, ...others].map((one) => pay(lab, one)));

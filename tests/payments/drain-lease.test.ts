@@ -35,12 +35,12 @@ const take = (holder: string, network: NetworkId = NETWORK) =>
 const takeAndStay = (holder: string) => takeDrainLease(lab.sql, drainOf(holder), { staysOn: true });
 const leaseAll = () => leaseQueuedPayments(lab.sql, NETWORK, 100, 30_000);
 
-test("a second worker leaves what is queued to the first, which extends its lease", async () => {
+test("a second worker leaves queued payments to the first, which extends its lease", async () => {
   await queue(1);
   expect([await take("one"), await take("two"), await take("one")]).toEqual(["taken", "busy", "taken"]);
 });
 
-test("a lease is written again when less than half of its time is left", async () => {
+test("a lease is extended when less than half of its time is left", async () => {
   const leftS = async () => {
     const [row] = await lab.sql<{ leftS: number }[]>`
       select extract(epoch from until - now())::float8 as left_s from drain_leases`;
@@ -56,7 +56,7 @@ test("a lease is written again when less than half of its time is left", async (
   expect(await leftS()).toBeGreaterThan(20);
 });
 
-test("a lease whose time is over is taken by another worker, not one that still has a minute", async () => {
+test("an expired lease is taken by another worker, one with a minute left is not", async () => {
   await queue(1);
   await take("one");
   await lab.sql`update drain_leases set until = now() + interval '1 minute'`;
@@ -72,7 +72,7 @@ test("a full batch is taken without the lease, one payment less is not", async (
   expect(await take("two")).toBe("full");
 });
 
-test("a full batch is no less one for the worker that has the lease", async () => {
+test("a full batch is also one for the worker that has the lease", async () => {
   await queue(BATCH);
   expect([await take("one"), await take("one")]).toEqual(["full", "full"]);
 });
@@ -93,7 +93,7 @@ test("due payments are pending next to a payment in flight, not next to one that
   expect(turns).toEqual({ QUEUED: "taken", SIGNED: "pending", BROADCAST: "pending", FAILED: "taken" });
 });
 
-test("payments that are leased or not due yet are nothing to take a drain lease for", async () => {
+test("no drain lease is taken for payments that are leased or not yet due", async () => {
   await queue(1);
   await leaseAll();
   expect(await take("one")).toBe("idle");
@@ -103,7 +103,7 @@ test("payments that are leased or not due yet are nothing to take a drain lease 
   expect(await lab.sql`select 1 from drain_leases`).toHaveLength(0);
 });
 
-test("an empty queue releases the lease, and what was queued meanwhile is found by the call after it", async () => {
+test("an empty queue releases the lease, and what was queued meanwhile is found by the next call", async () => {
   await queue(1);
   await take("one");
   await leaseAll();
@@ -126,13 +126,13 @@ test("an empty queue does not release another worker's lease", async () => {
   expect(await take("two")).toBe("taken");
 });
 
-describe("a worker that stays on", () => {
+describe("a worker that keeps its lease", () => {
   const isCountedOn = async () => {
     const [row] = await lab.sql<{ drained: boolean }[]>`select ${isDrained(lab.sql, NETWORK)} as drained`;
     return row?.drained;
   };
 
-  test("keeps its lease of an empty queue, and finds what is queued then", async () => {
+  test("keeps it with an empty queue, and finds what is queued then", async () => {
     await queue(1);
     await take("one");
     await leaseAll();
@@ -151,7 +151,7 @@ describe("a worker that stays on", () => {
     expect(await isCountedOn()).toBe(false);
   });
 
-  test("does not keep it longer than it was taken for: an empty queue extends nothing", async () => {
+  test("keeps it no longer than it was taken for: an empty queue extends nothing", async () => {
     await queue(1);
     await take("one");
     await leaseAll();
@@ -161,7 +161,7 @@ describe("a worker that stays on", () => {
     expect([await takeAndStay("one"), await takeAndStay("one")]).toEqual(["released", "idle"]);
   });
 
-  test("without the lease is idle, and takes none for an empty queue", async () => {
+  test("is idle without the lease, and takes none for an empty queue", async () => {
     expect(await takeAndStay("one")).toBe("idle");
     await queue(1);
     await take("one");
@@ -178,7 +178,7 @@ test("of ten concurrent workers one takes the lease", async () => {
   expect(turns.filter((turn) => turn === "busy")).toHaveLength(9);
 });
 
-test("a network's lease does not hold up another network", async () => {
+test("the lease of one network does not delay another network", async () => {
   await queue(1);
   await take("one");
   expect(await take("two", "base")).toBe("idle");
@@ -198,7 +198,7 @@ describe("a job that wakes a worker", () => {
     return takeJobs();
   };
 
-  test("is added with a payment that is stored, and not with one that is refused", async () => {
+  test("is added with a payment that is stored, but not with one that is refused", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 1, amountUnits: 10_000n });
     const acceptor = openAcceptor(lab.sql, storeLinkPayments);
     expect([await acceptor.accept(makePayment(lab, linkId)), await takeJobs()]).toEqual([true, true]);
@@ -213,7 +213,7 @@ describe("a job that wakes a worker", () => {
     expect([await acceptor.accept(makePayment(lab, linkId)), await takeJobs()]).toEqual([true, false]);
   });
 
-  test("is added unless a worker drains the network: not before, not when its time is over, not by another network's", async () => {
+  test("is added unless a worker drains the network: not before it starts, after its lease, or on another network", async () => {
     expect(await isJobAdded()).toBe(true);
     await queue(1);
     await take("one");

@@ -103,7 +103,7 @@ describe.each([
   ["answers 503", takeNodeAway],
 ])("the node %s", (_, setNode) => {
   test.each(WIRES)(
-    "error: NONCE_USED for forged twins of a settled payment; %s",
+    "error: NONCE_USED for forged copies of a settled payment; %s",
     async (_name, wire) => {
       const order = await newOrder(lab);
       expect(await pay(lab, order)).toMatchObject({ status: 200 });
@@ -126,7 +126,7 @@ describe.each([
     120_000,
   );
 
-  test("error: a forged twin of a payment in progress is refused immediately", async () => {
+  test("error: a forged copy of a payment in progress is refused immediately", async () => {
     const order = await newOrder(lab);
     await lab.service.kill("worker");
     const paying = pay(lab, order);
@@ -147,7 +147,7 @@ describe.each([
     expect(await paying).toMatchObject({ status: 200 });
   }, 120_000);
 
-  test("error: the facilitator refuses forged twins of a payment it settled", async () => {
+  test("error: the facilitator refuses forged copies of a payment it settled", async () => {
     const payment = await facilitated();
     expect(await settle(lab, key, payment)).toMatchObject({ success: true });
     setNode();

@@ -61,7 +61,7 @@ test("due payments are counted up to a full batch, without leased ones", async (
   expect(counts).toEqual([0, 2, 3, 2]);
 });
 
-test("a full batch is counted once after the block, and gathered no longer", async () => {
+test("a full batch is counted once after the block, and gathered no further", async () => {
   await queue(BATCH);
   const counts = watchCounts();
   const gathered = gather(FOREVER_MS, { sql: counts.sql });
@@ -70,7 +70,7 @@ test("a full batch is counted once after the block, and gathered no longer", asy
   expect(counts.answered.length).toBe(1);
 });
 
-test("a batch that does not fill is gathered until the burst after the block is over", async () => {
+test("a batch that does not fill is gathered until the burst after the block has ended", async () => {
   await queue(1);
   const gathered = gather(FOREVER_MS);
   ledger.noteRead(101n);
@@ -78,7 +78,7 @@ test("a batch that does not fill is gathered until the burst after the block is 
   expect(await countDue(lab.sql, drain)).toBe(1);
 });
 
-test("a batch is gathered until as many have come as were answered, and no longer", async () => {
+test("a batch is gathered until as many payments have arrived as were answered, and no longer", async () => {
   const counts = watchCounts();
   const gathered = gather(FOREVER_MS, { sql: counts.sql, answered: BATCH - 1 });
   ledger.noteRead(101n);

@@ -50,8 +50,8 @@ async function exceptionOf(linkId: string): Promise<string | undefined> {
   return row?.exception;
 }
 
-describe("a link was paid by a plain transfer in blocks that the ledger does not hold", () => {
-  test("error: LINK_ALREADY_PAID for the second payer once an indexer that was stopped longer than a lease is held has read them; that payer keeps the money", async () => {
+describe("a link was paid by a plain transfer in blocks that the ledger does not have", () => {
+  test("error: LINK_ALREADY_PAID for the uncharged second payer once a long-stopped indexer has read the blocks", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
@@ -106,8 +106,8 @@ describe("a link was paid by a plain transfer in blocks that the ledger does not
   }, 120_000);
 });
 
-describe("a lock that is held for longer than a node's answer is valid", () => {
-  test("error: LINK_ALREADY_PAID for the second payer when the link is paid while the second payment waits for the lock; that payer keeps the money", async () => {
+describe("a lock that is held longer than a node's answer is valid", () => {
+  test("error: LINK_ALREADY_PAID for the uncharged second payer when the link is paid while waiting for the lock", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
@@ -138,7 +138,7 @@ describe("a lock that is held for longer than a node's answer is valid", () => {
   }, 120_000);
 });
 
-describe("blocks that the ledger does not hold pay other things", () => {
+describe("blocks that the ledger does not have pay something else", () => {
   test("behavior: a transfer to the same wallet makes a payment wait for the ledger, and then it is relayed", async () => {
     const order = await newOrder(lab);
     const relays = await countRelays(lab);
@@ -184,7 +184,7 @@ describe("blocks that the ledger does not hold pay other things", () => {
 });
 
 describe("facilitated payments", () => {
-  test("behavior: the facilitator relays payments while the indexer is stopped, whatever the unread blocks hold", async () => {
+  test("behavior: the facilitator relays payments while the indexer is stopped, whatever the unread blocks contain", async () => {
     const payer = makePayer();
     const [payTo, amountUnits] = [lab.merchant.address, 50_001n];
     await fundUsdc(lab.chain.rpcUrl, payer.address, amountUnits);
@@ -201,7 +201,7 @@ describe("facilitated payments", () => {
     expect(await settling.answer).toMatchObject({ success: true });
   }, 120_000);
 
-  test("behavior: of two that concurrently settle a failed payment again, neither is answered by the earlier failure", async () => {
+  test("behavior: of two that concurrently settle a failed payment again, neither gets the earlier failure", async () => {
     const payer = makePayer();
     const [payTo, amountUnits] = [lab.merchant.address, 50_002n];
     await fundUsdc(lab.chain.rpcUrl, payer.address, amountUnits);

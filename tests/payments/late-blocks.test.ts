@@ -20,7 +20,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => lab?.stop());
 
-test("error: EXPIRED_TRANSFER when the block comes too late; the payer is not blamed for the gas", async () => {
+test("error: EXPIRED_TRANSFER when the block comes too late; the gas does not count against the payer", async () => {
   await lab.rpc("evm_setAutomine", [false]);
   const order = await newOrder(lab);
   await pay(lab, order);

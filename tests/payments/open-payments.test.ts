@@ -37,7 +37,7 @@ afterAll(() => lab.stop());
 
 async function acceptOne(): Promise<NewPayment> {
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
-  if (!payment) throw new Error("the link did not take the payment");
+  if (!payment) throw new Error("the link did not accept the payment");
   return payment;
 }
 
@@ -52,7 +52,7 @@ async function carriedBy(relayId: bigint): Promise<string[] | undefined> {
   return row?.paymentIds;
 }
 
-test("a payment is open until a block holds it, and again when that block is reorganised away", async () => {
+test("a payment is open until a block has it, and again when that block is reorganised away", async () => {
   const payment = await acceptOne();
   expect(await isOpen(payment)).toBe(true);
   await signRelay(lab, payment);
@@ -65,7 +65,7 @@ test("a payment is open until a block holds it, and again when that block is reo
   expect(await isOpen(payment)).toBe(true);
 });
 
-test("a refused payment is not open, one that a block holds after all neither, and a deleted one leaves nothing", async () => {
+test("a refused payment is not open, even once a block has it, and a deleted one leaves nothing", async () => {
   const [refused, deleted] = [await acceptOne(), await acceptOne()];
   await fail(lab, refused);
   expect(await isOpen(refused)).toBe(false);
@@ -105,7 +105,7 @@ test("a relay names its payments; one that was queued again no longer belongs to
   expect(await findExpiredRelays(lab.sql, [relayId], { nowS })).toEqual(new Set([relayId]));
 });
 
-test("a relay whose payment another one carries now has none: nothing is replaced or queued again, and it is confirmed", async () => {
+test("a relay whose payment another one carries now has none: nothing is replaced or requeued, and it is confirmed", async () => {
   const payment = await acceptOne();
   const former = await signRelay(lab, payment);
   await lab.sql.begin((tx) => requeueRelay(tx, former.relayId));
@@ -122,7 +122,7 @@ test("a relay whose payment another one carries now has none: nothing is replace
   ]);
 });
 
-test("signing and settling a payment touch none of its indexes", async () => {
+test("signing and settling a payment change none of its indexes", async () => {
   // a row's next versions find room in its page
   await lab.sql`alter table payments set (fillfactor = 10)`;
   const payment = await acceptOne();
@@ -137,7 +137,7 @@ test("signing and settling a payment touch none of its indexes", async () => {
   expect(moved).toEqual({ updated: 2, hot: 2 });
 });
 
-test("links of one batch become PENDING in their pages", async () => {
+test("links of one batch become PENDING on their pages", async () => {
   const count = 40;
   const linkIds = await seedLinks(lab.sql, lab.merchant, { count });
   const moved = await lab.sql.begin(async (tx) => {

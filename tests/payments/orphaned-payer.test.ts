@@ -62,7 +62,7 @@ async function payAfterReorganisation(): Promise<{ second: Order; resend: () => 
   return { second, resend: () => lab.rpc("eth_sendRawTransaction", [raw]) };
 }
 
-test("the transfer comes back: it pays the link, and the second payer keeps the money", async () => {
+test("the transfer comes back: it pays the link, and the second payer is not charged", async () => {
   const { second, resend } = await payAfterReorganisation();
   const amountUnits = BigInt(second.payment.value);
   await resend();

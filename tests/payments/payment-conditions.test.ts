@@ -53,13 +53,13 @@ const setStatus = (linkId: string, status: string) =>
     where id = ${linkId}`;
 
 describe("accepting a payment", () => {
-  test("accepting a payment takes it for an ACTIVE link before its expiry", async () => {
+  test("an ACTIVE link accepts a payment before its expiry", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant, { expiresInS: 60 });
     expect(await accept(lab, linkId)).toBeDefined();
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
   });
 
-  test("no payment is accepted after the link's expiry, though no job has moved it to EXPIRED", async () => {
+  test("no payment is accepted after the link's expiry, even if no job has moved it to EXPIRED", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant, { expiresInS: -1 });
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
     expect(await accept(lab, linkId)).toBeUndefined();
@@ -67,7 +67,7 @@ describe("accepting a payment", () => {
     expect(await historyOf(lab, linkId)).toHaveLength(0);
   });
 
-  test("accepting a payment writes the link's event also while a rejected claim leaves the link PENDING", async () => {
+  test("accepting a payment writes the link's event even while a rejected claim leaves the link PENDING", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
     await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
@@ -78,14 +78,11 @@ describe("accepting a payment", () => {
     expect(event).toEqual({ type: "payment_link.pending", data: { paymentId: payment.id } });
   });
 
-  test.each(["PAID", "EXPIRED", "CANCELLED"])(
-    "accepting a payment takes none for a link that is %s",
-    async (status) => {
-      const linkId = await seedLink(lab.sql, lab.merchant);
-      await setStatus(linkId, status);
-      expect(await accept(lab, linkId)).toBeUndefined();
-    },
-  );
+  test.each(["PAID", "EXPIRED", "CANCELLED"])("a link that is %s accepts no payment", async (status) => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    await setStatus(linkId, status);
+    expect(await accept(lab, linkId)).toBeUndefined();
+  });
 
   test("no payment is accepted for a reusable link itself: a payer pays a use of it", async () => {
     const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });
@@ -129,7 +126,7 @@ describe("queueing a failed payment again", () => {
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED", reason: null });
   });
 
-  test("writes the link's event also while an open claim keeps the link PENDING", async () => {
+  test("writes the link's event even while an open claim keeps the link PENDING", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await failed(linkId);
     await claim(lab, linkId, makeTransfer(lab, 90));
@@ -168,7 +165,7 @@ describe("queueing a failed payment again", () => {
     expect(await requeue(payment)).toBeUndefined();
   });
 
-  test("a failed payment that is still bound to one of our transactions is not queued again: its bytes may be mined", async () => {
+  test("a failed payment still bound to one of our transactions is not queued again: its bytes may be mined", async () => {
     const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     const { relayId } = await signRelay(lab, payment);
     await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED' where id = ${payment.id}`;
@@ -211,7 +208,7 @@ describe("ending a payment as FAILED", () => {
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED" });
   });
 
-  test("failing waits for no transfer of another payer, nonce, recipient, amount or network, nor one that has its link", async () => {
+  test("failing does not wait for a transfer of another payer, nonce, recipient, amount or network, or one with a link", async () => {
     const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     const own = { from: payment.payer, nonce: payment.nonce };
     await bookTransfer(lab, own);
@@ -241,7 +238,7 @@ describe("ending a payment as FAILED", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("failing leaves a payment that another worker has signed concurrently: its transaction may be mined", async () => {
+  test("failing skips a payment that another worker has signed concurrently: its transaction may be mined", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accepted(lab, linkId);
     await signRelay(lab, payment);
@@ -253,7 +250,7 @@ describe("ending a payment as FAILED", () => {
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
   });
 
-  test.each(["PAID", "EXPIRED", "CANCELLED"])("failing leaves a link that is %s", async (status) => {
+  test.each(["PAID", "EXPIRED", "CANCELLED"])("failing does not change a link that is %s", async (status) => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accepted(lab, linkId);
     await setStatus(linkId, status);
@@ -263,7 +260,7 @@ describe("ending a payment as FAILED", () => {
     expect(await eventsOf(lab, linkId)).toEqual(["pending"]);
   });
 
-  test("a link's payment that fails without a node's answer has an unknown outcome until its window closes, and no facilitated one", async () => {
+  test("a link's payment that fails without a node's answer has an unknown outcome until its window closes", async () => {
     const linked = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     const facilitated = await acceptFacilitated(lab);
     const ids = [linked.id, facilitated.id];
@@ -285,7 +282,7 @@ describe("ending a payment as FAILED", () => {
     ]);
   });
 
-  test.each(["BROADCAST", "MINED", "CONFIRMED"])("failing leaves a payment that is %s", async (state) => {
+  test.each(["BROADCAST", "MINED", "CONFIRMED"])("failing skips a payment that is %s", async (state) => {
     const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     await lab.sql`update payments set state = ${state} where id = ${payment.id}`;
     await fail(lab, payment);
@@ -304,7 +301,7 @@ describe("ending a payment as FAILED", () => {
 });
 
 describe("locking payments", () => {
-  test("keeps others from exactly these until the transaction ends", async () => {
+  test("blocks access to exactly these until the transaction ends", async () => {
     const [held, free] = [await acceptedAnew(), await acceptedAnew()];
     const ids = [held.id, free.id];
     const unlocked = async () => {

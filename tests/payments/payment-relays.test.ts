@@ -51,7 +51,7 @@ test("a relay is obsolete from the second at which its last authorization ends, 
   expect(await isObsolete(relayId, 0n)).toBe(true);
 });
 
-test("a relay of payments that an earlier version left BROADCAST lasts as long as they do, and returns them when it is lost", async () => {
+test("a relay of payments that an earlier version left BROADCAST lasts as long as they do, and returns them when lost", async () => {
   const { relayId, payment } = await signed();
   await lab.sql`update payments set state = 'BROADCAST' where id = ${payment.id}`;
   expect(await isObsolete(relayId, WINDOW_END_S - 1n)).toBe(false);
@@ -59,7 +59,7 @@ test("a relay of payments that an earlier version left BROADCAST lasts as long a
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
 });
 
-test("of a lost relay, payments that wait are queued again and a job is enqueued; settled ones stay", async () => {
+test("of a lost relay, waiting payments are queued again and a job is enqueued; settled ones are kept", async () => {
   const [waiting, settled] = [await signed(), await signed()];
   await lab.sql`
     update payments set relay_id = ${waiting.relayId}, state = 'MINED' where id = ${settled.payment.id}`;
@@ -75,7 +75,7 @@ test("of a lost relay, payments that wait are queued again and a job is enqueued
   ).toHaveLength(1);
 });
 
-test("a mined relay that settled its only payment not at all counts as reverted; one whose payment was left out does not", async () => {
+test("a mined relay that did not settle its only payment counts as reverted; one whose payment was left out does not", async () => {
   const blockHash = randomHash();
   await lab.sql`
     insert into blocks (network, number, hash, parent_hash, block_time)
@@ -95,7 +95,7 @@ test("a mined relay that settled its only payment not at all counts as reverted;
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
 });
 
-test("a relay mined in the second in which its payment's window ends counts no revert, one mined a second earlier does", async () => {
+test("a relay mined in the second in which the payment's window ends counts no revert, one mined earlier does", async () => {
   const relays: Awaited<ReturnType<typeof signed>>[] = [];
   for (const [number, timeS] of [
     [MINED_AT + 1n, WINDOW_END_S],
@@ -139,7 +139,7 @@ function revise(relayId: bigint) {
   });
 }
 
-test("a replacement leaves out what failed or was queued again since its transaction was signed, and keeps what a block settled", async () => {
+test("a replacement omits payments that failed or were queued again since signing, and keeps those a block settled", async () => {
   const { relayId, other } = await signedTogether();
   expect((await revise(relayId))?.leftOut ?? []).toEqual([]);
   for (const [state, isBound, leftOut] of [
@@ -161,7 +161,7 @@ test("a replacement leaves out what failed or was queued again since its transac
   }
 });
 
-test("a replacement leaves out a payment that is signed in another transaction while it waits for the payment", async () => {
+test("a replacement omits a payment that is signed in another transaction while it waits for the payment", async () => {
   const { relayId, kept, other } = await signedTogether();
   const { relayId: elsewhere } = await signed();
   let revising: ReturnType<typeof revise> | undefined;

@@ -9,17 +9,17 @@ import {
   standardReason,
 } from "../../core/domain/payment.ts";
 
-test("a payment is settled once a block holds its transfer", () => {
+test("a payment is settled once a block has its transfer", () => {
   expect(PAYMENT_STATES.filter((state) => isSettled({ state }))).toEqual(["MINED", "CONFIRMED"]);
 });
 
-test("a failure is one that the payer can act on unless it is ours", () => {
+test("a failure is one that the payer can act on unless the fault is ours", () => {
   expect(isPaymentRefusal("NONCE_USED")).toBe(true);
   expect(isPaymentRefusal("INTERNAL_ERROR")).toBe(false);
   expect(isPaymentRefusal("LOST")).toBe(false);
 });
 
-test("a refusal has x402's own name where it has one, and a message", () => {
+test("a refusal has x402's own name if there is one, and a message", () => {
   expect(standardReason("NONCE_USED")).toBe("invalid_exact_evm_nonce_already_used");
   expect(standardReason("LINK_ALREADY_PAID")).toBe("LINK_ALREADY_PAID");
   expect(refusalOf("NOT_FOUND")).toEqual({

@@ -18,7 +18,7 @@ afterAll(() => lab?.stop());
 const release = ({ id }: NewPayment) =>
   lab.sql`update payments set state = 'QUEUED', reason = null, relay_id = null where id = ${id}`;
 
-describe("what a transaction carries", () => {
+describe("the payments that a transaction carries", () => {
   const setState = ({ id }: NewPayment, state: string) =>
     lab.sql`
       update payments set state = ${state}, reason = ${state === "FAILED" ? "NONCE_USED" : null} where id = ${id}`;
@@ -31,7 +31,7 @@ describe("what a transaction carries", () => {
     ({ relayId } = await relayOf(lab.sql, ...all));
   });
 
-  test("is what is SIGNED for it, with the tag of its link, in the order of ids", async () => {
+  test("are those SIGNED for it, with the tag of their link, in the order of ids", async () => {
     const [signed, sent, failed, again, last] = all as [
       NewPayment,
       NewPayment,
@@ -51,7 +51,7 @@ describe("what a transaction carries", () => {
     expect((await findSignedPayments(lab.sql, other.relayId)).map(({ id }) => id)).toEqual([again.id]);
   });
 
-  test("has been released when it is queued, failed, or signed for another", async () => {
+  test("have been released when they are queued, failed, or signed for another", async () => {
     const [kept, queued, failed, again, idle] = all as [
       NewPayment,
       NewPayment,

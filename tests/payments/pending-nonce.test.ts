@@ -19,7 +19,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => lab?.stop());
 
-test("behavior: a payment whose authorization waits in a node's pool does not fail, and is settled by that transaction", async () => {
+test("behavior: a payment whose authorization is in a node's pool does not fail, and that transaction settles it", async () => {
   const order = await newOrder(lab);
   const headBefore = await lab.rpc("eth_blockNumber");
   await waitFor("the ledger", async () => {

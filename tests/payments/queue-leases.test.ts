@@ -44,7 +44,7 @@ beforeEach(async () => {
 
 async function accepted(link = linkId): Promise<NewPayment> {
   const taken = await accept(lab, link);
-  if (!taken) throw new Error("the link took no payment");
+  if (!taken) throw new Error("the link accepted no payment");
   return taken;
 }
 
@@ -68,7 +68,7 @@ const change = (columns: Record<string, string | number | Date | null>) =>
   lab.sql`update payments set ${lab.sql(columns)} where id = ${payment.id}`;
 
 describe("leasing", () => {
-  test("takes a payment that is due and holds it for the lease's time", async () => {
+  test("takes a payment that is due and holds it for the duration of the lease", async () => {
     expect(await leased()).toMatchObject({
       id: payment.id,
       readNumber: BigInt(READ_TO),
@@ -78,7 +78,7 @@ describe("leasing", () => {
     expect((await rowOf(payment))?.waitS).toBe(LEASE_MS / 1000);
   });
 
-  test("takes a payment again whose worker has died, once its lease is over", async () => {
+  test("takes a payment again whose worker has died, once its lease has expired", async () => {
     await lease();
     await lab.sql`update payment_leases set until = now() + interval '1 minute'`;
     expect(await lease()).toEqual([]);
@@ -94,7 +94,7 @@ describe("leasing", () => {
     });
   });
 
-  test("locks no payment, so that others settle or fail it meanwhile", async () => {
+  test("locks no payment, so that others can settle or fail it meanwhile", async () => {
     await lab.sql.begin(async (tx) => {
       expect(await leaseQueuedPayments(tx, NETWORK, 10, LEASE_MS)).toHaveLength(1);
       const free = await lab.sql`select id from payments where id = ${payment.id} for update skip locked`;
@@ -121,13 +121,13 @@ describe("leasing", () => {
     expect(await second.waiting).toEqual([]);
   });
 
-  test("takes the payments of a database that crashed: leases are not in its log", async () => {
+  test("takes the payments of a database that crashed: leases are not in its write-ahead log", async () => {
     await lease();
     await lab.sql`truncate payment_leases`;
     expect((await leased())?.id).toBe(payment.id);
   });
 
-  test("takes the payment that waits longest, and no more than the limit", async () => {
+  test("takes the payment that has waited longest, and no more than the limit", async () => {
     const later = await accepted(await seedLink(lab.sql, lab.merchant));
     await lab.sql`update payments set next_try_at = now() - interval '1 second' where id = ${later.id}`;
     await change({ next_try_at: new Date(Date.now() - 60_000) });
@@ -154,7 +154,7 @@ describe("leasing", () => {
   });
 });
 
-describe("what a lease says about its payment", () => {
+describe("a lease's facts about its payment", () => {
   test("its link is paid by another transfer that pays it", async () => {
     await bookTransfer(lab, { link: linkId, pays: true, units: UNITS + 1n });
     expect((await leased())?.isLinkPaid).toBe(true);
@@ -214,7 +214,7 @@ describe("what a lease says about its payment", () => {
     expect(await leased()).toMatchObject({ merchantGasUsed: 0n, merchantGasReserved: 0n });
   });
 
-  test("unknown outcomes of its link's earlier payments are listed, those that are over are not", async () => {
+  test("unknown outcomes of its link's earlier payments are listed, those that have ended are not", async () => {
     await change({ state: "FAILED", reason: "NONCE_USED" });
     const earlier = payment;
     await lab.sql`update payment_links set status = 'ACTIVE' where id = ${linkId}`;
@@ -228,12 +228,12 @@ describe("what a lease says about its payment", () => {
   });
 });
 
-describe("handing a lease back", () => {
+describe("returning a lease", () => {
   const ids = () => [payment.id];
   const unavailable = (triedMs: number, giveUpMs: number) =>
     noteUnavailable(lab.sql, ids(), { delayMs: DELAY_MS, triedMs, giveUpMs });
 
-  test("makes the payment due after the delay, and forgets that a node was unavailable", async () => {
+  test("makes the payment due after the delay, and resets that a node was unavailable", async () => {
     await unavailable(1_000, 60_000);
     await returnLeases(lab.sql, ids(), DELAY_MS);
     expect(await rowOf(payment)).toEqual({ waitS: DELAY_MS / 1000, refusals: 0, unavailable: null });
@@ -263,7 +263,7 @@ describe("handing a lease back", () => {
     expect(await unavailable(0, 7_000)).toEqual(new Set(ids()));
   });
 
-  test("leaves a payment alone that has been signed since", async () => {
+  test("does not change a payment that has been signed since", async () => {
     await lease();
     await change({ state: "SIGNED" });
     const read = () => lab.sql`
@@ -289,7 +289,7 @@ describe("signing", () => {
     expect(await leases()).toHaveLength(0);
   });
 
-  test("failing a payment ends its own lease and no other's", async () => {
+  test("a payment that fails loses its own lease and no other", async () => {
     const other = await accepted(await seedLink(lab.sql, lab.merchant));
     await lease();
     await lab.sql.begin((tx) => failPayments(tx, [{ id: payment.id, reason: "EXPIRED_TRANSFER" }]));
@@ -299,7 +299,7 @@ describe("signing", () => {
   });
 
   test.each(["FAILED", "SIGNED", "MINED", "CONFIRMED"])(
-    "binds no payment that is %s since",
+    "binds no payment that has become %s since",
     async (state) => {
       await change({ state, reason: state === "FAILED" ? "EXPIRED_TRANSFER" : null });
       await signRelay(lab, payment);

@@ -33,7 +33,7 @@ async function setRelayerBalance(wei: bigint): Promise<void> {
   await Bun.sleep(BALANCE_KEPT_MS);
 }
 
-test("error: LINK_ALREADY_PAID when another transfer pays the link while a payment waits; its payer keeps the money", async () => {
+test("error: LINK_ALREADY_PAID when another transfer pays the link while a payment waits; its payer is not charged", async () => {
   const order = await newOrder(lab);
   const amount = BigInt(order.payment.value);
   const other = makePayer();

@@ -65,7 +65,7 @@ for (const depth of [1, 3]) {
   }, 120_000);
 }
 
-test("behavior: links whose payments were far below the branch stay PAID", async () => {
+test("behavior: links whose payments were far below the fork stay PAID", async () => {
   const orders = [await newOrder(lab), await newOrder(lab)];
   const later = await newOrder(lab);
   await buryFunding();
@@ -173,7 +173,7 @@ async function stateOf({ id }: FinalRelay): Promise<string | undefined> {
   return (await relaysOf(lab)).find((relay) => relay.id === id)?.state;
 }
 
-test("behavior: a relay confirmed from a lagging node's receipt while the indexer undoes its block is sent again; later relays do not wait for its nonce", async () => {
+test("behavior: a relay confirmed by a lagging node during a reorganisation is resent, and later relays do not wait", async () => {
   const [first, second] = await twoOrders();
   const isForReceipts = ({ method }: { method: string }) => method === "eth_getTransactionReceipt";
   lab.proxy.fault = (calls) => (calls.every(isForReceipts) ? { kind: "status", status: 503 } : undefined);
@@ -200,7 +200,7 @@ test("behavior: a relay confirmed from a lagging node's receipt while the indexe
   await expectPaidOnce([first, second]);
 }, 120_000);
 
-test("behavior: where the ledger has no block of its height, a node's receipt shows that a CONFIRMED relay was removed", async () => {
+test("behavior: where the ledger has no block at its height, a node's receipt shows that a CONFIRMED relay was removed", async () => {
   const [first, second] = await twoOrders();
   await pays(first);
   await removeFinalBlock(
@@ -211,7 +211,7 @@ test("behavior: where the ledger has no block of its height, a node's receipt sh
   await expectPaidOnce([first, second]);
 }, 120_000);
 
-test("behavior: a CONFIRMED relay is pending again although nothing else is unfinished", async () => {
+test("behavior: a CONFIRMED relay becomes pending again even if nothing else is unfinished", async () => {
   const [first, second] = await twoOrders();
   await pays(first);
   const { nonce } = await removeFinalBlock(first, async () => {
@@ -226,7 +226,7 @@ test("behavior: a CONFIRMED relay is pending again although nothing else is unfi
   await expectPaidOnce([first, second]);
 }, 120_000);
 
-test("behavior: after an external transaction used the nonce of a removed CONFIRMED relay, it is LOST and its payment is relayed once", async () => {
+test("behavior: if an external transaction used the nonce of a removed relay, it is LOST and its payment relayed once", async () => {
   const [first, second] = await twoOrders();
   await pays(first);
   const relay = await removeFinalBlock(first, () => spendNonces(lab, 1));
@@ -235,7 +235,7 @@ test("behavior: after an external transaction used the nonce of a removed CONFIR
   expect(await stateOf(relay)).toBe("LOST");
 }, 120_000);
 
-test("behavior: a removed CONFIRMED relay whose bytes were dropped is LOST; a no-op uses its nonce, and its payment is relayed once", async () => {
+test("behavior: a removed relay whose bytes were dropped is LOST; a no-op uses its nonce, its payment is relayed once", async () => {
   const [first, second] = await twoOrders();
   await pays(first);
   const relay = await removeFinalBlock(
@@ -248,7 +248,7 @@ test("behavior: a removed CONFIRMED relay whose bytes were dropped is LOST; a no
 }, 120_000);
 
 for (const state of ["BROADCAST", "MINED", "CONFIRMED"] as const) {
-  test(`behavior: a payment whose link a plain transfer paid after its block left the chain is not sent again, its relay ${state}`, async () => {
+  test(`behavior: a payment whose link is paid otherwise after a reorganisation is not sent again, its relay ${state}`, async () => {
     const [first, second] = await twoOrders();
     const balance = await balanceOf(lab, first);
     await pays(first);

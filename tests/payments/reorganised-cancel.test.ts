@@ -54,7 +54,7 @@ async function payAndCancel(): Promise<{ first: Order; second: Order; answer: Re
   return { first, second, answer };
 }
 
-test("error: PAYMENT_IN_PROGRESS for a second payer until it is deep that the first one's authorization was cancelled; one of them is charged", async () => {
+test("error: PAYMENT_IN_PROGRESS for a second payer until the first one's cancellation is deep; one of them is charged", async () => {
   const { first, second, answer } = await payAndCancel();
   const { linkId } = first;
   const amountUnits = BigInt(first.payment.value);
@@ -77,7 +77,7 @@ test("error: PAYMENT_IN_PROGRESS for a second payer until it is deep that the fi
   expect(await balanceOf(lab, second)).toBe(amountUnits);
 }, 120_000);
 
-test("error: NONCE_USED for a payer whose authorization was cancelled, once that is deep; another one pays the link", async () => {
+test("error: NONCE_USED for a payer whose authorization was cancelled, once that is deep; another payer pays the link", async () => {
   const { first, second, answer } = await payAndCancel();
   const { linkId } = first;
   const amountUnits = BigInt(first.payment.value);

@@ -126,7 +126,7 @@ async function mineSome(): Promise<void> {
   await lab.rpc("anvil_mine", ["0x3"]);
 }
 
-test("behavior: a payment whose link a plain transfer paid is left out of the replacement, which pays the others of its transaction", async () => {
+test("behavior: a payment whose link a plain transfer paid is omitted from the replacement, which pays the others", async () => {
   const [paidByHand, other] = [await newOrder(lab), await newOrder(lab)];
   const funds = await balanceOf(lab, paidByHand);
   await signTogether(paidByHand, other);
@@ -146,7 +146,7 @@ test("behavior: a payment whose link a plain transfer paid is left out of the re
   expect(await linkStatus(lab, paidByHand.linkId)).toBe("PAID");
 }, 120_000);
 
-test("behavior: a transaction whose only payment is left out is replaced by a no-op", async () => {
+test("behavior: a transaction whose only payment is omitted is replaced by a no-op", async () => {
   const order = await newOrder(lab);
   const funds = await balanceOf(lab, order);
   await signTogether(order);
@@ -159,7 +159,7 @@ test("behavior: a transaction whose only payment is left out is replaced by a no
   expect(await balanceOf(lab, order)).toBe(funds);
 }, 120_000);
 
-test("behavior: a replacement that waited for a lock longer than a node's answer is valid carries no payment whose link was paid meanwhile", async () => {
+test("behavior: a replacement that waited too long for a lock carries no payment whose link was paid meanwhile", async () => {
   const order = await newOrder(lab);
   await signTogether(order);
   const held = await lab.sql.begin(async (holder) => {
@@ -182,7 +182,7 @@ test("behavior: a replacement that waited for a lock longer than a node's answer
   expect(await secondAttempt(order)).toMatchObject({ isNoop: true });
 }, 120_000);
 
-test("behavior: bytes that no node accepted are not sent once a plain transfer has paid the link; a no-op uses their nonce", async () => {
+test("behavior: bytes that no node accepted are not sent once a transfer has paid the link; a no-op uses the nonce", async () => {
   const order = await newOrder(lab);
   const funds = await balanceOf(lab, order);
   refuseSends();
@@ -194,7 +194,7 @@ test("behavior: bytes that no node accepted are not sent once a plain transfer h
   await expectNotCharged(order, funds);
 }, 120_000);
 
-test("behavior: bytes that a node lost are not sent again once the ledger knows that the link is paid, by a restarted worker neither", async () => {
+test("behavior: bytes that a node lost are not resent once the link is known to be paid, even after a restart", async () => {
   const order = await newOrder(lab);
   const funds = await balanceOf(lab, order);
   await signTogether(order);
@@ -208,7 +208,7 @@ test("behavior: bytes that a node lost are not sent again once the ledger knows 
   await expectNotCharged(order, funds);
 }, 120_000);
 
-test("behavior: a node that hung for seconds is followed by no other with bytes that were judged before", async () => {
+test("behavior: after a node that hung for seconds, no other node gets bytes that were judged before", async () => {
   const order = await newOrder(lab);
   const funds = await balanceOf(lab, order);
   let sends = 0;
@@ -224,7 +224,7 @@ test("behavior: a node that hung for seconds is followed by no other with bytes 
   await expectNotCharged(order, funds);
 }, 120_000);
 
-test("behavior: bytes that must not be sent are replaced also where the highest fee leaves no room", async () => {
+test("behavior: bytes that must not be sent are replaced even where the highest fee leaves no room", async () => {
   const order = await newOrder(lab);
   const funds = await balanceOf(lab, order);
   refuseSends();
@@ -241,7 +241,7 @@ test("behavior: bytes that must not be sent are replaced also where the highest 
   await expectNotCharged(order, funds);
 }, 120_000);
 
-test("behavior: while the ledger is behind the same bytes are resent; once it has read the transfer that pays the link, the payment is left out", async () => {
+test("behavior: while the ledger is behind the bytes are resent; once it has the transfer, the payment is omitted", async () => {
   const order = await newOrder(lab);
   await signTogether(order);
   await whileIndexerStands(lab, async () => {

@@ -55,7 +55,7 @@ const stateOf = async (payment: NewPayment) => (await paymentOf(lab, payment))?.
 const relayOf = (payment: NewPayment) =>
   lab.sql`select id from relays where id = (select relay_id from payments where id = ${payment.id})`;
 
-test("a payment is queued again once its window was over at the deepest block, not a second earlier", async () => {
+test("a payment is queued again once its window has ended at the deepest block, not a second earlier", async () => {
   const [over, lasting] = [await signed(), await signed({ validBefore: DEEP_TIME_S + 1 })];
   expect(await requeue()).toEqual([{ id: over.id }]);
   expect(await stateOf(over)).toBe("QUEUED");
@@ -71,7 +71,7 @@ test.each(["SIGNED", "BROADCAST"])("a payment whose transaction is %s is queued 
 });
 
 test.each(["MINED", "CONFIRMED", "LOST"])(
-  "a payment whose transaction is %s stays with it",
+  "a payment whose transaction is %s stays bound to it",
   async (state) => {
     const payment = await signed();
     await lab.sql`update relays set state = ${state} where id = (${relayOf(payment)})`;
@@ -93,7 +93,7 @@ test("a payment that an earlier version left BROADCAST is queued again", async (
   expect(await stateOf(payment)).toBe("QUEUED");
 });
 
-test("a payment waits for no wallet of its payee's address, and no transfer of its authorization, on another network", async () => {
+test("a payment does not wait for a wallet or a transfer of its authorization on another network", async () => {
   const payment = await signed();
   await seedMerchant(lab.sql, { network: "base", address: lab.merchant.address });
   await bookTransfer(lab, { from: payment.payer, nonce: payment.nonce });
@@ -109,7 +109,7 @@ test("a payment waits until its payee's wallet is back-filled", async () => {
   expect(await requeue()).toEqual([{ id: payment.id }]);
 });
 
-test("a payment whose transfer the ledger counts for no link is left to the indexer", async () => {
+test("a payment whose transfer the ledger attributes to no link is left to the indexer", async () => {
   const payment = await signed();
   const own = { from: payment.payer, nonce: payment.nonce };
   await bookTransfer(lab, { ...own, status: "ORPHANED" });
@@ -131,14 +131,14 @@ test("a payment that the indexer settles while it is being queued again stays se
   expect(await stateOf(payment)).toBe("MINED");
 });
 
-test("of a transaction that carries several payments only those that are over are queued again", async () => {
+test("of a transaction with several payments only those whose window has ended are queued again", async () => {
   const [over, lasting] = [await signed(), await signed({ validBefore: DEEP_TIME_S + 1 })];
   await lab.sql`update payments set relay_id = (${relayOf(over)}) where id = ${lasting.id}`;
   expect(await requeue()).toEqual([{ id: over.id }]);
   expect(await stateOf(lasting)).toBe("SIGNED");
 });
 
-test("blocks of another network say nothing about a payment's window", async () => {
+test("blocks of another network do not end a payment's window", async () => {
   const lasting = await signed({ validBefore: DEEP_TIME_S + 1 });
   const later = { number: DEEP, hash: randomHash(), parentHash: randomHash(), timeS: DEEP_TIME_S + 100 };
   await lab.sql.begin((tx) => insertBlocks(tx, "base", [later]));

@@ -108,7 +108,7 @@ async function payAndSettle(linkId: string): Promise<Paid> {
 /** Until he is refused or taken: "try again" is no answer yet. */
 async function payAsRival(linkId: string) {
   const payment = await sign(PRICE);
-  const answer = await waitFor("the rival's answer", async () => {
+  const answer = await waitFor("the competing request's answer", async () => {
     const found = await post(linkId, payment);
     return found.status < 500 && found;
   });
@@ -148,20 +148,20 @@ test("behavior: the unpaid link of that price is ACTIVE, and can be paid", async
   expect(await standingOf(open)).toEqual({ status: "PAID", txHash, payer: payment.from });
 });
 
-test("behavior: a payer of a paid link keeps the money when paying as soon as the restored API responds", () => {
+test("behavior: a payer of a paid link is not charged when paying as soon as the restored API responds", () => {
   expect(rival.body.success).toBe(false);
   expect(["LINK_ALREADY_PAID", "PAYMENT_IN_PROGRESS"]).toContain(rival.body.error ?? "");
   expect(rival.balance).toBe(PRICE);
 });
 
-test("error: 409 NONCE_USED with the transaction's hash for the payload that had paid", async () => {
+test("error: 409 NONCE_USED with the transaction's hash for a payload that has paid", async () => {
   for (const { linkId, payment, txHash } of paid) {
     const { status, body } = await post(linkId, payment);
     expect([status, body.error, body.txHash]).toEqual([409, "NONCE_USED", txHash]);
   }
 });
 
-test("behavior: a link made after the backup is unknown, and its transfer is in the history without a link", async () => {
+test("behavior: a link created after the backup is unknown, and its transfer is in the history without a link", async () => {
   expect(await standingOf(newer.linkId)).toBeUndefined();
   const rows = await sql<{ type: string; status: string; linkId: string | null }[]>`
     select type, status, link_id from transactions where tx_hash = ${newer.txHash}`;

@@ -41,7 +41,7 @@ async function revertedBudgets() {
 const messageOf = (body: object) => (body as { message?: string }).message ?? "";
 
 describe("an implementation that burns gas", () => {
-  test("behavior: an implementation that burns gas is relayed until its budget is exhausted, then refused with RELAY_BUDGET_SPENT", async () => {
+  test("behavior: an implementation that burns gas is relayed until its budget is exhausted, then RELAY_BUDGET_SPENT", async () => {
     const bomb = await contractOrder(lab, GAS_BOMB);
     const others = await newOrders(lab, 5);
     const [answer, ...rest] = await Promise.all([bomb, ...others].map((one) => pay(lab, one)));
@@ -56,7 +56,7 @@ describe("an implementation that burns gas", () => {
     expect(await burntGas()).toBeGreaterThan(CONTRACT_GAS);
   }, 120_000);
 
-  test("error: RELAY_BUDGET_SPENT for another address of an exhausted implementation, before any gas is spent", async () => {
+  test("error: RELAY_BUDGET_SPENT for another address with an exhausted implementation, before any gas is spent", async () => {
     const before = (await relaysOf(lab)).length;
     const order = await contractOrder(lab, GAS_BOMB);
     const { status, body } = await pay(lab, order);
@@ -99,12 +99,12 @@ describe("findUnknownImplementations", () => {
   const clone = (address: Hex): Hex =>
     `0x363d3d373d3d3d363d73${address.slice(2)}5af43d82803e903d91602b57fd5bf3`;
 
-  test("clones and delegations are what they run, whatever their address", async () => {
+  test("clones and delegations count as the implementation they run, whatever their address", async () => {
     expect(await find(`0xef0100${target.slice(2)}`, clone(target))).toEqual([target, target]);
     expect(await find(clone(CONTRACTS.smartWalletImplementation))).toEqual([undefined]);
   });
 
-  test("other code is its own implementation: one byte more is another one", async () => {
+  test("other code is its own implementation: one extra byte makes another", async () => {
     const [one, same, other] = await find(YES_SAYER, YES_SAYER, `${YES_SAYER}00`);
     expect(one).toBe(same);
     expect(one).not.toBe(other);

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { runStandbyCampaign } from "./standby-campaign.ts";
 
-test("behavior: a standby at least 2.5 s behind is promoted under load; every link of one price is PAID by the payer who meant it", async () => {
+test("behavior: a standby at least 2.5 s behind is promoted under load; every link is PAID by its intended payer", async () => {
   const report = await runStandbyCampaign(10);
   expect(report.forgotten).toBeGreaterThan(0);
   expect(report).toMatchObject({ payments: 30, unanswered: 0, wrong: [], faults: [] });

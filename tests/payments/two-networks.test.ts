@@ -120,7 +120,7 @@ test("error: NETWORK_MISMATCH for an authorization signed for the other network;
   await payOut([onBase, onSepolia]);
 }, 120_000);
 
-test("behavior: a node unavailable in the middle does not affect the other network; then all is paid", async () => {
+test("behavior: a node unavailable in between does not affect the other network; afterwards everything is paid", async () => {
   const [onBase, onSepolia] = await Promise.all([makeOrders(base, PAYMENTS), makeOrders(sepolia, PAYMENTS)]);
   const relayedBefore = await countRelays("base");
   base.proxy.fault = () => ({ kind: "hang" });

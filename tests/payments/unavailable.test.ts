@@ -77,7 +77,7 @@ describe("nothing can be sent", () => {
     expect(await paying).toMatchObject({ status: 200, body: { success: true } });
   }, 120_000);
 
-  test("behavior: a key that can pay for a few payments only relays a few at a time", async () => {
+  test("behavior: a key that can pay for only a few payments relays a few at a time", async () => {
     const orders = await newOrders(lab, 16);
     const relaysBefore = (await relaysOf(lab)).length;
     const { baseFeePerGas } = (await lab.rpc("eth_getBlockByNumber", ["latest", false])) as {

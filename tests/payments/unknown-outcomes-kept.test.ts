@@ -70,7 +70,7 @@ describe("an outcome is unknown", () => {
     expect(await unknownForS(short)).toBeWithin(590, 601);
   });
 
-  test("an outcome is unknown only when no node answered about the payment", async () => {
+  test("an outcome is unknown only if no node answered about the payment", async () => {
     expect(await unknownForS(await endedUnknown(false))).toBeNull();
     expect(await unknownForS(await endedUnknown())).not.toBeNull();
   });
@@ -83,7 +83,7 @@ describe("an outcome is unknown", () => {
 });
 
 describe("the next payment of the link", () => {
-  test("the next payment is leased with its link's unknown outcomes, and not with those of other links", async () => {
+  test("the next payment is leased with its link's unknown outcomes, but not with those of other links", async () => {
     const [first, second, over] = [await endedUnknown(), await endedUnknown(), await endedUnknown()];
     await endIt(over);
     const here = linkId;
@@ -124,7 +124,7 @@ describe("an outcome becomes known", () => {
       on conflict (network, number) do update set block_time = excluded.block_time`;
   }
 
-  test("an outcome is known when a node calls the authorization unused so many blocks after its end, not a block earlier", async () => {
+  test("an outcome is known when a node reports the authorization unused enough blocks after its end", async () => {
     const payment = await endedUnknown();
     const [row] = await lab.sql<{ since: Date }[]>`
       select doubt_since as since from payments where id = ${payment.id}`;
@@ -146,15 +146,15 @@ describe("an outcome becomes known", () => {
     expect(await findPublicLink(lab.sql, linkId)).toMatchObject({ isUncertain: false });
   });
 
-  test("an outcome is known when the ledger says that it did not pay the link", async () => {
+  test("an outcome is known when the ledger shows that it did not pay the link", async () => {
     const payment = await endedUnknown();
     await resolveOutcomes(lab.sql, [payment.id]);
     expect(await unknownForS(payment)).toBeNull();
   });
 });
 
-describe("a mined attempt that had left a payment out", () => {
-  test("a mined attempt that left a payment out counts no revert for its payer; one that carried it does", async () => {
+describe("a mined attempt that left out a payment", () => {
+  test("a mined attempt that left out a payment counts no revert for its payer; one that carried it does", async () => {
     await lab.sql`update wallets set backfilled_at = now()`;
     const blockHash = randomHash();
     await lab.sql`

@@ -52,7 +52,7 @@ async function endUnknown(order: Order, onStored: () => Promise<unknown> = async
 }
 
 describe("the node is unavailable while the first payer's authorization is executed by an external transaction", () => {
-  test("error: LINK_ALREADY_PAID for the second payer, who keeps the money", async () => {
+  test("error: LINK_ALREADY_PAID for the second payer, who is not charged", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const [funds, relays] = [await balanceOf(lab, second), await countRelays(lab)];
@@ -70,7 +70,7 @@ describe("the node is unavailable while the first payer's authorization is execu
     expect(await countRelays(lab)).toBe(relays);
   }, 120_000);
 
-  test("error: LINK_ALREADY_PAID also when the external transaction is still unmined when the second payer pays", async () => {
+  test("error: LINK_ALREADY_PAID even if the external transaction is still unmined when the second payer pays", async () => {
     const order = await newOrder(lab);
     const second = await secondOrder(lab, order);
     const funds = await balanceOf(lab, second);
@@ -95,7 +95,7 @@ describe("the node is unavailable while the first payer's authorization is execu
   }, 120_000);
 });
 
-describe("a link with as many unknown outcomes as it may have", () => {
+describe("a link with the maximum of unknown outcomes", () => {
   /** That many payments of other payers, ended while no node answered. */
   async function addUnknownOutcomes({ linkId, payment }: Order, count: number): Promise<void> {
     await lab.sql`
@@ -110,7 +110,7 @@ describe("a link with as many unknown outcomes as it may have", () => {
       from generate_series(1, ${count}::int)`;
   }
 
-  test("error: INTERNAL_ERROR, retryable and without a row, at the maximum of unknown outcomes a link may have; with one less the payment is relayed", async () => {
+  test("error: INTERNAL_ERROR, retryable and without a row, at the maximum of unknown outcomes; one less, and it pays", async () => {
     const order = await newOrder(lab);
     await addUnknownOutcomes(order, 8);
     expect(await pay(lab, order)).toMatchObject({
@@ -124,8 +124,8 @@ describe("a link with as many unknown outcomes as it may have", () => {
   }, 120_000);
 });
 
-describe("an authorization of unknown outcome that its payer has taken back", () => {
-  test("behavior: a cancelled authorization of unknown outcome delays the next payment until the ledger has decided, and no longer", async () => {
+describe("an authorization with unknown outcome that its payer has cancelled", () => {
+  test("behavior: a cancelled authorization of unknown outcome delays the next payment only until the ledger has decided", async () => {
     const order = await newOrder(lab);
     const first = makePayer();
     const terms = { to: lab.merchant.address, amountUnits: BigInt(order.payment.value) };

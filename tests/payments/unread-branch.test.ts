@@ -42,7 +42,7 @@ async function branchOff(raw: Hex): Promise<void> {
 
 describe("a link was paid by a plain transfer in a block of a branch that the ledger has not read", () => {
   for (const newer of [0, 2]) {
-    test(`error: LINK_ALREADY_PAID for the second payer when the node is ${newer} blocks above the height that was read; that payer keeps the money`, async () => {
+    test(`error: LINK_ALREADY_PAID for the second payer, uncharged, when the node is ${newer} blocks ahead of the ledger`, async () => {
       const order = await newOrder(lab);
       const second = await secondOrder(lab, order);
       const units = BigInt(order.payment.value);

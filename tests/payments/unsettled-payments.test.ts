@@ -73,7 +73,7 @@ async function relayed(): Promise<NewPayment> {
 
 const requeued = async () => (await requeueUnsettled(lab.sql, NETWORK, 1)).map(({ id }) => id);
 
-test("behavior: a mined payment to a wallet that is not back-filled yet waits for the back-fill, and counts no revert", async () => {
+test("behavior: a mined payment to a wallet that is not back-filled yet waits for that, and counts no revert", async () => {
   await setJoined(false);
   const payment = await relayed();
   expect(await requeued()).toEqual([]);
@@ -105,19 +105,19 @@ describe("a mined payment whose transfer is in the ledger and not attributed yet
     return payment;
   }
 
-  test("behavior: the indexer settles a mined payment whose transfer it attributes later, when it was accepted before the block", async () => {
+  test("behavior: the indexer settles a mined payment whose transfer it attributes later, if it was accepted in time", async () => {
     const payment = await executedExternally(Number(MINED_AT) - 2);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
     expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "PAID" });
   });
 
-  test("behavior: the indexer fails a mined payment when its transfer's block had been read before it was accepted", async () => {
+  test("behavior: the indexer fails a mined payment if its transfer's block had been read before it was accepted", async () => {
     const payment = await executedExternally(Number(MINED_AT) - 1);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
     expect(await linkOf(lab, payment.linkId)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("behavior: the indexer fails no mined payment for such a transfer before that is deep", async () => {
+  test("behavior: the indexer fails no mined payment because of such a transfer before that is deep", async () => {
     const payment = await executedExternally(Number(MINED_AT) - 1, false);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "SIGNED" });
     await lab.sql`update transfers set status = 'CONFIRMED' where status = 'DETECTED'`;
@@ -133,7 +133,7 @@ test("behavior: a mined payment without a transfer in a ledger that has read its
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
 });
 
-test("a mined payment is queued again from its own block on, not while the ledger has read the block before", async () => {
+test("a mined payment is queued again from its own block on, not while the ledger is still one block below", async () => {
   await setJoined(true);
   const [here, above] = [await acceptedAt(ACCEPTED_AT), await acceptedAt(ACCEPTED_AT)];
   await relay(here, BigInt(READ_TO));
@@ -141,7 +141,7 @@ test("a mined payment is queued again from its own block on, not while the ledge
   expect(await requeued()).toEqual([here.id]);
 });
 
-test("behavior: a payment that is signed outlives a block that is not deep and cancels its authorization", async () => {
+test("behavior: a signed payment outlives a shallow block that cancels its authorization", async () => {
   await setJoined(true);
   const payment = await relayed();
   await read(lab, [], [payment], { isDeep: false });
@@ -150,7 +150,7 @@ test("behavior: a payment that is signed outlives a block that is not deep and c
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
 });
 
-test("a mined payment of a link is queued again once its block is deep, a facilitated one immediately", async () => {
+test("a link's mined payment is queued again once its block is deep, a facilitated one immediately", async () => {
   await setJoined(true);
   const payment = await relayed();
   const facilitated = await acceptFacilitated(lab);
@@ -183,7 +183,7 @@ test("a mined payment is queued again from a stored block that is its own, or wh
 test.each([
   ["no revert", "closes at its block's time", 0, 0],
   ["a revert", "is open at its block's time", 1, 1],
-] as const)("%s is counted of a mined payment whose window %s", async (_count, _window, openS, reverts) => {
+] as const)("%s is counted for a mined payment whose window %s", async (_count, _window, openS, reverts) => {
   await setJoined(true);
   const payment = await relayed();
   const timeS = 1_800_000_000;
@@ -203,7 +203,7 @@ test.each([
   await lab.sql`delete from blocks`;
 });
 
-test("a mined payment waits for its own transfer to be counted, for none of another payer, nonce, recipient or network", async () => {
+test("a mined payment waits for its own transfer to be attributed, not for another payer's, nonce's or recipient's", async () => {
   await setJoined(true);
   const payment = await relayed();
   const own = { from: payment.payer, nonce: payment.nonce };

@@ -43,7 +43,7 @@ beforeEach(async () => {
 
 async function acceptOne(): Promise<NewPayment> {
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
-  if (!payment) throw new Error("the link did not take the payment");
+  if (!payment) throw new Error("the link did not accept the payment");
   return payment;
 }
 
@@ -73,7 +73,7 @@ async function pendingRow(payment: NewPayment) {
 }
 
 describe("an open payment", () => {
-  test("is PENDING in its merchant's history alone, without a row", async () => {
+  test("is PENDING only in its merchant's history, without a row", async () => {
     const payment = await acceptOne();
     expect([...(await written(payment))]).toEqual([]);
     const row = await pendingRow(payment);
@@ -145,7 +145,7 @@ describe("an open payment", () => {
     expect(sorted(inRows)).toEqual(sorted(unwritten));
   });
 
-  test("is skipped to by key in a distant page like any other row", async () => {
+  test("is found by key on a distant page like any other row", async () => {
     const { userId } = lab.merchant;
     await lab.sql`
       insert into transactions (id, owner, network, type, status, amount_units, counterparty, detected_at)
@@ -189,7 +189,7 @@ describe("an open payment", () => {
     }
   });
 
-  test("error: is not deep enough to be assigned to a link, and of another merchant is not found", async () => {
+  test("error: is not deep enough to be assigned to a link; another merchant's is not found", async () => {
     const { id: transactionId } = await pendingRow(await acceptOne());
     const linkId = await seedLink(lab.sql, lab.merchant);
     const asked = (userId: string) => ({
@@ -237,7 +237,7 @@ describe("an open payment", () => {
     ]);
   });
 
-  test("whose row the version before has written fails with one row and one event", async () => {
+  test("whose row the previous version has written fails with one row and one event", async () => {
     const payment = await acceptOne();
     await writeRow(payment);
     const [row] = await written(payment);
@@ -246,7 +246,7 @@ describe("an open payment", () => {
     expect(await historyEvents(row?.id ?? "")).toHaveLength(1);
   });
 
-  test("that has failed and lost its row gets none by a later change of it", async () => {
+  test("that has failed and lost its row gets none from a later change", async () => {
     const payment = await acceptOne();
     await fail(lab, payment);
     await lab.sql`delete from transactions where payment_id = ${payment.id}`;
@@ -254,7 +254,7 @@ describe("an open payment", () => {
     expect([...(await written(payment))]).toEqual([]);
   });
 
-  test("that is queued again is PENDING once, by the row it failed with", async () => {
+  test("that is queued again is PENDING once, in the row with which it failed", async () => {
     const payment = await acceptOne();
     const row = await pendingRow(payment);
     await fail(lab, payment);
@@ -277,7 +277,7 @@ describe("an open payment", () => {
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
   });
 
-  test("takes the place of the row of a claim of its transfer", async () => {
+  test("takes over the row of a claim of its transfer", async () => {
     const payment = await acceptOne();
     const row = await pendingRow(payment);
     const transfer = makeTransfer(lab, 150, { payment });
@@ -287,14 +287,14 @@ describe("an open payment", () => {
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
   });
 
-  test("keeps its id when its transfer comes back after it, which a block that is gone held before it", async () => {
+  test("keeps its id when its transfer, orphaned before it was accepted, comes back afterwards", async () => {
     const early = { payer: `0x${"ac".repeat(20)}`, nonce: randomHash() } as const;
     const transfer = makeTransfer(lab, 155, { from: early.payer, authorizationNonce: early.nonce });
     await read(lab, [transfer]);
     const [logged] = (await list()).rows;
     await undoAbove(lab, 154);
     const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), early);
-    if (!payment) throw new Error("the link did not take the payment");
+    if (!payment) throw new Error("the link did not accept the payment");
     const { id } = await pendingRow(payment);
     // whose open row is not the payment's
     await claim(lab, payment.linkId, transfer);
@@ -307,7 +307,7 @@ describe("an open payment", () => {
     );
   });
 
-  test("whose transfer was recorded before it has the log's row, and is PENDING by its own id once its block is gone", async () => {
+  test("whose transfer was recorded before it has the log's row, and is PENDING by its own id after a reorganisation", async () => {
     const early = { payer: `0x${"ab".repeat(20)}`, nonce: randomHash() } as const;
     // accepted before the time of its block, however long this takes
     const block = { ...makeBlock(160), timeS: Math.floor(Date.now() / 1000) + 600 };
@@ -315,7 +315,7 @@ describe("an open payment", () => {
     await read(lab, [transfer]);
     const [logged] = (await list()).rows;
     const payment = await accept(lab, await seedLink(lab.sql, lab.merchant), early);
-    if (!payment) throw new Error("the link did not take the payment");
+    if (!payment) throw new Error("the link did not accept the payment");
     const { id } = await pendingRow(payment);
     await lookBack(lab);
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: logged?.id, paymentId: payment.id }] });

@@ -71,7 +71,7 @@ async function expectRefused(at: Lab, order: Order, factory: Hex) {
 }
 
 describe("ERC6492_FACTORIES", () => {
-  test("both factories of the Coinbase Smart Wallet are called by default; another is named in the refusal", async () => {
+  test("both factories of the Coinbase Smart Wallet are called by default; another is refused by name", async () => {
     const at = await startLab();
     lab = at;
     for (const factory of [CONTRACTS.smartWalletFactory, OLDER_FACTORY] as const) {

@@ -61,7 +61,7 @@ function stopWithinStatement() {
   return { isWaiting, close };
 }
 
-test("is ended once others wait for it and its time is over", async () => {
+test("an abandoned transaction is ended once others wait for it and its time is over", async () => {
   const stopped = stopWithinStatement();
   await until(stopped.isWaiting);
   // nobody waits for it
@@ -74,7 +74,7 @@ test("is ended once others wait for it and its time is over", async () => {
   expect(await stopped.close()).toBe("ended");
 });
 
-test("a transaction that is idle between two statements, or at work, is left to its client", async () => {
+test("a transaction that is idle between two statements, or active, is left to its client", async () => {
   const worker = openDatabase(db.url, { name: "working", maxConnections: 1 });
   const go = Promise.withResolvers<void>();
   const holding = worker.begin(async (tx) => {

@@ -65,7 +65,7 @@ async function expectRefused({ url, sql }: Opened, message: string): Promise<voi
   );
 }
 
-test("a database with everything that the baseline replaces gets its name, once, and keeps its rows as they are", async () => {
+test("a database with everything that the baseline replaces gets its name, once, and its rows are unchanged", async () => {
   const { url, sql } = await openReplaced();
   const rows = [...(await readRows(sql))];
   expect(rows).toHaveLength(USERS);
@@ -139,7 +139,7 @@ const BEFORE_BYTES = `
   create unique index documents_transfer_digest_key
     on documents (log_digest(network, bytes_of(tx_hash), log_index), kind) where voided_at is null`;
 
-test("a database that lacks the newest of what the baseline replaces gets that first, with its rows, and is adopted", async () => {
+test("a database that lacks the last replaced migrations gets those first, keeps its rows, and is adopted", async () => {
   const { url, sql } = await open(createReplacedDatabase());
   const merchant = await seedMerchant(sql);
   const linkId = await seedLink(sql, merchant, { amountUnits: 2_500_000n });
@@ -194,7 +194,7 @@ test("a new database gets the baseline and what came after it, and nothing that 
   expect(await migrate(url)).toEqual([]);
 }, 120_000);
 
-test("an adopted database keeps the names that processes of the version before look for, and a baseline of the same text", async () => {
+test("an adopted database keeps the names that processes of the previous version look for, and the baseline's text", async () => {
   const [adopted, made] = [await openReplaced(), await open(createEmptyDatabase())];
   await migrate(adopted.url);
   await migrate(made.url);
@@ -205,7 +205,7 @@ test("an adopted database keeps the names that processes of the version before l
   expect(await ofBaseline(adopted)).toEqual(await ofBaseline(made));
 }, 120_000);
 
-test("error: a database in the middle of what the baseline replaces is refused unchanged, with what to do first", async () => {
+test("error: a database partway through the replaced migrations is refused unchanged, with what to do first", async () => {
   const middle = await openReplaced(REPLACED.slice(0, 30));
   await expectRefused(
     middle,
@@ -215,7 +215,7 @@ test("error: a database in the middle of what the baseline replaces is refused u
   expect((await inspectDatabase(middle.sql, middle.url)).refusal).toContain("run `bun run migrate` first");
 }, 120_000);
 
-test("error: one of its migrations alone is missing, the first, the last or one between them", async () => {
+test("error: only one of its migrations is missing, the first, the last or one in between", async () => {
   const missing = [1, 30, REPLACED.indexOf(LAST_WITHOUT_A_FILE)];
   for (const index of missing)
     await expectRefused(
@@ -228,7 +228,7 @@ test("error: one of its migrations alone is missing, the first, the last or one 
   );
 }, 120_000);
 
-test("error: a name among them that was never there, and one of a newer version", async () => {
+test("error: a migration name that never existed, and one of a newer version", async () => {
   await expectRefused(await openReplaced([...REPLACED, "0103_unknown.sql"]), "is of an earlier version");
   await expectRefused(
     await openReplaced(["0100_baseline", "0101_after_another_baseline.sql"]),
@@ -239,7 +239,7 @@ test("error: a name among them that was never there, and one of a newer version"
   expect((await readMigrations(newer.sql)).map(({ name }) => name)).not.toContain(BASELINE);
 }, 120_000);
 
-test("error: a database without any baseline has no way up", async () => {
+test("error: a database without any baseline has no upgrade path", async () => {
   const { url, sql } = await open(createEmptyDatabase());
   await sql.unsafe("create table migrations (name text primary key, sha256 text not null)");
   await sql`insert into migrations values ('0001_accounts.sql', 'a'), ('0058_event_completeness.sql', 'b')`;
@@ -252,7 +252,7 @@ test("error: a database without any baseline has no way up", async () => {
   expect(tables).toHaveLength(1);
 });
 
-test("a backup from before the baseline is restored when it has everything that is replaced, else refused", async () => {
+test("a backup from before the baseline is restored if it has all replaced migrations, else refused", async () => {
   const keys = [randomBytes(32).toString("hex")] as const;
   const folder = makeDatabaseFolder("test-backup-");
   ends.push(async () => rmSync(folder, { recursive: true, force: true }));

@@ -20,7 +20,7 @@ afterAll(async () => {
 const knownArrayTypes = () =>
   Object.entries((sql.options as unknown as { array_types: Record<string, number> }).array_types);
 
-test("every pair of types is the server's", async () => {
+test("every pair of types matches the server's", async () => {
   const rows = await sql<{ element: string; list: string }[]>`
     select oid::text as element, typarray::text as list
     from pg_type`;
@@ -30,7 +30,7 @@ test("every pair of types is the server's", async () => {
   for (const [element, list] of known) expect([element, listOf.get(element)]).toEqual([element, list]);
 });
 
-test("every type of our columns is known as an array, too", async () => {
+test("the array type of every column type is known as well", async () => {
   const rows = await sql<{ type: string }[]>`
     select distinct coalesce(nullif(type.typelem, 0), type.oid)::oid::text as type
     from pg_attribute attribute

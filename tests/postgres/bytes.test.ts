@@ -35,7 +35,7 @@ afterAll(async () => {
   await db?.drop();
 });
 
-test("hashes of the chain arrive as 0x, every other column of bytes as bytes", async () => {
+test("hashes of the chain arrive as 0x, every other binary column as bytes", async () => {
   const columns = await sql<{ place: string; column: string }[]>`
     select table_name || '.' || column_name as place, column_name as column
     from information_schema.columns
@@ -50,7 +50,7 @@ test("hashes of the chain arrive as 0x, every other column of bytes as bytes", a
   expect(found.map(({ place }) => place).sort()).toEqual(asHex.sort());
 });
 
-test("0x goes in and comes back in lower case, alone, in lists and as nothing", async () => {
+test("0x is written and read back in lower case, alone, in lists and as null", async () => {
   const upper: Hex = `0x${"AB".repeat(20)}`;
   const [row] = await sql<{ one: Hex; both: boolean; none: Hex | null; length: number }[]>`
     select

@@ -90,7 +90,7 @@ async function expectApplied(): Promise<void> {
   ]);
 }
 
-test("while an index waits for a writer to end, others write the table", async () => {
+test("while an index build waits for a writer to end, others can write to the table", async () => {
   let migrating: Promise<string[]> | undefined;
   await besideWriter(async () => {
     migrating = apply();
@@ -132,7 +132,7 @@ test("of two concurrent migrations the second waits without blocking the first's
   await expectApplied();
 }, 120_000);
 
-test("a version that waits for the lock in one statement has it while an index is built", async () => {
+test("a version that waits for the lock in one statement gets it while an index is built", async () => {
   let migrating: Promise<string[]> | undefined;
   await besideWriter(async () => {
     migrating = apply();
@@ -146,7 +146,7 @@ test("a version that waits for the lock in one statement has it while an index i
   await expectApplied();
 }, 120_000);
 
-test("a reopened connection does not mark what the previous one has built", async () => {
+test("a reopened connection does not record what the previous one has built", async () => {
   await expect(sql.begin((tx) => assertStillLocked(tx))).rejects.toThrow("start the migration again");
   await sql.begin(async (tx) => {
     await lockMigrations(tx as unknown as Sql, () => {});
@@ -155,7 +155,7 @@ test("a reopened connection does not mark what the previous one has built", asyn
   });
 });
 
-test("a build begins after a running backup, and says what it waits for", async () => {
+test("a build begins after a running backup, and reports what it waits for", async () => {
   const [held, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const backup = holder.begin(async (tx) => {
     await tx`set local idle_in_transaction_session_timeout = 0`;
@@ -177,7 +177,7 @@ test("a build begins after a running backup, and says what it waits for", async 
   expect(await migrating).toEqual([PENDING]);
 }, 120_000);
 
-test("a file of indexes built concurrently holds nothing else", () => {
+test("a file of indexes built concurrently contains nothing else", () => {
   expect(
     readIndexSteps("create index concurrently a on b (c); -- d\ndrop index concurrently if exists e;"),
   ).toEqual([

@@ -62,7 +62,7 @@ test("error: the last failure is thrown when the wait is over, after a line that
   ]);
 });
 
-test("error: a failure that waiting does not fix is thrown immediately", async () => {
+test("error: a failure that waiting cannot fix is thrown immediately", async () => {
   const { wait, lines } = openWait();
   await expect(wait(() => Promise.reject(new Error("permission denied")))).rejects.toThrow(
     "permission denied",
@@ -70,7 +70,7 @@ test("error: a failure that waiting does not fix is thrown immediately", async (
   expect(lines).toEqual([]);
 });
 
-test("error: a server without this database is one line that names the variable, and is not waited for", async () => {
+test("error: a missing database gives one line that names the variable, and is not waited for", async () => {
   const { wait, lines } = openWait();
   const { url, drop } = await createTestDatabase();
   const sql = postgres(`${url}_none`, { max: 1, onnotice: () => {} });

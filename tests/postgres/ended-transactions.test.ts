@@ -35,7 +35,7 @@ async function divide(tx: Tx): Promise<string> {
   return "divided";
 }
 
-test("behavior: a branch that continues next to a failed one writes nothing, whenever it does", async () => {
+test("behavior: a branch that continues next to a failed one writes nothing, at any time", async () => {
   for (const delay of DELAYS) {
     const ends: Promise<string>[] = [];
     const work = sql.begin(async (tx) => {
@@ -49,7 +49,7 @@ test("behavior: a branch that continues next to a failed one writes nothing, whe
   }
 });
 
-test("behavior: nor next to our own error, which Postgres never saw", async () => {
+test("behavior: the same next to our own error, which Postgres never saw", async () => {
   const { promise: isOver, resolve: end } = Promise.withResolvers<void>();
   let late: Promise<string> | undefined;
   const work = sql.begin(async (tx) => {
@@ -63,7 +63,7 @@ test("behavior: nor next to our own error, which Postgres never saw", async () =
   expect(await reader`select text from notes`).toHaveLength(0);
 });
 
-test("behavior: what is sent after the commit is refused, and what was sent before is in", async () => {
+test("behavior: statements sent after the commit are refused, and those sent before are included", async () => {
   const { promise: isOver, resolve: end } = Promise.withResolvers<void>();
   let late: Promise<string> | undefined;
   await sql.begin(async (tx) => {

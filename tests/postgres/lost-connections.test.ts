@@ -47,7 +47,7 @@ async function expectHealthyPool(): Promise<void> {
   }
 }
 
-test("behavior: a statement in a transaction is cut; the transaction fails, and only it", async () => {
+test("behavior: a statement in a transaction is cut; the transaction fails, and nothing else", async () => {
   const { promise: started, resolve: start } = Promise.withResolvers<number>();
   const work = sql.begin(async (tx) => {
     start(await pidOf(tx));
@@ -66,7 +66,7 @@ test("behavior: a statement in a transaction is cut; the transaction fails, and 
   expect(await killer`select * from notes`).toHaveLength(0);
 }, 120_000);
 
-test("behavior: statements after the cut run nowhere, least of all outside of the transaction", async () => {
+test("behavior: statements after the cut run nowhere, especially not outside the transaction", async () => {
   const one = openDatabase(pool.url, { name: "one", maxConnections: 1 });
   const { promise: started, resolve: start } = Promise.withResolvers<number>();
   const { promise: isCut, resolve: goOn } = Promise.withResolvers<void>();
@@ -117,7 +117,7 @@ test("behavior: statements that waited for their turn in the transaction end wit
   await expectHealthyPool();
 }, 120_000);
 
-test("behavior: a reserved connection is cut: it says so, and giving it back harms nobody", async () => {
+test("behavior: a reserved connection is cut: it reports that, and releasing it is harmless", async () => {
   const reserved = await sql.reserve();
   await cut(await pidOf(reserved));
   await expectHealthyPool();
@@ -126,7 +126,7 @@ test("behavior: a reserved connection is cut: it says so, and giving it back har
   await expectHealthyPool();
 }, 120_000);
 
-test("behavior: connections cut at random moments: every answer is the right one or an error, and then all is well", async () => {
+test("behavior: connections cut at random moments: every response is correct or an error, and then all recovers", async () => {
   let isOver = false;
   const workers = Array.from({ length: QUERIES }, async (_, index) => {
     let committed = 0;
@@ -166,7 +166,7 @@ test("behavior: connections cut at random moments: every answer is the right one
   await expectHealthyPool();
 }, 120_000);
 
-test("behavior: a lost connection is tried again within a second, however often the server was not there", () => {
+test("behavior: a lost connection is retried within a second, however often the server was unavailable", () => {
   const seconds = [0, 1, 5, 10, 1_000].map((failures) => {
     const { backoff } = sql.options;
     return typeof backoff === "function" ? backoff(failures) : Number.NaN;

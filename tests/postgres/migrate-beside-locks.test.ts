@@ -68,7 +68,7 @@ async function undo(): Promise<void> {
   });
 }
 
-test("a migration that waits for a backup holds no table, and is applied when the backup ends", async () => {
+test("a migration that waits for a backup locks no table, and is applied when the backup ends", async () => {
   await whileHeld({ table: "migrations", mode: "share" }, async (told) => {
     await until(async () => {
       const rows = await sql`
@@ -92,7 +92,7 @@ test("a migration that waits for a backup holds no table, and is applied when th
   await undo();
 });
 
-test("a migration gives up a table that a long read holds, and takes it when the read ends", async () => {
+test("a migration releases a table that a long read holds, and takes it when the read ends", async () => {
   await whileHeld({ table: "payments", mode: "access share" }, async (told) => {
     await until(() => told.length > 0);
     expect(told[0]).toContain("is waiting for holder (pid ");

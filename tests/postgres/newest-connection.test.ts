@@ -5,7 +5,7 @@ import { createTestDatabase } from "../support/postgres.ts";
 
 const POOL = 4;
 
-test("statements one after another stay on one connection, those sent together take as many as there are", async () => {
+test("sequential statements stay on one connection, concurrent ones use as many as available", async () => {
   const db = await createTestDatabase();
   const sql = openDatabase(db.url, { name: "test", maxConnections: POOL });
   try {

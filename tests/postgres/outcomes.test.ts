@@ -27,7 +27,7 @@ function openRow(readsUntilEnd: number) {
   return row;
 }
 
-test("a row is read immediately, and again when it was notified of", async () => {
+test("a row is read immediately, and again after its notification", async () => {
   const row = openRow(2);
   const settled = outcomes.watch("one").settle(row.read, TIMEOUT_MS);
   expect(row.reads).toBe(1);
@@ -36,7 +36,7 @@ test("a row is read immediately, and again when it was notified of", async () =>
   expect(row.reads).toBe(2);
 });
 
-test("a row that was just stored is read only once it was notified of", async () => {
+test("a row that was just stored is read only after its notification", async () => {
   const row = openRow(1);
   const settled = outcomes.watch("two").settle(row.read, TIMEOUT_MS, { isJustStored: true });
   expect(row.reads).toBe(0);
@@ -55,7 +55,7 @@ test("a notification that came before the wait for a stored row is not missed", 
   expect(await Promise.race([settle(late, "late"), settle(early, "early")])).toBe("early");
 });
 
-test("a stored row whose notification was lost is still read, at the latest when the wait is over", async () => {
+test("a stored row whose notification was lost is still read, at the latest when the wait ends", async () => {
   const [kept, short] = [openRow(1), openRow(1)];
   expect(await outcomes.watch("four").settle(kept.read, TIMEOUT_MS, { isJustStored: true })).toBe("over");
   expect(await outcomes.watch("five").settle(short.read, 0, { isJustStored: true })).toBe("over");
@@ -78,7 +78,7 @@ test("a row is read again after the interval that its waiter chose", async () =>
   expect(await Promise.race([settled, settle(TIMEOUT_MS / 2, "seldom, too")])).toBe("over");
 });
 
-test("a wait is over in time although the clock was set back meanwhile", async () => {
+test("a wait ends in time even if the clock was set back meanwhile", async () => {
   const settled = outcomes.watch("four").settle(openRow(1_000).read, 300);
   const setForward = setBackClock();
   try {

@@ -53,7 +53,7 @@ test("a plan names each missing migration and what waits for it, and changes not
   }
 }, 120_000);
 
-test("a plan says of each table whether reads wait too, and how many rows it has", async () => {
+test("a plan states for each table whether reads wait as well, and how many rows it has", async () => {
   const folder = makeMigrationFolder({
     "9001_two_tables.sql": `
       alter table transfers add column a int;
@@ -73,7 +73,7 @@ test("a plan says of each table whether reads wait too, and how many rows it has
   }
 });
 
-test("locks are read from statements alone, the strongest of each table, and none of a new one", () => {
+test("locks are derived from statements only, the strongest for each table, and none for a new one", () => {
   const text = `
     -- alter table commented add x int;
     create table made (id int);
@@ -104,7 +104,7 @@ test("locks are read from statements alone, the strongest of each table, and non
   ]);
 });
 
-test("error: a database of a newer version is refused by migrate and left alone, and a process still accepts it", async () => {
+test("error: a newer version's database is refused by migrate and unchanged, and a process still accepts it", async () => {
   try {
     await sql`insert into migrations (name, sha256) values ('9999_of_a_newer_version.sql', 'x')`;
     const inspected = await inspectDatabase(sql, db.url);

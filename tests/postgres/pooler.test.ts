@@ -23,7 +23,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => Promise.all([db?.drop(), chain?.stop()]));
 
-test("a direct connection is no pooler", async () => {
+test("a direct connection is not a pooler", async () => {
   expect(await isBehindPooler(db.url)).toBe(false);
 });
 
@@ -49,7 +49,7 @@ describe.skipIf(!PGBOUNCER)("with pgbouncer (skipped where it is not installed)"
       }
     });
 
-  test("api, worker and indexer end with code 78 and one sentence", async () => {
+  test("api, worker and indexer exit with code 78 and one message", async () => {
     const pooler = await startPgbouncer(db.url, { mode: "transaction", poolSize: 5, ignores: OURS });
     const settings = {
       ...{

@@ -81,7 +81,7 @@ async function newestLink(): Promise<string> {
 const pauseReplay = () => standby`select pg_wal_replay_pause()`;
 const resumeReplay = () => standby`select pg_wal_replay_resume()`;
 
-test("a list is answered by the replica, and holds what its caller has just written", async () => {
+test("a list is read from the replica, and contains what its caller has just written", async () => {
   await pair.waitForStandby();
   const before = await readsBy("replica");
   await waitFor("a list from the replica", async () => {
@@ -145,7 +145,7 @@ describe("an export", () => {
     return row?.usedAt?.getTime() ?? 0;
   }
 
-  test("is read by the worker from the replica, and holds what was written just before", async () => {
+  test("is read by the worker from the replica, and contains what was written just before", async () => {
     await pair.waitForStandby();
     const [reads, before] = [await readsBy("replica", "worker"), await usedAt()];
     for (let n = 0; n < EXPORTS; n++) await expectExportWithNewRow();
@@ -181,7 +181,7 @@ describe("an export", () => {
 });
 
 describe("a read that the replica's replay cancels", () => {
-  test("runs once more on the primary, from the start", async () => {
+  test("is retried once on the primary, from the start", async () => {
     const sources: ReadSource[] = [];
     const reader = openReader(sql, {
       replica: standby,
@@ -219,7 +219,7 @@ describe("a read that the replica's replay cancels", () => {
     expect(found).toBe(7);
   }, 120_000);
 
-  test("an error that is no fault of the replica is thrown, and nothing runs again", async () => {
+  test("is not retried after an error that is not the replica's fault", async () => {
     const reader = openReader(sql, { replica: standby, waitMs: 30_000 });
     await pair.waitForStandby();
     let runs = 0;
@@ -232,7 +232,7 @@ describe("a read that the replica's replay cancels", () => {
   });
 });
 
-test("the start warns of a standby without a synchronous one, and not with one", async () => {
+test("a standby without a synchronous one causes a warning at startup, a synchronous one none", async () => {
   expect((await inspectDatabase(sql, pair.url)).risks).toEqual([
     expect.stringContaining("there are standbys but none is synchronous"),
   ]);

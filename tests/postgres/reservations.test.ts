@@ -38,7 +38,7 @@ async function cut(pids: readonly number[]): Promise<void> {
   for (const pid of pids) await killer`select pg_terminate_backend(${pid}, 5000)`;
 }
 
-test("behavior: one that waits for a connection gets it, though another connection is lost meanwhile", async () => {
+test("behavior: a reservation waiting for a connection gets it, even if another connection is lost meanwhile", async () => {
   const sleepers = Array.from({ length: POOL }, () =>
     sql`select pg_sleep(30)`.then(
       () => "slept",

@@ -63,17 +63,17 @@ function typeOf(column: { getSQLType(): string }): string {
 }
 
 describe("db/schema.sql", () => {
-  test("is what the baseline and the migrations make (`bun run schema` writes it)", async () => {
+  test("is what the baseline and the migrations produce (`bun run schema` writes it)", async () => {
     expect(await dumpSchema(sql)).toBe(readFileSync(SCHEMA_DUMP, "utf8"));
   });
 });
 
 describe("migrations", () => {
-  test("applied again: nothing to do, also when two processes start at once", async () => {
+  test("applied again: nothing to do, even when two processes start concurrently", async () => {
     expect(await Promise.all([migrate(db.url), migrate(db.url)])).toEqual([[], []]);
   });
 
-  test("the baseline holds every file of db/schema", async () => {
+  test("the baseline contains every file of db/schema", async () => {
     const [{ text }, folder] = [await readBaseline(), join(import.meta.dir, "../../db/schema")];
     const missing = readdirSync(folder).filter(
       (name) => !text.includes(readFileSync(join(folder, name), "utf8").trim()),

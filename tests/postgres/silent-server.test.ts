@@ -61,7 +61,7 @@ test("behavior: statements and transactions on its connections fail, and new con
   expect(await connections()).toBe(POOL);
 }, 120_000);
 
-test("behavior: an idle connection without a pending response may be silent for any time", async () => {
+test("behavior: an idle connection without a pending response may be silent indefinitely", async () => {
   const before = await pidsOf();
   const pause = async (tx: Sql | Parameters<Parameters<Sql["begin"]>[1]>[0]) => {
     await tx`select pg_sleep(${SILENCE_TIMEOUT_S / 2})`;
@@ -73,7 +73,7 @@ test("behavior: an idle connection without a pending response may be silent for 
   expect(await pidsOf()).toEqual(before);
 }, 120_000);
 
-test("behavior: listening continues after more than that long without a notification", async () => {
+test("behavior: listening continues after longer than that without a notification", async () => {
   const heard: string[] = [];
   await sql.listen("quiet", (payload) => void heard.push(payload));
   await Bun.sleep(SILENCE_TIMEOUT_S * 2_000);

@@ -282,7 +282,7 @@ async function grow(): Promise<void> {
   }
 }
 
-test("behavior: what was planned on empty tables reads by key when they have grown", async () => {
+test("behavior: statements planned on empty tables still read by key when the tables have grown", async () => {
   await lookAround();
   await runOnce();
   await grow();
@@ -324,7 +324,7 @@ test("behavior: a relay's payments are read once, however many of its transfers 
   }
 }, 120_000);
 
-test("behavior: leases are read by their payments, although none was there when they were counted", async () => {
+test("behavior: leases are read by their payments, although there were none when statistics were gathered", async () => {
   await sql`analyze payments, open_payments, payment_leases`;
   await sql`
     insert into payment_leases (payment_id, until)

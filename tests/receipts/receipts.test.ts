@@ -43,7 +43,7 @@ const stranger = () => openClient(side.world.baseUrl);
 const mailsTo = (address: string) => side.world.mailbox.messages(address);
 
 describe("the receipt of a paid link", () => {
-  test("as JSON says who paid whom how much for what; customer and metadata are the merchant's alone", async () => {
+  test("as JSON states who paid whom how much for what; customer and metadata are shown only to the merchant", async () => {
     const own = await side.ann.client.get(`${LINKS}/${paid.id}/receipt`);
     expect(own.status).toBe(200);
     const facts = {
@@ -74,7 +74,7 @@ describe("the receipt of a paid link", () => {
     expect(shown.body).not.toHaveProperty("metadata");
   });
 
-  test("is chosen by transaction or payment, and unknown for another's", async () => {
+  test("is selected by transaction or payment, and unknown for another's", async () => {
     const { transactionId } = (await stranger().get(`${PUBLIC}/${paid.id}/receipt`)).body;
     const by = (query: string) => stranger().get(`${PUBLIC}/${paid.id}/receipt?${query}`);
     expect((await by(`transactionId=${transactionId}`)).status).toBe(200);
@@ -123,7 +123,7 @@ describe("the receipt of a paid link", () => {
     expect((await fetch(`${side.world.baseUrl}/pay/link_AAAAAAAAAAAAAAAAAAAAAA/receipt`)).status).toBe(404);
   });
 
-  test("as PDF is one page with every fact, also of the longest order in any script", async () => {
+  test("as PDF is one page with every fact, even for the longest order in any script", async () => {
     const pdf = await fetchFile(stranger(), `${PUBLIC}/${paid.id}/receipt?format=pdf`);
     expect(pdf.headers.get("content-type")).toBe("application/pdf");
     expect(pdfPageCount(pdf.bytes)).toBe(1);
@@ -164,7 +164,7 @@ describe("the mail with the receipt", () => {
     expect(mailsTo(order.customerEmail)).toHaveLength(1);
   }, 120_000);
 
-  test("is in the language of the receipt, of which the page it leads to is, too", async () => {
+  test("is in the language of the receipt, and so is the page it links to", async () => {
     const speak = (documentLanguage: string) =>
       side.ann.client.patch("/v1/settings/books", { documentLanguage });
     await speak("ar");
@@ -186,7 +186,7 @@ describe("the mail with the receipt", () => {
     expect(mail.attachments.map(({ filename }) => filename)).toEqual([`${receipt.number}.pdf`]);
   }, 120_000);
 
-  test("is noted once a link and transaction, for PAID links with a customer, within the merchant's daily maximum", async () => {
+  test("is queued once per link and transaction, for PAID links with a customer, within the merchant's daily maximum", async () => {
     const { sql } = side.world;
     const note = (id: string) => sql.begin((tx) => noteReceiptMails(tx, [id]));
     expect(await note(paid.id)).toEqual([]);

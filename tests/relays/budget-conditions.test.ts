@@ -53,7 +53,7 @@ async function relay(state = "SIGNED", given: object = {}): Promise<bigint> {
   return id;
 }
 
-test("a budget is of its network, scope, subject and day", async () => {
+test("a budget belongs to its network, scope, subject and day", async () => {
   await reserve(await relay(), charge("SENDER"));
   expect(await budgetOf("SENDER")).toEqual([10n, 0n]);
   expect(await budgetOf("MERCHANT")).toEqual([0n, 0n]);
@@ -63,7 +63,7 @@ test("a budget is of its network, scope, subject and day", async () => {
   expect(await budgetOf("SENDER")).toEqual([0n, 0n]);
 });
 
-test("a relay that exceeds a budget is refused, and its other charges with it, unless it is only counted", async () => {
+test("a relay that exceeds a budget is refused with all of its charges, unless that budget is advisory", async () => {
   const limited = (amount: bigint, isAdvisory = false) =>
     charge("MERCHANT", { amount, maximum: 25n, isAdvisory });
   await reserve(await relay(), limited(20n));
@@ -85,7 +85,7 @@ test("a relay that exceeds a budget is refused, and its other charges with it, u
   ).rejects.toBeInstanceOf(BudgetExceededError);
 });
 
-test("a higher offer raises the fees of its own relay alone, within their limit, and never once they are settled", async () => {
+test("a higher offer raises the fees of its own relay only, within their limit, and never once they are settled", async () => {
   const [first, second] = [await relay(), await relay()];
   for (const id of [first, second]) await reserve(id, charge("FEES"), charge("SENDS"));
   await raise(first, 15n);
@@ -124,7 +124,7 @@ test("a receipt replaces what its own relay reserved, once, scope by scope; a lo
   ]);
 });
 
-test("a sender, like a merchant, uses its share of the gas; what is pending keeps its reservation", async () => {
+test("a sender, like a merchant, uses its share of the gas; a pending relay keeps its reservation", async () => {
   const shared = await relay("CONFIRMED");
   const of = `${subject}-2`;
   for (const scope of ["SENDER", "MERCHANT"] as const)

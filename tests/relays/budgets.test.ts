@@ -114,7 +114,7 @@ async function mine(
   });
 }
 
-test("fees: an offer that just fits is stored, one wei less is not, and takes no nonce", async () => {
+test("fees: an offer that just fits is stored, one wei too high is not, and takes no nonce", async () => {
   const key = await newKey();
   const before = await feesCounted();
   await storeNoop(before + NOOP_WEI, key);
@@ -135,7 +135,7 @@ test("fees: of 12 that sign concurrently with room for 3, 3 are stored", async (
   expect(await feesCounted()).toBe(before + 3n * NOOP_WEI);
 });
 
-test("fees: a receipt puts the fee in the reservation's place, once; a lost relay costs nothing", async () => {
+test("fees: a receipt replaces the reservation by the fee, once; a lost relay costs nothing", async () => {
   const [mined, lost] = [await storeNoop(undefined), await storeNoop(undefined)];
   const before = await feesCounted();
   await mine(mined.relayId, { gasUsed: 21_000n });
@@ -148,7 +148,7 @@ test("fees: a receipt puts the fee in the reservation's place, once; a lost rela
   expect(await feesCounted()).toBe(after - NOOP_WEI);
 });
 
-test("fees: a higher offer counts in place of the lower one, up to the limit and no further", async () => {
+test("fees: a higher offer counts instead of the lower one, up to the limit and no further", async () => {
   const { relayId } = await storeNoop(undefined);
   const before = await feesCounted();
   const raise = (feeWei: bigint, maximum: bigint | null) =>
@@ -193,7 +193,7 @@ test("merchants: each reserves its share of a batch's gas, and uses its share of
   expect(await budgetOf(two.userId)).toEqual({ reserved: 0n, used: 120_001n });
 });
 
-test("merchants: of 10 payments that sign concurrently with room for 2, 2 are stored; the limit may be the merchant's own", async () => {
+test("merchants: of 10 payments that sign concurrently with room for 2, 2 are stored, also with a merchant's own limit", async () => {
   for (const isOwn of [false, true]) {
     const merchant = await seedMerchant(lab.sql);
     const gas = 2n * PAYMENT_GAS;
@@ -264,7 +264,7 @@ test("reverted: relays in flight and reverted ones fill the budget of an impleme
   await storePayments(payments.slice(8), gas, { ...limit, implementation: `0x${"cd".repeat(20)}` });
 });
 
-test("metrics tell what is used, reserved and allowed, and how many budgets have no room for another payment", async () => {
+test("metrics show what is used, reserved and allowed, and how many budgets have no room for another payment", async () => {
   const merchants = [await seedMerchant(lab.sql), await seedMerchant(lab.sql), await seedMerchant(lab.sql)];
   await lab.sql`delete from relay_budgets`;
   const limit = { relayGasPerMerchantPerDay: 2n * PAYMENT_GAS };

@@ -25,7 +25,7 @@ test("a budget without a maximum has room for every amount", () => {
   expect(judgeBudget({ ...BUDGET, maximum: null }, 10n ** 30n)).toBe("fits");
 });
 
-test("a description names figures, unit and the next UTC day, and what is reserved only when something is", () => {
+test("a description states figures, unit and the next UTC day, and what is reserved only if something is", () => {
   const now = new Date("2026-12-31T23:59:59.999Z");
   expect(describeBudget("FEES", BUDGET, now)).toBe(
     "the network's fee budget for relaying has no room for this payment today: 4 used and 3 reserved of 10 wei; it resets at 2027-01-01T00:00:00.000Z",
@@ -53,7 +53,7 @@ const LINK = {
 const LIMITS: RelayLimits = { relayMinUnits: 10_000n, relayGasPerMerchantPerDay: 1_000_000n };
 const TRANSFER_PAYS = `; a USDC transfer to ${LINK.recipient} pays this link`;
 
-test("a payment of the least amount is relayed; one below it is refused, and a transfer pays its link", () => {
+test("a payment of the minimum amount is relayed; one below it is refused, and a transfer pays its link", () => {
   expect(whyNotRelayed(LINK, LIMITS, NOW)).toBeUndefined();
   expect(whyNotRelayed({ ...LINK, amountUnits: 9_999n }, LIMITS, NOW)).toEqual({
     reason: "AMOUNT_TOO_SMALL_TO_RELAY",
@@ -72,7 +72,7 @@ test("a merchant's gas is spent when one more payment does not fit, by the merch
   expect(judge(10n ** 12n, null, { ...LIMITS, relayGasPerMerchantPerDay: undefined })).toBeUndefined();
 });
 
-test("what is only reserved of a merchant's gas refuses no payment, and is named when another reason does", () => {
+test("gas that a merchant has only reserved refuses no payment, and is mentioned when something else does", () => {
   const budget = { used: 0n, reserved: PAYMENT_GAS, maximum: PAYMENT_GAS };
   expect(whyBudgetSpent(budget, NOW)).toBeUndefined();
   expect(whyBudgetSpent({ ...budget, used: 1n }, NOW)?.message).toContain(

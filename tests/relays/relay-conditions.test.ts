@@ -92,7 +92,7 @@ const stateOf = async ({ id }: Relay) => {
 /** A payment of the lab's merchant that the relay carries. */
 async function carries({ id }: Relay, state: string): Promise<void> {
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
-  if (!payment) throw new Error("the link took no payment");
+  if (!payment) throw new Error("the link accepted no payment");
   await lab.sql.begin((tx) => markSigned(tx, id, [payment]));
   await lab.sql`update payments set state = ${state} where id = ${payment.id}`;
 }
@@ -111,7 +111,7 @@ describe("a node's answer to a send", () => {
     expect([...rows]).toEqual([{ sends: 1 }, { sends: 1 }]);
   });
 
-  test.each(ENDED)("a late answer leaves a relay that is %s", async (state) => {
+  test.each(ENDED)("a late answer does not change a relay that is %s", async (state) => {
     const ended = await relay({ state });
     await answer(ended, true);
     expect(await stateOf(ended)).toBe(state);
@@ -133,7 +133,7 @@ describe("a receipt", () => {
     expect([await stateOf(mined), await stateOf(other)]).toEqual(["MINED", "SIGNED"]);
   });
 
-  test.each(ENDED)("a late receipt changes nothing of a relay that is %s", async (state) => {
+  test.each(ENDED)("a late receipt does not change a relay that is %s", async (state) => {
     const ended = await relay({ state });
     const read = () => lab.sql`select state, block_number, block_hash from relays where id = ${ended.id}`;
     const before = [...(await read())];
@@ -194,14 +194,14 @@ describe("the end of a mined relay", () => {
     expect([await stateOf(deep), await stateOf(above)]).toEqual(["CONFIRMED", "MINED"]);
   });
 
-  test("a mined relay stays MINED while the ledger has another block there, even when a node proved it", async () => {
+  test("a mined relay stays MINED while the ledger has another block there, even if a node proved it", async () => {
     const orphaned = await relay({ state: "MINED", isBlockKept: false });
     await keepBlock(DEEP, randomHash());
     await confirm([orphaned.id]);
     expect(await stateOf(orphaned)).toBe("MINED");
   });
 
-  test("a mined relay in a block that is not stored is CONFIRMED only when a node proved it", async () => {
+  test("a mined relay in a block that is not stored is CONFIRMED only if a node proved it", async () => {
     const [proven, unproven] = [
       await relay({ state: "MINED", isBlockKept: false }),
       await relay({ nonce: 1n, state: "MINED", isBlockKept: false }),
@@ -210,7 +210,7 @@ describe("the end of a mined relay", () => {
     expect([await stateOf(proven), await stateOf(unproven)]).toEqual(["CONFIRMED", "MINED"]);
   });
 
-  test.each(PENDING)("a mined relay waits for a payment of it that is %s", async (state) => {
+  test.each(PENDING)("a mined relay waits for its payment that is %s", async (state) => {
     const waited = await relay({ state: "MINED" });
     await carries(waited, state);
     await confirm();
@@ -270,7 +270,7 @@ describe("a reorganisation", () => {
     },
   );
 
-  test("a relay that was mined in another block since is not opened again, nor one that is LOST", async () => {
+  test("a relay that was mined in another block since is not reopened, nor one that is LOST", async () => {
     const [moved, lost] = [
       await relay({ state: "MINED", isBlockKept: false }),
       await relay({ nonce: 1n, state: "LOST" }),
@@ -342,7 +342,7 @@ describe("a key's nonces", () => {
 });
 
 describe("what is pending", () => {
-  test("SIGNED and BROADCAST relays load a key and are listed, the page after a relay begins with its next nonce", async () => {
+  test("SIGNED and BROADCAST relays count for a key and are listed; a page continues with the next nonce", async () => {
     const [first, second] = [await relay(), await relay({ nonce: 1n, state: "BROADCAST" })];
     await relay({ nonce: 2n, state: "MINED" });
     await relay({ nonce: 3n, state: "LOST" });
@@ -362,7 +362,7 @@ describe("what is pending", () => {
   });
 
   test.each(["SIGNED", "BROADCAST", "MINED"])(
-    "a relay that is %s leaves its network unfinished, no other",
+    "a relay that is %s leaves its network unfinished, and no other",
     async (state) => {
       await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED'`;
       await lab.sql`delete from open_payments`;
@@ -372,7 +372,7 @@ describe("what is pending", () => {
     },
   );
 
-  test("a payment leaves its network unfinished until it has ended, no other", async () => {
+  test("a payment leaves its network unfinished until it has ended, and no other", async () => {
     await lab.sql`delete from open_payments`;
     const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
     expect(await hasUnfinished(lab.sql, NETWORK, [])).toBe(true);
@@ -382,7 +382,7 @@ describe("what is pending", () => {
     expect(await hasUnfinished(lab.sql, NETWORK, [])).toBe(false);
   });
 
-  test.each(["CONFIRMED", "LOST"])("a relay that is %s leaves nothing unfinished", async (state) => {
+  test.each(["CONFIRMED", "LOST"])("a relay that is %s does not count as unfinished", async (state) => {
     await lab.sql`update payments set state = 'FAILED', reason = 'NONCE_USED'`;
     await lab.sql`delete from open_payments`;
     await relay({ state });

@@ -77,7 +77,7 @@ test("a relay in flight is listed with its own attempts", async () => {
 });
 
 describe("the bytes of a relay", () => {
-  test("are those of the attempt, and an error once they were dropped", async () => {
+  test("are those of the attempt, and reading them after they were dropped is an error", async () => {
     const [first, second] = [await relay({ raw: "0x01" }), await relay({ raw: "0x02" })];
     expect([await readRaw(lab.sql, first.txHash), await readRaw(lab.sql, second.txHash)]).toEqual([
       "0x01",
@@ -87,7 +87,7 @@ describe("the bytes of a relay", () => {
     await expect(readRaw(lab.sql, first.txHash)).rejects.toThrow("has its bytes");
   });
 
-  test("hold its own call data, or it is an error: nothing is called with another's, nor with a part", async () => {
+  test("contain its own call data, else it is an error: nothing is called with another's data, or a part of it", async () => {
     const [first, second] = [
       await relay({ raw: "0xaa1122bb", callData: "0x1122" }),
       await relay({ raw: "0xaa3344bb", callData: "0x3344" }),
@@ -117,7 +117,7 @@ describe("a relay that is mined deep enough", () => {
     expect(await Promise.all(all.map(stateOf))).toEqual(["CONFIRMED", "MINED", "MINED", "BROADCAST", "LOST"]);
   });
 
-  test("does not wait for a payment that another relay carries since", async () => {
+  test("does not wait for a payment that another relay carries by now", async () => {
     const [first, second] = [await relay(), await relay()];
     const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     await lab.sql.begin((tx) => markSigned(tx, first.id, [payment]));
@@ -132,13 +132,13 @@ describe("a relay that is mined deep enough", () => {
   });
 });
 
-test("a relay that an external transaction replaced is LOST alone", async () => {
+test("only the relay that an external transaction replaced is LOST", async () => {
   const [lost, other] = [await relay(), await relay()];
   expect(await markLost(lab.sql, lost.id, 1n)).toBe(true);
   expect([await stateOf(lost), await stateOf(other)]).toEqual(["LOST", "SIGNED"]);
 });
 
-test("nonces that are missing are those of the key's lane on its own network", async () => {
+test("missing nonces are those of the key's lane on its own network", async () => {
   const lane = { network: NETWORK, relayer } as const;
   await ensureLane(lab.sql, lane, 2n);
   await ensureLane(lab.sql, { ...lane, network: "base" }, 5n);
@@ -162,7 +162,7 @@ test("a payment in flight contradicts its own network's relay, and none once it 
   await lab.sql`delete from open_payments`;
 });
 
-test("an unused nonce contradicts relays of its own key alone", async () => {
+test("an unused nonce contradicts only relays of its own key", async () => {
   await lab.sql`delete from open_payments`;
   const other = randomAddress();
   const [own, foreign] = [await relay(), await relay({ by: other })];
@@ -188,7 +188,7 @@ describe("a relay whose block left the chain", () => {
     await lab.sql`delete from blocks`;
   });
 
-  test("is opened alone, by its id, also where the ledger has another block at its height", async () => {
+  test("is reopened by its id, and no other, even where the ledger has another block at its height", async () => {
     const [gone, other] = [await relay(), await relay()];
     const blockHash = randomHash();
     for (const one of [gone, other]) await mine(one, "CONFIRMED", 50, blockHash);
@@ -197,7 +197,7 @@ describe("a relay whose block left the chain", () => {
     expect([await stateOf(gone), await stateOf(other)]).toEqual(["BROADCAST", "CONFIRMED"]);
   });
 
-  test("is opened by its own network's blocks and cursor, while it is MINED", async () => {
+  test("is reopened by its own network's blocks and cursor, while it is MINED", async () => {
     const [gone, confirmed, elsewhere, unread] = [
       await relay(),
       await relay(),

@@ -69,7 +69,7 @@ async function stored({ address }: RemoteKey): Promise<{ nonces: number[]; nextN
 const takeNonceElsewhere = ({ address }: RemoteKey) =>
   lab.sql`update relayers set next_nonce = next_nonce + 1 where address = ${address}`;
 
-test("stores the bytes that the signer made, and holds no transaction open while it works", async () => {
+test("stores the bytes that the signer made, and holds no transaction open while the signer works", async () => {
   const key = await newKey();
   const open: number[] = [];
   signer.behave(async () => {
@@ -86,7 +86,7 @@ test("stores the bytes that the signer made, and holds no transaction open while
   expect(await stored(key)).toEqual({ nonces: [0], nextNonce: 1 });
 });
 
-test("behavior: a nonce taken elsewhere while the signer works: the first content is dropped, the next one signed and stored", async () => {
+test("behavior: when a nonce is taken elsewhere while the signer works, the content is signed again and stored", async () => {
   const key = await newKey();
   const asked = signer.requests.length;
   signer.behave(async ({ nonce }) => {
@@ -98,7 +98,7 @@ test("behavior: a nonce taken elsewhere while the signer works: the first conten
   expect(await stored(key)).toEqual({ nonces: [1], nextNonce: 2 });
 });
 
-test("behavior: two that sign for one key at a time take their turn, and no signature is wasted", async () => {
+test("behavior: concurrent signatures for one key take turns, and none is wasted", async () => {
   const key = await newKey();
   const asked = signer.requests.length;
   await Promise.all([store(key), store(key), store(key)]);
@@ -106,7 +106,7 @@ test("behavior: two that sign for one key at a time take their turn, and no sign
   expect(await stored(key)).toEqual({ nonces: [0, 1, 2], nextNonce: 3 });
 });
 
-test("error: content that changes at each signature is given up after four, with nothing stored", async () => {
+test("error: content that changes at each signature is abandoned after four, with nothing stored", async () => {
   const key = await newKey();
   const asked = signer.requests.length;
   signer.behave(async () => {

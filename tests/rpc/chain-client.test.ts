@@ -98,14 +98,14 @@ describe("a request", () => {
     expect(second.methods).toContain("eth_blockNumber");
   });
 
-  test("goes to the second node when nothing listens at the first", async () => {
+  test("goes to the second node when nothing listens on the first", async () => {
     const chain = open({ urls: ["http://127.0.0.1:1", second.url] });
     expect(await head(chain)).toMatch(/^0x/);
     const error = await failureOf(head(open({ urls: ["http://127.0.0.1:1"] })));
     expect(error.kind).toBe("unreachable");
   });
 
-  test("that the chain refuses is not asked again elsewhere, and carries the revert data", async () => {
+  test("that the chain refuses is not repeated elsewhere, and carries the revert data", async () => {
     const chain = open();
     const failing = chain.request("eth_call", REVERTS);
     await expect(failing).rejects.toBeInstanceOf(RpcResponseError);
@@ -142,7 +142,7 @@ describe("a node of another chain", () => {
     expect(second.methods).toContain("eth_blockNumber");
   });
 
-  test("alone is an error that says both ids", async () => {
+  test("alone is an error that names both ids", async () => {
     const error = await failureOf(head(open({ network: "base", urls: [first.url] })));
     expect(error.kind).toBe("wrong-chain");
     expect(error.message).toContain("84532");
@@ -171,7 +171,7 @@ describe("a batch", () => {
     { method: "eth_blockNumber", params: [] },
   ];
 
-  test("is one HTTP request whose items succeed or fail alone", async () => {
+  test("is one HTTP request whose items succeed or fail independently", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
     const before = first.requests;
@@ -184,7 +184,7 @@ describe("a batch", () => {
     expect(reverted.error).toMatchObject({ data: "0xdeadbeef" });
   });
 
-  test("keeps its order when the node answers in another one", async () => {
+  test("keeps its order even if the node answers in another one", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
     first.fault = () => ({ kind: "edit", edit: (answer) => (answer as unknown[]).toReversed() });
@@ -193,7 +193,7 @@ describe("a batch", () => {
     expect(number?.ok).toBe(true);
   });
 
-  test("an item that the node left out decides nothing, the others are valid", async () => {
+  test("an item that the node omitted decides nothing, the others are valid", async () => {
     const chain = open({ urls: [first.url] });
     await head(chain);
     first.fault = () => ({ kind: "edit", edit: (answer) => (answer as unknown[]).slice(0, 2) });
@@ -211,7 +211,7 @@ describe("a batch", () => {
     expect(second.methods).toContain("eth_call");
   });
 
-  test("of no calls sends nothing, of too many is our own bug", async () => {
+  test("of no calls sends nothing, of too many is an error of ours", async () => {
     const chain = open();
     expect(await chain.batch([])).toEqual([]);
     const tooMany = Array.from({ length: 1001 }, () => ({ method: "eth_chainId", params: [] }));
@@ -222,7 +222,7 @@ describe("a batch", () => {
 describe("rate limits", () => {
   const limited: Fault = { kind: "status", status: 429, headers: { "retry-after": "1" } };
 
-  test("a node that said when to come back is left alone until then", async () => {
+  test("a node that said when to come back is not used until then", async () => {
     const chain = open();
     await refreshHeads(chain);
     first.fault = () => limited;
@@ -261,7 +261,7 @@ describe("rate limits", () => {
 describe("health", () => {
   const labels = (chain: Chain) => chain.nodesByHealth().map((one) => chain.nodes.indexOf(one));
 
-  test("a failing node goes to the end and comes back once it responds", async () => {
+  test("a failing node goes to the end of the list and returns once it responds", async () => {
     const chain = open();
     await refreshHeads(chain);
     first.fault = () => ({ kind: "status", status: 500 });
@@ -285,7 +285,7 @@ describe("health", () => {
     await until(() => first.requests === asked + 1);
   });
 
-  test("a node that lags more than three blocks goes behind", async () => {
+  test("a node that lags more than three blocks goes to the end of the list", async () => {
     await callRpc(node.rpcUrl, "anvil_mine", ["0xa"]);
     const chain = open();
     const orderWith = async (blocks: number) => {
@@ -301,7 +301,7 @@ describe("health", () => {
     expect(await orderWith(4)).toEqual([1, 0]);
   });
 
-  test("a second opinion comes from the node that was asked, or not at all", async () => {
+  test("a second opinion comes from the requested node, or not at all", async () => {
     const chain = open();
     const [, other] = chain.nodes;
     if (!other) throw new Error("no second node");
@@ -317,7 +317,7 @@ describe("health", () => {
 describe("credentials in a URL", () => {
   const KEY = "abcdef0123456789KEY";
 
-  test("reach the node and nothing that is printed", async () => {
+  test("reach the node but nothing that is printed", async () => {
     const url = new URL(first.url);
     url.username = "operator";
     url.password = "p@ssw0rd-long";
@@ -351,7 +351,7 @@ describe("credentials in a URL", () => {
     expect(printed[0]).toContain("is not allowed");
   });
 
-  test("error: a URL that is none is refused without being repeated", () => {
+  test("error: an invalid URL is refused without being repeated", () => {
     expect(() => open({ urls: [`ftp://user:${KEY}@example.org`] })).toThrow(
       /^RPC URL number 1 of base-sepolia is not/,
     );
@@ -361,7 +361,7 @@ describe("credentials in a URL", () => {
 });
 
 describe("block announcements", () => {
-  test("come for a new block, again after the node was unavailable, and not after they were stopped", async () => {
+  test("arrive for a new block, again after the node was unavailable, and not after they were stopped", async () => {
     let restarted = await startTestChain();
     const { port } = restarted;
     const chain = open({ urls: [restarted.rpcUrl] });
@@ -389,7 +389,7 @@ describe("block announcements", () => {
     await restarted.stop();
   });
 
-  test("stay out without a WebSocket, and nothing else is affected", async () => {
+  test("do not arrive without a WebSocket, and nothing else is affected", async () => {
     const chain = open();
     const stop = chain.onNewHead(() => {
       throw new Error("there is no WebSocket here");

@@ -26,7 +26,7 @@ describe("no verdict", () => {
   });
 });
 
-describe("an error about what every node knows", () => {
+describe("an error about something that every node knows", () => {
   const about = (method: string, ...params: unknown[]) =>
     classifyRpcError({ code: -32000, message: "unauthorized", data: undefined }, "a node", {
       method,
@@ -38,7 +38,7 @@ describe("an error about what every node knows", () => {
     ["eth_getTransactionReceipt", "0x1"],
     ["eth_getBlockByNumber", "latest", false],
     ["eth_getTransactionCount", "0x1", "latest"],
-  ])("is the node's: %s %s", (method, ...params) => {
+  ])("is the node's own: %s %s", (method, ...params) => {
     expect(about(method, ...params)).toMatchObject({ kind: "node-error", isRefusal: true });
   });
 
@@ -48,7 +48,7 @@ describe("an error about what every node knows", () => {
     ["eth_sendRawTransaction", "0x"],
     ["eth_call", {}, "latest"],
     ["eth_getLogs", {}],
-  ])("is an answer about another thing: %s %s", (method, ...params) => {
+  ])("is an answer if it is about something else: %s %s", (method, ...params) => {
     expect(about(method, ...params)).toBeInstanceOf(RpcResponseError);
   });
 });
@@ -82,14 +82,14 @@ describe("the chain's answer", () => {
   });
 
   test.each([["0xabc"], ["nonsense"], [{ see: "https://example.org" }], [17], [null]])(
-    "%j is no revert data",
+    "%j is not revert data",
     (data) => {
       expect(classify(-32015, "VM execution error", data)).toMatchObject({ data: undefined });
     },
   );
 });
 
-describe("a refusal, to which less at a time may be the remedy", () => {
+describe("a refusal for which smaller requests may be the remedy", () => {
   test.each([
     [-32005, "query returned more than 10000 results"],
     [-32602, "range 12001 exceeds limit of 10000"],
@@ -110,11 +110,11 @@ describe("a refusal, to which less at a time may be the remedy", () => {
     [-32000, "Too Many Requests"],
     [-32007, "50/second request limit reached"],
     [429, "Your app has exceeded its compute units per second capacity"],
-  ])("is no request limit: %d %s", (code, message) => {
+  ])("is not for a request rate limit: %d %s", (code, message) => {
     expect(isRefusal(classify(code, message))).toBe(false);
   });
 
-  test("is no error of another kind", () => {
+  test("is not an error of another kind", () => {
     expect(isRefusal(new RpcTransportError("unreachable", "gone"))).toBe(false);
     expect(isRefusal(new Error("query returned more than 1 results"))).toBe(false);
   });

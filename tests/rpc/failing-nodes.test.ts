@@ -56,7 +56,7 @@ test.each([
   ["with HTTP 200", UNAUTHORIZED],
   ["with HTTP 400", { kind: "status", status: 400, body: '{"error":{"code":-32000,"message":"no key"}}' }],
 ] as [string, Fault][])(
-  "an error about what every node knows, %s, is followed by the next node",
+  "an error about something that every node knows, %s, is followed by the next node",
   async (_, fault) => {
     await openBoth();
     first.fault = () => fault;
@@ -65,14 +65,14 @@ test.each([
   },
 );
 
-test("so is a node that does not say its chain's id", async () => {
+test("a node that does not report its chain id is followed by the next node", async () => {
   first.fault = () => UNAUTHORIZED;
   open([first.url, second.url]);
   expect(await head()).toMatch(/^0x/);
   expect(places()).toEqual([1, 0]);
 });
 
-test("a node that runs no call goes to the end, one whose call a contract refuses stays", async () => {
+test("a node that executes no calls goes to the end of the list, one whose call a contract refuses stays", async () => {
   await openBoth();
   await expect(chain.request(...REVERTS)).rejects.toBeInstanceOf(RpcResponseError);
   expect(places()).toEqual([0, 1]);
@@ -82,7 +82,7 @@ test("a node that runs no call goes to the end, one whose call a contract refuse
   expect(await chain.request(...EMPTY_CALL)).toBe("0x");
 });
 
-test("a node is asked again when its wait is over, although the clock was set back meanwhile", async () => {
+test("a node is used again when its wait is over, even if the clock was set back meanwhile", async () => {
   open([first.url]);
   await head();
   first.fault = () => ({ kind: "status", status: 429, headers: { "retry-after": "30" } });

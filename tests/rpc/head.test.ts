@@ -16,7 +16,7 @@ afterAll(async () => {
   await node.stop();
 });
 
-test("the head is the block just mined, at the time it was given, on top of the one before", async () => {
+test("the head is the block just mined, with its given time, on top of the previous head", async () => {
   const before = await readHead(chain);
   await callRpc(node.rpcUrl, "anvil_setNextBlockBaseFeePerGas", ["0x2540be400"]);
   await callRpc(node.rpcUrl, "evm_mine", [before.timestampS + 12]);
@@ -31,7 +31,7 @@ test("the head is the block just mined, at the time it was given, on top of the 
   expect(head.hash).not.toBe(before.hash);
 });
 
-test("a block the node does not know is undefined, a broken one no verdict", async () => {
+test("a block that the node does not know is undefined, a broken one is no answer", async () => {
   expect(parseHeader(await chain.request("eth_getBlockByNumber", ["0xffffff", false]))).toBeUndefined();
   const block = (await chain.request("eth_getBlockByNumber", ["latest", false])) as Record<string, unknown>;
   expect(parseHeader(block)?.hash).toBe(block.hash as `0x${string}`);

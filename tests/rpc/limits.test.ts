@@ -34,7 +34,7 @@ const firstNode = () => {
   return only;
 };
 
-describe("a learnt limit", () => {
+describe("a learned limit", () => {
   const search = (cap: number, rounds: number) => {
     const limit = newAdaptiveLimit({ first: 50, max: 1_000 });
     for (let round = 0; round < rounds; round++)
@@ -46,13 +46,13 @@ describe("a learnt limit", () => {
     expect(search(cap, 30)).toBe(cap);
   });
 
-  test("takes requests that are refused side by side for one refusal", () => {
+  test("counts concurrent refusals as one", () => {
     const limit = newAdaptiveLimit({ first: 64, max: 64 });
     for (let count = 0; count < 4; count++) noteRefused(limit, 64, 0);
     expect(limit.size).toBe(32);
   });
 
-  test("asks for a refused size again after half a minute, and after twice the time when it is refused again", () => {
+  test("retries a refused size after half a minute, and after twice the time when it is refused again", () => {
     const limit = newAdaptiveLimit({ first: 2, max: 8 });
     const settle = (nowMs: number) => {
       for (let round = 0; round < 8; round++)
@@ -72,7 +72,7 @@ describe("a learnt limit", () => {
   });
 });
 
-describe("a batch that a node refuses for its size", () => {
+describe("a batch that a node refuses because of its size", () => {
   const capped = (cap: number) => {
     proxy.fault = (asked) =>
       asked.length > cap ? { kind: "status", status: 413, body: "too large" } : undefined;
@@ -87,7 +87,7 @@ describe("a batch that a node refuses for its size", () => {
     expect(proxy.requests - before).toBe(5);
   });
 
-  test("down to single calls is sent in larger ones again, once that is forgotten", async () => {
+  test("down to single calls is sent in larger ones again, once the limit has expired", async () => {
     capped(1);
     await chain.batch(calls(8));
     const { batchCalls } = firstNode().health;
@@ -101,7 +101,7 @@ describe("a batch that a node refuses for its size", () => {
     expect(batchCalls.size).toBeGreaterThan(1);
   });
 
-  test("is sent in pieces, of which one that fails is sent again alone", async () => {
+  test("is sent in pieces, of which only one that fails is sent again", async () => {
     capped(3);
     await chain.batch(calls(9));
     const before = proxy.methods.length;
@@ -118,7 +118,7 @@ describe("a batch that a node refuses for its size", () => {
     expect(firstNode().health.errorsInARow).toBe(0);
   });
 
-  test("says that one state of the node did not answer all of it", async () => {
+  test("reports that not all of it was answered from one state of the node", async () => {
     expect((await chain.batchInOrder(calls(4))).together).toBe(4);
     capped(3);
     const { outcomes, together } = await chain.batchInOrder(calls(4));
@@ -126,7 +126,7 @@ describe("a batch that a node refuses for its size", () => {
     expect(together).toBeLessThan(4);
   });
 
-  test("of which every call fails as it would alone is not sent again", async () => {
+  test("is not sent again if every call fails as it would alone", async () => {
     await chain.batch(calls(2));
     const before = proxy.requests;
     const reverting = {
@@ -171,7 +171,7 @@ describe("a node that answers 429", () => {
     expect(proxy.requests).toBe(asked + 1);
   });
 
-  test.each([429, 500, 503])("or %d has not lost its chain id", async (status) => {
+  test.each([429, 500, 503])("or %d keeps its chain id", async (status) => {
     await chain.request("eth_blockNumber", []);
     proxy.fault = () => ({ kind: "status", status });
     await chain.requestOn(firstNode(), "eth_blockNumber", []).catch(() => undefined);

@@ -54,7 +54,7 @@ async function ask({ pieces, sent = pieces, everyMs }: { pieces: number; sent?: 
   }
 }
 
-test("an answer that keeps coming is read, although it takes longer than the timeout", async () => {
+test("an answer that keeps coming is read, even if it takes longer than the timeout", async () => {
   // three megabytes a second where the machine is not busy; one is enough
   const { outcome, tookMs } = await ask({ pieces: 60, everyMs: 75 });
   expect(outcome).toEqual({ ok: true, result: 60 * PIECE.length });
@@ -70,7 +70,7 @@ test.each([
   expect(tookMs).toBeLessThan(TIMEOUT_MS * 8);
 });
 
-test("of many large answers one at a time is read into memory, and none times out meanwhile", async () => {
+test("only one of many large answers is read into memory at a time, and none times out meanwhile", async () => {
   const [answers, pieces] = [4, 200];
   const sent = new Map<number, number>();
   const read = new Set<number>();

@@ -31,13 +31,13 @@ for (const [program, args, usage] of USAGES)
     expect(run(program, args)).toEqual({ exitCode: 64, errors: usage });
   });
 
-test("an option that npm took for itself, as in `npm run migrate --plan`, is not done without", () => {
+test("an option that npm took for itself, as in `npm run migrate --plan`, stops the command", () => {
   const { exitCode, errors } = run("ops/migrate-main.ts", [], { npm_config_plan: "true" });
   expect(exitCode).toBe(64);
   expect(errors).toStartWith("npm took --plan as its own option: write -- before the options\n");
 });
 
-test("error: a database that is not there is one sentence, and no result of the command", () => {
+test("error: a missing database gives one message, and no result of the command", () => {
   const env = {
     DATABASE_URL: "postgres://x@127.0.0.1:1/x",
     OTP_PEPPER: "4f3c2b1a09f8e7d6c5b4a3928170615243342516",

@@ -53,7 +53,7 @@ const restartApiWith = (secrets: string) => restartWith({ JWT_SECRET: secrets },
 
 const isSignedIn = async (client: Client) => (await client.get("/v1/auth/me")).status === 200;
 
-test("JWT_SECRET: old tokens are valid while their key is in the list, at any position, and not after; a session renewed meanwhile stays", async () => {
+test("JWT_SECRET: old tokens are valid while their key is in the list, at any position, and not afterwards", async () => {
   await restartApiWith(OLD);
   const old = await signIn(merchant);
   const renewer = await signUp(world.baseUrl);
@@ -123,7 +123,7 @@ describe("webhook secrets", () => {
     return message !== undefined && isSigned(message, secret);
   }
 
-  test("sealed with the old pepper still sign under WEBHOOK_SEAL_KEYS, are resealed, and then do not need it", async () => {
+  test("sealed with the old pepper still sign under WEBHOOK_SEAL_KEYS, are resealed, and then no longer need it", async () => {
     await restartWith({ OTP_PEPPER: OLD });
     merchant.client = await signIn(merchant);
     const { body } = await merchant.client.post("/v1/webhook-endpoints", {
@@ -148,7 +148,7 @@ describe("webhook secrets", () => {
     for (const one of [secret, rotated.body.data.secret]) expect(await isNextSignedWith(one)).toBe(true);
   }, 120_000);
 
-  test("error: those that open with no key are counted and left unchanged, and the command fails", async () => {
+  test("error: those that no key opens are counted and left unchanged, and the command fails", async () => {
     const id = newWebhookEndpointId();
     const sealed = seal([newKey()], { purpose: "webhook secret", id }, "whsec_x");
     await sql`

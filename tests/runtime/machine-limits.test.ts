@@ -7,7 +7,7 @@ const limits = (soft: string) =>
   `Limit                     Soft Limit           Hard Limit           Units     \nMax open files            ${soft}                 1048576              files     \n`;
 
 describe("open files", () => {
-  test("8,192 and unlimited are enough, one less is a risk that names the figure", () => {
+  test("8,192 and unlimited are enough, one less is a risk reported with the figure", () => {
     expect(openFilesRisk(limits("8192"))).toBeUndefined();
     expect(openFilesRisk(limits("unlimited"))).toBeUndefined();
     expect(openFilesRisk(limits("8191"))).toContain("at most 8191 files");
@@ -37,7 +37,7 @@ describe("disk", () => {
     expect(judgeDisk(undefined)).toEqual({ status: "healthy" });
   });
 
-  test("a folder that is not there has no space, one that is has no more than its disk", () => {
+  test("a missing folder has no space, an existing one has no more than its disk", () => {
     expect(readDiskSpace("/no/such/folder")).toBeUndefined();
     const space = readDiskSpace("/");
     expect(space?.totalBytes).toBeGreaterThanOrEqual(space?.freeBytes ?? Number.POSITIVE_INFINITY);

@@ -17,7 +17,7 @@ function clientOf({ body, type }: typeof PAGE) {
   });
 }
 
-test("error: a page or a cut answer in place of JSON is a ConnectionError that names the path", async () => {
+test("error: a page or a truncated answer instead of JSON is a ConnectionError that names the path", async () => {
   for (const given of [PAGE, CUT])
     await expect(clientOf(given).links.get("link_1")).rejects.toThrow(
       expect.objectContaining({
@@ -27,7 +27,7 @@ test("error: a page or a cut answer in place of JSON is a ConnectionError that n
     );
 });
 
-test("error: a page in place of an export's file is no file", async () => {
+test("error: a page instead of an export's file is not a file", async () => {
   await expect(clientOf(PAGE).transactions.export({ format: "csv" })).rejects.toBeInstanceOf(ConnectionError);
 });
 

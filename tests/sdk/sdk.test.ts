@@ -78,7 +78,7 @@ test("the types are those of the OpenAPI document", async () => {
   expect(readFileSync(join(import.meta.dir, "../..", SDK_TYPES), "utf8")).toBe(await renderSdkTypes());
 });
 
-test("everything together is at most 10 kB for a browser", async () => {
+test("the whole client is at most 10 kB for a browser", async () => {
   const folder = mkdtempSync(join(tmpdir(), "test-sdk-"));
   try {
     const entry = join(folder, "all.ts");
@@ -109,7 +109,7 @@ describe("links", () => {
     expect(await links.get(first)).toMatchObject({ status: "CANCELLED", metadata: { table: "1" } });
   });
 
-  test("a link whose answer was lost is created once: the retry carries the same key", async () => {
+  test("a link whose response was lost is created once: the retry carries the same key", async () => {
     const { fetch: lossy, sent } = losingAnswers(({ attempt }) => attempt === 1);
     const { id } = await client({ fetch: lossy }).links.create({
       amount: 1,
@@ -131,7 +131,7 @@ describe("links", () => {
     expect((await client().links.get(id)).status).toBe("CANCELLED");
   });
 
-  test("error: a refusal has the service's code, field and request id, and is not repeated", async () => {
+  test("error: a refusal has the service's code, field and request id, and is not retried", async () => {
     const { fetch: counted, sent } = losingAnswers(() => false);
     const failure = await client({ fetch: counted })
       .links.create({ amount: 0, description: "d" })
@@ -167,7 +167,7 @@ describe("payLink", () => {
     expect(found.data.link).toMatchObject({ id, status: "PAID" });
   });
 
-  test("resolves once a block holds the payment, not when it was sent", async () => {
+  test("resolves once a block has the payment, not when it was sent", async () => {
     const { id, aiUrl } = await client().links.create({ amount: 0.25, description: "Settled" });
     const answers: { success?: boolean; settled?: boolean }[] = [];
     const watching = async (url: string | URL | Request, init?: RequestInit) => {
@@ -183,7 +183,7 @@ describe("payLink", () => {
     expect(["MINED", "CONFIRMED"]).toContain(row?.state ?? "");
   });
 
-  test("error: an attempt that could not be settled in time is kept, and sent again pays once", async () => {
+  test("error: an attempt that could not be settled in time is kept, and pays once when sent again", async () => {
     const { id, aiUrl } = await client().links.create({ amount: 0.3, description: "Attempt" });
     const account = await newAccount(1_000_000n);
     const { fetch: deaf } = losingAnswers(({ method }) => method === "POST");
@@ -199,7 +199,7 @@ describe("payLink", () => {
     expect(row?.count).toBe(1);
   });
 
-  test("error: nothing is signed for another network than allowed", async () => {
+  test("error: nothing is signed for a network that is not allowed", async () => {
     const { aiUrl } = await client().links.create({ amount: 0.1, description: "Network" });
     const account = await newAccount(1_000_000n);
     await expect(payLink(aiUrl, account, { maxAmount: 1, chainIds: [8453] })).rejects.toMatchObject({
@@ -220,7 +220,7 @@ describe("payLink", () => {
     expect(paid.amountUnits).toBe(350_000n);
   });
 
-  test("a payment whose answers were lost moves the money once", async () => {
+  test("a payment whose responses were lost moves the money once", async () => {
     const { links } = client();
     const { id, aiUrl } = await links.create({ amount: 0.5, description: "Lost answers" });
     const { fetch: lossy, sent } = losingAnswers(({ method, attempt }) => method === "POST" && attempt < 3);
@@ -252,7 +252,7 @@ describe("payLink", () => {
     expect(signed).toBe(1);
   });
 
-  test("error: a refusal by a proxy is no outcome: the payment behind it is found, and paid once", async () => {
+  test("error: a refusal by a proxy is not an outcome: the payment behind it is found, and paid once", async () => {
     const { id, aiUrl } = await client().links.create({ amount: 0.2, description: "Proxy" });
     let posts = 0;
     const proxied = (async (url: string | URL, init?: RequestInit) => {
@@ -289,7 +289,7 @@ describe("payLink", () => {
     else expect(outcome).toMatchObject({ code });
   });
 
-  test("signs for USDC as it is, although a link calls the token otherwise", async () => {
+  test("signs for the real USDC, even if the link gives the token another name", async () => {
     const { aiUrl } = await client().links.create({ amount: 0.1, description: "Renamed" });
     const renaming = (async (url: string | URL, init?: RequestInit) => {
       const answer = await fetch(url, init);
@@ -303,7 +303,7 @@ describe("payLink", () => {
   });
 
   test.each(["-1", "0x1", "1.5", "", "9".repeat(31), 100_000])(
-    "error: an amount of %p is none, and nothing is signed",
+    "error: an amount of %p is invalid, and nothing is signed",
     async (amount) => {
       const asset = "0x036CbD53842c5426634e7929541eC2318f3dCF7e";
       const item = { amount, asset, chainId: 84_532, maxTimeoutSeconds: 300 };
@@ -363,7 +363,7 @@ describe("event streams", () => {
 });
 
 describe("verifyWebhook", () => {
-  test("takes a message of the service, and refuses a changed, an old and a foreign one", async () => {
+  test("accepts a message of the service, and refuses a changed, an old and a foreign one", async () => {
     const receiver = startReceiver();
     try {
       const given = { url: receiver.url, eventTypes: ["payment_link.created"] };

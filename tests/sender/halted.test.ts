@@ -114,11 +114,11 @@ async function expectNotCharged(order: Order, funds: bigint): Promise<void> {
   expect(await countTransfers(lab, order.linkId)).toBe(1);
 }
 
-test("behavior: with a relayer that has no ETH, payments of links that others paid end; once it is funded, its nonce is used and payments go on", async () => {
+test("behavior: with an unfunded relayer, payments of links paid by others end; once funded, payments continue", async () => {
   const signed = await signUnsent();
   const funds = await balanceOf(lab, signed);
   await lab.rpc("anvil_setBalance", [lab.relayer, "0x0"]);
-  await waitFor("the worker to know", async () => (await metricOf("relayer_balance_wei")) === 0);
+  await waitFor("the worker to notice", async () => (await metricOf("relayer_balance_wei")) === 0);
   lab.proxy.fault = () => undefined;
   const queued = await newOrder(lab);
   const queuedFunds = await balanceOf(lab, queued);
@@ -133,7 +133,7 @@ test("behavior: with a relayer that has no ETH, payments of links that others pa
   expect(await payWithRetries(lab, await newOrder(lab))).toMatchObject({ status: 200 });
 }, 120_000);
 
-test("behavior: while the signer is down, a refused contract payer gets its own reason, though another one waits for a signature", async () => {
+test("behavior: while the signer is down, a refused contract payer gets its own reason, even if another one waits", async () => {
   await waitForLedger(lab);
   const [waiting, refused] = [await contractOrder(lab, YES_SAYER), await contractOrder(lab, YES_SAYER)];
   signer.behave(async () => ({ error: { code: -32000, message: "the key store is away" } }));
@@ -148,7 +148,7 @@ test("behavior: while the signer is down, a refused contract payer gets its own 
   expect(await payWithRetries(lab, waiting)).toMatchObject({ body: { success: true } });
 }, 120_000);
 
-test("behavior: a relay mined in the block after the head that a node named first is not LOST while its receipt is missing", async () => {
+test("behavior: a relay mined just after the head that a node reported is not LOST while its receipt is missing", async () => {
   // what has its receipt needs it again until it is final
   await waitFor("earlier relays to be CONFIRMED", async () =>
     (await relaysOf(lab)).every(({ state }) => state === "CONFIRMED"),
@@ -197,7 +197,7 @@ test("behavior: a relay mined in the block after the head that a node named firs
   expect(relays).toHaveLength(1);
 }, 120_000);
 
-test("behavior: a simulation by a node far behind another one lets nothing through that later blocks have paid", async () => {
+test("behavior: a simulation by a node that lags far behind relays nothing that later blocks have paid", async () => {
   Object.assign(lab.env, { RELAYER_PRIVATE_KEYS: KEY });
   await lab.service.restart("worker");
   const order = await newOrder(lab);
@@ -220,7 +220,7 @@ test("behavior: a simulation by a node far behind another one lets nothing throu
   await expectNotCharged(order, funds);
 }, 120_000);
 
-test("behavior: with an exhausted fee budget what was signed before is resent and confirmed, and nothing is signed; a new budget is used immediately", async () => {
+test("behavior: with an exhausted fee budget signed relays are resent and confirmed; a new budget is used immediately", async () => {
   const signed = await signUnsent();
   Object.assign(lab.env, { RELAY_DAILY_FEE_MAX_WEI: "1" });
   await lab.service.restart("worker");
@@ -238,7 +238,7 @@ test("behavior: with an exhausted fee budget what was signed before is resent an
   expect(await payWithRetries(lab, queued)).toMatchObject({ body: { success: true } });
 }, 120_000);
 
-test("behavior: a node that stops following the chain pays no link twice: nothing is signed or first sent by it, and everything continues when it recovers", async () => {
+test("behavior: a node that stops following the chain pays no link twice, and everything continues when it recovers", async () => {
   Object.assign(lab.env, { RELAY_HEAD_MAX_AGE_S: String(HEAD_MAX_AGE_S) });
   const [signed, queued] = [await signUnsent(), await newOrder(lab)];
   const funds = [await balanceOf(lab, signed), await balanceOf(lab, queued)] as const;

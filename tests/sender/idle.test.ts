@@ -49,7 +49,7 @@ test("a relay is unfinished until it is deep in the chain or lost", async () => 
   });
 });
 
-test("a payment is unfinished until the ledger shows it or it has failed, whatever became of its relay", async () => {
+test("a payment is unfinished until the ledger has it or it has failed, whatever became of its relay", async () => {
   const linkId = await seedLink(sql, merchant, { amountUnits: 1_000_000n });
   await sql`
     insert into payments (

@@ -43,7 +43,7 @@ test("behavior: metrics that need no database are served while it is unavailable
   await sql.end({ timeout: 1 });
 });
 
-test("metrics are served where METRICS_HOST says", async () => {
+test("metrics are served on METRICS_HOST", async () => {
   const port = await findFreePort();
   const metrics = openMetrics("test", { port, host: "0.0.0.0" });
   const response = await fetch(`http://127.0.0.1:${port}/metrics`);

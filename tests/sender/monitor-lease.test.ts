@@ -40,7 +40,7 @@ test("a worker that extends its lease keeps it, and another waits", async () => 
   expect(await takeMonitorLease(sql, { network: "base", holder: "second", leaseMs })).toBe(true);
 });
 
-test("a lease that expired is another's, and is not taken back", async () => {
+test("an expired lease is taken by another worker, and is not taken back", async () => {
   await take(first);
   await sql`update monitor_leases set until = now()`;
   expect(await take(second)).toBe(true);
@@ -55,7 +55,7 @@ test("a released lease is available to others immediately; only its holder relea
   expect(await take(second)).toBe(true);
 });
 
-test("of workers that ask for a free lease at the same moment one has it", async () => {
+test("of workers that request a free lease concurrently, one gets it", async () => {
   for (let round = 0; round < 20; round++) {
     await sql`update monitor_leases set until = now()`;
     const holders = Array.from({ length: 8 }, (_, n) => `${round}:${n}`);
@@ -66,7 +66,7 @@ test("of workers that ask for a free lease at the same moment one has it", async
   }
 });
 
-describe("a worker whose passes end well", () => {
+describe("a worker whose passes succeed", () => {
   let node: TestChain;
   let chain: Chain;
   let network: RelayNetwork;
@@ -91,7 +91,7 @@ describe("a worker whose passes end well", () => {
   const readHolder = async () =>
     (await sql<{ holder: string }[]>`select holder from monitor_leases where until > now()`)[0]?.holder;
 
-  test("releases the lease to another after a while: it may lack a signer, a key or a current node", async () => {
+  test("passes the lease to another worker after a while: it may lack a signer, a key or a current node", async () => {
     const [one, other] = [randomUUID(), randomUUID()];
     await Promise.all([report(one), report(other)]);
     const lease = openMonitorLease(network, { holder: one, keptMs: 0 });

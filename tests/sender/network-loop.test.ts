@@ -36,7 +36,7 @@ function openNetwork(): RelayNetwork {
   } as unknown as RelayNetwork;
 }
 
-test("a drain in progress is not started twice, and holds up neither the monitor nor other queues", async () => {
+test("a drain in progress is not started twice, and delays neither the monitor nor other queues", async () => {
   const network = openNetwork();
   const [over, thirdDrain] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const drains = { long: 0, short: 0 };
@@ -81,7 +81,7 @@ async function measureRounds(isDrainedElsewhere: boolean): Promise<number> {
   return performance.now() - startedMs;
 }
 
-test("a block does not wake the worker that monitors while another one drains: each half second is enough", async () => {
+test("a block does not wake the monitoring worker while another one drains: every half second is enough", async () => {
   expect(await measureRounds(true)).toBeGreaterThan(1_900);
 });
 

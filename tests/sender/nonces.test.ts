@@ -16,10 +16,12 @@ import {
 
 /** More than make a relay LOST. */
 const POLLS = 10;
+/** More than all tests here spend. */
+const FEES_MAX_WEI = (10n ** 18n).toString();
 let lab: Lab;
 
 beforeAll(async () => {
-  lab = await startLab();
+  lab = await startLab({ env: { RELAY_DAILY_FEE_MAX_WEI: FEES_MAX_WEI } });
 }, 120_000);
 
 afterEach(() => lab.service.startMissing());
@@ -34,7 +36,7 @@ describe("a relayer's nonces", () => {
     expect(nonces).toEqual([0n, 1n, 2n].map((step) => (nonces[0] ?? 0n) + step));
   }, 120_000);
 
-  test("behavior: after an external transaction used ten nonces, the relay is LOST once and its payment is relayed at the next free nonce", async () => {
+  test("behavior: after an external transaction used ten nonces, the relay is LOST and its payment relayed once", async () => {
     await spendNonces(lab, 10);
     const order = await newOrder(lab);
     await pay(lab, order);
@@ -49,7 +51,7 @@ describe("a relayer's nonces", () => {
     expect(lane?.nextNonce).toBe(BigInt(String(chainNonce)));
   }, 120_000);
 
-  test("behavior: marking a relay LOST locks its lane before its budgets, as signing does, so that neither blocks the other", async () => {
+  test("behavior: marking a relay LOST locks its lane before its budgets, as signing does, without a deadlock", async () => {
     await spendNonces(lab, 10);
     const order = await newOrder(lab);
     const paying = pay(lab, order);
@@ -69,7 +71,7 @@ describe("a relayer's nonces", () => {
     await waitForLink(lab, order.linkId, "PAID");
   }, 120_000);
 
-  test("behavior: while the ledger is behind, a relay without receipts is not LOST; it was mined all along and is not sent again", async () => {
+  test("behavior: while the ledger is behind, a relay without receipts is not LOST: it was mined, and is not sent again", async () => {
     const before = await relaysOf(lab);
     await lab.service.kill("indexer");
     const isForReceipts = ({ method }: { method: string }) => method === "eth_getTransactionReceipt";
@@ -103,5 +105,25 @@ describe("a relayer's nonces", () => {
     });
     expect(noops.map((relay) => relay.gasUsed)).toEqual([21_000n, 21_000n, 21_000n]);
     expect(await countTransfers(lab, order.linkId)).toBe(1);
+  }, 120_000);
+
+  test("behavior: a nonce gap is filled even with an exhausted fee budget, so that the payment behind it does not expire", async () => {
+    // in the transaction that fills the gap: the payment behind it was signed within the budget
+    await lab.sql.unsafe(`
+      create function exhaust_fees() returns trigger language plpgsql as $$
+      begin
+        update relay_budgets set used = ${FEES_MAX_WEI} where scope = 'FEES';
+        return new;
+      end $$;
+      create trigger exhaust_fees before insert on relays
+        for each row when (new.kind = 'NOOP') execute function exhaust_fees();`);
+    await lab.sql`update relayers set next_nonce = next_nonce + 1 where address = ${lab.relayer}`;
+    const order = await newOrder(lab);
+    await pay(lab, order);
+    await waitForLink(lab, order.linkId, "PAID");
+    expect(await countTransfers(lab, order.linkId)).toBe(1);
+    const [budget] = await lab.sql<{ isOver: boolean }[]>`
+      select used + reserved > ${FEES_MAX_WEI}::numeric as is_over from relay_budgets where scope = 'FEES'`;
+    expect(budget?.isOver).toBe(true);
   }, 120_000);
 });

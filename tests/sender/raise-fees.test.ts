@@ -4,14 +4,14 @@ import { type FirstHeads, isPassedOver, keepOnly } from "../../core/domain/raise
 
 const sent = { txHash: "0x01", sinceSentMs: 10 };
 
-test("an attempt is passed over after two blocks, not after one", () => {
+test("an attempt counts as skipped after two blocks, not after one", () => {
   const heads: FirstHeads = new Map();
   expect(isPassedOver(heads, sent, 100n)).toBe(false);
   expect(isPassedOver(heads, sent, 101n)).toBe(false);
   expect(isPassedOver(heads, sent, 102n)).toBe(true);
 });
 
-test("an attempt is not passed over while a chain makes no blocks, however long that lasts", () => {
+test("an attempt does not count as skipped while a chain makes no blocks, however long that lasts", () => {
   const heads: FirstHeads = new Map();
   for (const sinceSentMs of [0, 6_001, 600_000, 86_400_000]) {
     expect(isPassedOver(heads, { ...sent, sinceSentMs }, 100n)).toBe(false);
@@ -34,7 +34,7 @@ test("a lagging node only prolongs the wait, and each attempt waits separately",
   expect(isPassedOver(heads, sent, 102n)).toBe(true);
 });
 
-test("first heads of attempts that no longer wait are forgotten", () => {
+test("first heads of attempts that no longer wait are removed", () => {
   const heads: FirstHeads = new Map([
     ["0x01", 1n],
     ["0x02", 2n],

@@ -78,7 +78,7 @@ test("a key with exactly the gas for one transaction sends one; with a unit less
   expect(await choose()).toBe("insufficient_gas_funds");
 });
 
-test("a key sends another one only with the gas of both, until the first is in a block", async () => {
+test("a key sends another one only with gas for both, until the first is in a block", async () => {
   await fund(0, 2n * GAS);
   const relayId = await send(0, GAS);
   expect(await choose()).toBe(0);
@@ -95,7 +95,7 @@ test("a key whose balance is reserved by pending transactions leaves the next on
   expect(await choose(2)).toBe(1);
 });
 
-test("behavior: a key whose signer just failed is chosen only when no other can send, and again once it has signed", async () => {
+test("behavior: a key whose signer just failed is chosen only if no other can send, and again once it has signed", async () => {
   await fund(0, 2n * GAS);
   await fund(1, 2n * GAS);
   const [first = { address: randomAddress() }] = keys;

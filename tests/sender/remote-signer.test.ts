@@ -170,7 +170,7 @@ test("error: a signer that raises the fee or is down signs nothing for us; the p
   expect(await sentNonces()).toHaveLength(before.length + 1);
 }, 120_000);
 
-test("error: a link paid manually while the signer signs a higher fee and the indexer is stopped: the replacement is not stored", async () => {
+test("error: a link paid while the signer signs a higher fee and the indexer is stopped: no replacement is stored", async () => {
   await waitForLedger(lab);
   const order = await newOrder(lab);
   const balance = await balanceOf(lab, order);
@@ -235,7 +235,7 @@ async function whileSignerIsAway(kind: string, act: () => Promise<unknown>): Pro
 const countRelays = async (kind: string) =>
   (await relaysOf(lab)).filter((relay) => relay.kind === kind).length;
 
-test("error: a wallet made while the signer is unavailable is deployed by its key once it signs again", async () => {
+test("error: a wallet created while the signer is unavailable is deployed by its key once it signs again", async () => {
   await whileSignerIsAway("DEPLOY", async () => {
     owner = await signUp(lab.service.baseUrl);
   });
@@ -260,7 +260,7 @@ test("error: a send confirmed while the signer is unavailable waits, and moves t
   expect(await countRelays("OPERATIONS")).toBe(1);
 }, 120_000);
 
-test("error: a refund confirmed while the signer is unavailable waits, and pays the payer back once when it signs again", async () => {
+test("error: a refund confirmed while the signer is unavailable waits, and is paid once when it signs again", async () => {
   const { paidByX402, refund, confirm, waitForRefund } = refundLab(() => ({
     ...{ world: lab, sql: lab.sql, merchant: owner },
   }));

@@ -83,7 +83,7 @@ test("behavior: the stored bytes of a retired key are resent", async () => {
   );
 }, 120_000);
 
-test("behavior: bytes of a retired key that every node rejects hold the link until the authorization ends, not longer", async () => {
+test("behavior: a retired key's bytes that every node rejects hold the link only until the authorization ends", async () => {
   const order = await newOrder(lab, { validForS: 20 });
   await strand(() => pay(lab, order), { spoilBytes: true });
   await mineUntil(
@@ -94,7 +94,7 @@ test("behavior: bytes of a retired key that every node rejects hold the link unt
   await waitForLink(lab, order.linkId, "ACTIVE");
 }, 120_000);
 
-test("behavior: a facilitated payment of a retired key ends too, when its authorization is over", async () => {
+test("behavior: a facilitated payment of a retired key also ends when its authorization expires", async () => {
   const payer = makePayer();
   const validBefore = Math.floor(Date.now() / 1000) + 20;
   const signed = await signPayment(payer, { to: randomAddress(), amountUnits: 1_000n, validBefore });

@@ -19,7 +19,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => lab?.stop());
 
-test(`behavior: three workers, four keys, ${WAVES * WAVE} payments and no block for twenty seconds: each is paid once`, async () => {
+test(`behavior: three workers, four keys, ${WAVES * WAVE} payments and twenty seconds without a block: each is paid once`, async () => {
   await lab.rpc("evm_setAutomine", [false]);
   const orders = await newOrders(lab, WAVES * WAVE);
   for (let wave = 0; wave < WAVES; wave++) {

@@ -64,7 +64,7 @@ async function attemptsOf(linkId: string) {
 }
 
 describe("a chain that makes no blocks", () => {
-  test("behavior: no fee is raised while the chain makes no blocks; the first offer pays the link when blocks are made again", async () => {
+  test("behavior: no fee is raised while the chain makes no blocks; the first offer pays when blocks are made again", async () => {
     await lab.rpc("evm_setAutomine", [false]);
     const order = await newOrder(lab);
     expect(await pay(lab, order)).toMatchObject({ status: 202 });
@@ -79,8 +79,8 @@ describe("a chain that makes no blocks", () => {
   }, 120_000);
 });
 
-describe("a transaction that blocks pass over", () => {
-  test("behavior: a transaction that blocks pass over is replaced by a higher fee at the same nonce, and the link is paid once", async () => {
+describe("a transaction that blocks skip", () => {
+  test("behavior: a transaction that blocks skip is replaced with a higher fee at the same nonce, and pays once", async () => {
     await lab.rpc("evm_setAutomine", [false]);
     const order = await newOrder(lab);
     const { status, body } = await pay(lab, order);
@@ -108,7 +108,7 @@ describe("a transaction that blocks pass over", () => {
     expect(raised).toContain(relays.at(-1)?.txHash ?? "");
   }, 120_000);
 
-  test("behavior: a transaction whose authorization is over is replaced by a no-op; the payment is FAILED and the link released", async () => {
+  test("behavior: a transaction whose authorization expires is replaced by a no-op; payment FAILED, link released", async () => {
     await lab.rpc("evm_setAutomine", [false]);
     // what is valid for less than six seconds is not signed any more
     const order = await newOrder(lab, { validForS: 20 });

@@ -71,7 +71,7 @@ async function waitUntilConfirmed(orders: readonly Order[]): Promise<void> {
   for (const { linkId } of orders) expect(await countTransfers(lab, linkId)).toBe(1);
 }
 
-test("behavior: a node that answers everything but sends delays a relay, and the other one gets it", async () => {
+test("behavior: a node that answers everything but sends delays a relay, and the other node gets it", async () => {
   lab.proxy.fault = (calls) => (calls.some(isSend) ? { kind: "hang" } : undefined);
   const orders = await newOrders(lab, 2);
   await queueAll(lab, orders);
@@ -79,7 +79,7 @@ test("behavior: a node that answers everything but sends delays a relay, and the
   await waitUntilConfirmed(orders);
 }, 120_000);
 
-test("behavior: with one node that never responds, relays are signed, sent and confirmed by the other, which is asked first after a timeout or two", async () => {
+test("behavior: with one node that never responds, relays are signed, sent and confirmed by the other", async () => {
   const asked = nodes.map(({ methods }) => methods.length);
   lab.proxy.fault = () => ({ kind: "hang" });
   const orders = await newOrders(lab, 5);
@@ -90,7 +90,7 @@ test("behavior: with one node that never responds, relays are signed, sent and c
   expect(hung).toBeLessThan(answered);
 }, 120_000);
 
-test("behavior: each relay of a pass that takes longer than a head is valid is resent, while those before it are due again and again", async () => {
+test("behavior: each relay of a pass that takes longer than a head is valid is resent, without starving later ones", async () => {
   for (const node of nodes)
     node.fault = (calls) =>
       calls.some(isSend) ? { kind: "error", code: -32000, message: "the pool is full" } : undefined;
@@ -127,7 +127,7 @@ test("behavior: nodes that take half as long as a head is valid: payments of key
   await waitUntilConfirmed(orders);
 }, 120_000);
 
-test("behavior: with one node that stopped following the chain, relays are simulated, sent, mined and settled by the other", async () => {
+test("behavior: with one node that stopped following the chain, relays go through the other from simulation to settlement", async () => {
   const order = await newOrder(lab);
   const number = await readHead(lab);
   Object.assign(lab.env, { RELAY_HEAD_MAX_AGE_S: String(HEAD_MAX_AGE_S) });
@@ -160,7 +160,7 @@ test.each([
   ["answers everything by an error of its own, as one whose key was withdrawn", () => true],
   ["takes no transactions", (calls: readonly ProxiedCall[]) => calls.some(isSend)],
 ] as const)(
-  "behavior: beside a node that %s, payments go through the other",
+  "behavior: with a node that %s, payments go through the other",
   async (_, isRefused) => {
     await payBeside((calls) =>
       isRefused(calls) ? { kind: "error", code: -32000, message: "unauthorized" } : undefined,
@@ -182,7 +182,7 @@ function withoutState(method: string): FaultProxy["fault"] {
 }
 
 test.each(["eth_call", "eth_getBalance"])(
-  "behavior: beside a node that has blocks and no state for %s, payments go through the other",
+  "behavior: with a node that has blocks but no state for %s, payments go through the other",
   (method) => payBeside(withoutState(method)),
   120_000,
 );

@@ -64,7 +64,7 @@ describe("a session", () => {
     expect(await findLiveSession(sql, old.id, user)).toBeUndefined();
   });
 
-  test("is renewed by an hour, alone, not beyond its absolute end, and not once it is over", async () => {
+  test("is renewed by an hour, and no other with it, not beyond its absolute end, and not once it has ended", async () => {
     const user = await seedUser(sql);
     const [session, other, ending, over] = [
       await open(user),
@@ -88,7 +88,7 @@ describe("a session", () => {
     expect(await minutesLeft(ending.id)).toBe(5);
   });
 
-  test("says that a passkey was used only where one was", async () => {
+  test("records that a passkey was used only if one was", async () => {
     const user = await seedUser(sql);
     const proven: Record<string, boolean> = {};
     for (const method of ["otp", "passkey", "wallet_setup", "google", "recovery"] as const)
@@ -106,7 +106,7 @@ describe("a session", () => {
     expect(listed.map(({ id }) => id)).toEqual([session.id]);
   });
 
-  test("records where it is used from, alone, and not again within the time given", async () => {
+  test("records where it is used from, for itself only, and not again within the given time", async () => {
     const user = await seedUser(sql);
     const [session, other] = [await open(user), await open(user)];
     await sql`update sessions set last_seen_at = now() - interval '1 minute' where user_id = ${user}`;
@@ -121,8 +121,8 @@ describe("a session", () => {
   });
 });
 
-describe("an ended session", () => {
-  test("was ended by its id: one of its own user that is live", async () => {
+describe("ending sessions", () => {
+  test("ends one live session of its own user, by its id", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const [session, other, idle, old] = [
       await open(user),
@@ -140,7 +140,7 @@ describe("an ended session", () => {
     expect(await left(session, other)).toEqual([false, true]);
   });
 
-  test("was ended by its own sign-out, which leaves all others", async () => {
+  test("ends the session that signs out, and no other", async () => {
     const user = await seedUser(sql);
     const [session, other] = [await open(user), await open(user)];
     expect(await deleteSession(sql, session.id)).toBe(true);
@@ -148,7 +148,7 @@ describe("an ended session", () => {
     expect(await left(session, other)).toEqual([false, true]);
   });
 
-  test("was another one of the same user: the kept one stays, and those that were live are counted", async () => {
+  test("ends all other sessions of a user, and counts those that were live", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const [kept, live, idle, old] = [await open(user), await open(user), await open(user), await open(user)];
     const foreign = await open(stranger);
@@ -158,7 +158,7 @@ describe("an ended session", () => {
     expect(await left(kept, live, idle, old, foreign)).toEqual([true, false, false, false, true]);
   });
 
-  test("was one of a user, or of a user and one method", async () => {
+  test("ends all of a user, or those of one method", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const [byCode, byGoogle, foreign] = [
       await open(user),
@@ -171,7 +171,7 @@ describe("an ended session", () => {
     expect(await left(byCode, foreign)).toEqual([false, true]);
   });
 
-  test("has acted for the merchant whose membership ended: a member's own ones alone", async () => {
+  test("ends a member's own that acted for the merchant whose membership ended", async () => {
     const [member, other] = [await seedUser(sql), await seedUser(sql)];
     const [merchant, elsewhere] = [await seedUser(sql), await seedUser(sql)];
     const [acting, actingElsewhere, idle] = [await open(member), await open(member), await open(member)];
@@ -187,7 +187,7 @@ describe("an ended session", () => {
     expect(await left(acting, actingElsewhere, idle, others)).toEqual([false, true, true, true]);
   });
 
-  test("was opened by a passkey of this user that is no longer an owner", async () => {
+  test("ends those opened by a passkey of this user that is no longer an owner", async () => {
     const [user, stranger] = [await seedUser(sql), await seedUser(sql)];
     const [kept, removed] = [await seedPasskey(sql, user), await seedPasskey(sql, user)];
     const foreign = await seedPasskey(sql, stranger);

@@ -168,7 +168,7 @@ test("the SQL statement in docs/OPERATIONS.md ends all sessions of a user, on ev
 });
 
 describe("/v1/auth/passkeys", () => {
-  test("are listed and named by their owner alone", async () => {
+  test("are listed and named only by their owner", async () => {
     const merchant = await signUp(world.baseUrl);
     const stranger = await signUp(world.baseUrl);
     const read = async () => (await merchant.client.get("/v1/auth/passkeys")).body.data;

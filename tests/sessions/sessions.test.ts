@@ -302,7 +302,7 @@ describe("test mode", () => {
   });
 });
 
-test("PATCH /v1/auth/me changes the name payers see, within its bounds", async () => {
+test("PATCH /v1/auth/me changes the name that payers see, within its bounds", async () => {
   const client = await signIn(merchant);
   const rename = async (displayName: unknown) => client.patch("/v1/auth/me", { displayName });
   expect((await rename("  Ada's Café ☕ ")).body.displayName).toBe("Ada's Café ☕");

@@ -69,14 +69,14 @@ async function expectPaid(payment: NewPayment): Promise<void> {
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
 }
 
-test("in a block as high as one that was read when it was accepted", async () => {
+test("a payment settles in a block as high as one read when it was accepted", async () => {
   const payment = await accepted(lab, linkId);
   await reorganise(77);
   await execute(payment);
   await expectPaid(payment);
 });
 
-test("also when it was not committed yet while the cursor was set back", async () => {
+test("a payment settles if it was not yet committed while the cursor was set back", async () => {
   const payment = makePayment(lab, linkId);
   await lab.sql.begin(async (tx) => {
     await lockLinks(tx, [linkId]);
@@ -87,7 +87,7 @@ test("also when it was not committed yet while the cursor was set back", async (
   await expectPaid(payment);
 });
 
-test("in any block when it was accepted before the indexer had started", async () => {
+test("a payment accepted before the indexer had started settles in any block", async () => {
   const payment = await accepted(lab, linkId);
   await lab.sql`update payments set accepted_block = null where id = ${payment.id}`;
   await execute(payment);
@@ -102,7 +102,7 @@ test("a payment accepted on this branch keeps its block", async () => {
   expect(row).toEqual({ acceptedBlock: 83n });
 });
 
-test("also when a block that is gone had executed it since", async () => {
+test("a payment settles although an orphaned block had executed it since", async () => {
   const payment = await accepted(lab, linkId);
   const { payer: from, nonce } = payment;
   await bookTransfer(lab, { from, nonce, status: "ORPHANED" });
@@ -110,7 +110,7 @@ test("also when a block that is gone had executed it since", async () => {
   await expectPaid(payment);
 });
 
-test("and pays nothing when a block had executed it before it was accepted, whatever block executes it then", async () => {
+test("a payment settles nothing if a block had executed it before it was accepted, whatever block executes it then", async () => {
   const { payer, nonce } = makePayment(lab, linkId);
   await read(lab, [makeTransfer(lab, 84, { from: payer, authorizationNonce: nonce })]);
   await setCursor(84);

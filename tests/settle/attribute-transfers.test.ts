@@ -170,7 +170,7 @@ describe("a transfer without evidence", () => {
     expect(outcomes({}, {}, { txHash: word("c"), blockNumber: 51 })).toEqual(["link_1 by amount", ""]);
   });
 
-  test("a relay of ours that names no link pays none by its amount", () => {
+  test("one of our relays that names no link pays none by its amount", () => {
     expect(outcomes({}, { isRelayed: true })).toEqual([""]);
   });
 });
@@ -183,7 +183,7 @@ describe("a tag", () => {
     expect(outcomes({ links }, { authorizationNonce: nonce })).toEqual(["link_1 by tag"]);
   });
 
-  test("a tag books another amount, and what comes after the link's cancellation or payment", () => {
+  test("a tag attributes another amount, and a transfer after the link was cancelled or paid", () => {
     expect(outcomes({ links }, { tag: TAG, amountUnits: 1n })).toEqual(["link_1 booked by tag"]);
     expect(outcomes({ links: [link({ tag: TAG, isTaken: true })] }, { tag: TAG })).toEqual([
       "link_1 booked by tag",
@@ -208,7 +208,7 @@ describe("an authorization", () => {
     expect(byPayment({ acceptedBlock: undefined })).toBe("link_1 by authorization");
   });
 
-  test("an authorization accepted at its block, or within its second, decides nothing unless we relayed it, or it has settled before", () => {
+  test("an authorization accepted at or within the second of its block decides only if we relayed it or it settled before", () => {
     expect(byPayment({ acceptedBlock: 50 })).toBe("link_1|link_2");
     expect(byPayment({ acceptedAtMs: TIME_MS })).toBe("link_1|link_2");
     expect(byPayment({ acceptedBlock: 50, acceptedAtMs: TIME_MS, relayHashes: [TRANSFER.txHash] })).toBe(
@@ -233,7 +233,7 @@ describe("an authorization", () => {
       expect(byPayment(change)).toBe("link_1|link_2");
   });
 
-  test("a link that another live payment holds is not paid by it; its own live payment holds nothing back", () => {
+  test("a link held by another live payment is not paid by it; its own live payment is no obstacle", () => {
     expect(byPayment({}, { livePaymentId: "pay_2" })).toBe("link_1 booked by authorization");
     expect(byPayment({}, { livePaymentId: "pay_1" })).toBe("link_1 by authorization");
   });
@@ -271,13 +271,13 @@ describe("a claim", () => {
     expect(claimed({ isEarly: false })).toEqual(["link_1|link_2"]);
   });
 
-  test("an early claim of another sender or transaction, or of a merchant who trusts proofs only, decides nothing", () => {
+  test("an early claim of another sender or transaction, or of a merchant who trusts only proofs, decides nothing", () => {
     expect(claimed({ clientAddress: address("e") })).toEqual(["link_1|link_2"]);
     expect(claimed({ txHash: word("e") })).toEqual(["link_1|link_2"]);
     expect(claimed({}, [link({ trustsEarlyClaims: false }), other()])).toEqual(["link_1|link_2"]);
   });
 
-  test("an early claim counts at its link's end, not after", () => {
+  test("an early claim counts up to its link's expiry, not after", () => {
     expect(claimed({}, [link({ expiresAtMs: TIME_MS }), other()])).toEqual(["link_1 by early_claim"]);
     expect(claimed({}, [link({ expiresAtMs: TIME_MS - 1 }), other({ expiresAtMs: TIME_MS - 1 })])).toEqual([
       "link_1|link_2",
@@ -289,7 +289,7 @@ describe("a claim", () => {
     expect(claimed({ linkId: "link_39" }, many)).toEqual(["link_39 by early_claim"]);
   });
 
-  test("a proven claim decides also late and for another amount, and for no unknown link, wallet or sender", () => {
+  test("a proven claim also decides late and for another amount, but for no unknown link, wallet or sender", () => {
     const proven = { isProven: true, isEarly: false };
     expect(claimed(proven)).toEqual(["link_1 by proof"]);
     expect(claimed(proven, links, { amountUnits: 1n })).toEqual(["link_1 booked by proof"]);
@@ -307,14 +307,14 @@ describe("a claim", () => {
     ).toEqual(["link_1 booked by proof", ""]);
   });
 
-  test("a late claim for a link of another amount is not matched by the transfer that pays the only one that fits", () => {
+  test("a late claim for a link of another amount is not matched by a transfer that pays the only fitting link", () => {
     const claims = [{ ...CLAIM, linkId: "link_2", isEarly: false }];
     expect(decide({ links: [LINK, other({ amountUnits: 9n })], claims })[0]?.attribution).toEqual({
       ...{ linkId: "link_1", pays: true, settledBy: "amount" },
     });
   });
 
-  test("a claim is matched by the transfer that pays its link, whatever decided", () => {
+  test("a claim is matched by the transfer that pays its link, whatever evidence decided", () => {
     const claims = [{ ...CLAIM, isEarly: false }];
     expect(decide({ claims })[0]?.attribution).toEqual({
       ...{ linkId: "link_1", pays: true, settledBy: "amount", claimId: "claim_1" },
@@ -333,7 +333,7 @@ describe("a merchant's assignment", () => {
   const assigned = (change: Partial<AssignmentFacts>, ...on: Partial<AttributableTransfer>[]) =>
     outcomes({ links: [LINK, other()], assignments: [{ ...ASSIGNMENT, ...change }] }, ...on);
 
-  test("an assignment decides before everything else, another amount pays only when he accepts it", () => {
+  test("an assignment takes precedence over everything; another amount pays only if the merchant accepts it", () => {
     expect(assigned({})).toEqual(["link_1 by merchant"]);
     expect(assigned({}, { amountUnits: 1n })).toEqual(["link_1 booked by merchant"]);
     expect(assigned({ accept: true }, { amountUnits: 1n })).toEqual(["link_1 by merchant"]);
@@ -350,12 +350,12 @@ describe("a merchant's assignment", () => {
   });
 });
 
-describe("a transfer that is back from a reorganisation", () => {
+describe("a transfer that returns after a reorganisation", () => {
   const UNLINKED = { linkId: undefined, settledBy: undefined };
   const again = (change: Partial<FirstVerdict>, snapshot: Partial<LedgerSnapshot> = {}) =>
     outcomes({ links: [LINK, other()], firstVerdicts: [{ ...FIRST_VERDICT, ...change }], ...snapshot });
 
-  test("pays the link that it paid without evidence, whatever fits as well since", () => {
+  test("pays the link that it paid without evidence, whatever else fits by now", () => {
     expect(again({})).toEqual(["link_1 by amount"]);
     expect(again({ settledBy: "pay_amount" })).toEqual(["link_1 by pay_amount"]);
     expect(again({ settledBy: "early_claim" }, { claims: [CLAIM] })).toEqual(["link_1 by early_claim"]);
@@ -365,13 +365,13 @@ describe("a transfer that is back from a reorganisation", () => {
     expect(again({}, { claims })).toEqual(["link_1 by amount"]);
   });
 
-  test("pays nothing by its amount when its link is paid, cancelled, another wallet's or for another amount", () => {
+  test("pays nothing by its amount if its link is paid, cancelled, another wallet's or for another amount", () => {
     const changes = [{ isTaken: true }, { cancelledAtMs: TIME_MS }, { recipient: address("2") }];
     for (const change of [...changes, { amountUnits: 1n }])
       expect(again({}, { links: [link(change), other()] })).toEqual(["link_2"]);
   });
 
-  test("pays nothing by its amount when it was received without a link, or paid one by evidence", () => {
+  test("pays nothing by its amount if it was received without a link, or paid one by evidence", () => {
     expect(again(UNLINKED, { links: [LINK] })).toEqual(["link_1"]);
     const unique = link({ payAmountUnits: UNITS, amountUnits: 1n });
     expect(again(UNLINKED, { links: [unique] })).toEqual(["link_1"]);

@@ -109,7 +109,7 @@ describe("attribution of random transfers to random links", () => {
     });
   });
 
-  test("never pays a link twice, a cancelled one, one of another wallet, or with a value that was neither asked for nor accepted", () => {
+  test("never pays a link twice, nor one cancelled or of another wallet, nor with an amount neither requested nor accepted", () => {
     holds(({ ledger }, judged) => {
       const paid = judged.flatMap(({ verdict: { attribution } }) =>
         attribution?.pays ? attribution.linkId : [],
@@ -132,7 +132,7 @@ describe("attribution of random transfers to random links", () => {
     });
   });
 
-  test("evidence for a link books its transfer there and pays no other", () => {
+  test("evidence for a link attributes its transfer to that link, and pays no other", () => {
     let evident = 0;
     holds(({ ledger }, judged) => {
       for (const { transfer, verdict } of judged) {
@@ -195,7 +195,7 @@ describe("attribution of random transfers to random links", () => {
     });
   });
 
-  test("an authorization presented too late names no link", () => {
+  test("an authorization submitted too late names no link", () => {
     holds(({ transfers, ledger }, judged) => {
       const isLate = ({
         acceptedBlock = 0,
@@ -219,7 +219,7 @@ describe("attribution of random transfers to random links", () => {
     });
   });
 
-  test("a payment is settled by its own transfer for its own link; a failed one only where that pays and no other holds the link", () => {
+  test("a payment is settled by its own transfer; a failed one only if that pays and no other payment holds the link", () => {
     let revived = 0;
     holds(({ ledger }, judged) => {
       for (const { transfer, verdict } of judged) {
@@ -240,7 +240,7 @@ describe("attribution of random transfers to random links", () => {
     expect(revived).toBeGreaterThan(0);
   });
 
-  test("inference pays the one link that fits at the transfer's block, or that it paid before a reorganisation; several are candidates", () => {
+  test("inference pays the one link that fits, or that was paid before a reorganisation; several are candidates", () => {
     holds(({ ledger }, judged) => {
       const taken = new Set<string>();
       const hashes = new Set(judged.map(({ transfer }) => transfer.txHash));
@@ -349,12 +349,12 @@ describe("the address of a claim", () => {
     ["early_claim", false],
     ["proof", true],
   ] as const) {
-    test(`${settledBy}: the sender's decides between two links`, () => {
+    test(`${settledBy}: that of the sender decides between two links`, () => {
       const attribution = { linkId: "second", pays: true, settledBy, claimId: "claim" };
       expect(judgeClaim(sender, isProven)).toEqual({ attribution, candidates: [] });
     });
 
-    test(`${settledBy}: another address's does not`, () => {
+    test(`${settledBy}: another address does not`, () => {
       expect(judgeClaim(stranger, isProven)).toEqual({ candidates: ["first", "second"] });
     });
   }
@@ -391,7 +391,7 @@ describe("an authorization executed by a third party counts as accepted before i
     ]);
   });
 
-  test("not when the ledger had read the block, whatever the clocks show", () => {
+  test("not if the ledger had read the block, whatever the clocks show", () => {
     expect(accept(9_000, 101)).toBe(false);
   });
 });

@@ -91,7 +91,7 @@ describe("an authorization", () => {
     }
   });
 
-  test("several of one amount leave the remaining link of that amount to the plain transfer after them", async () => {
+  test("several of one amount leave that amount's remaining link to the plain transfer after them", async () => {
     const units = freshUnits();
     const links = await Promise.all(Array.from({ length: 8 }, () => makeLink(lab, merchant, { units })));
     const calls = await Promise.all(
@@ -142,7 +142,7 @@ describe("an authorization", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   });
 
-  test("executed although its payment had FAILED: settled while the link is unpaid", async () => {
+  test("executed although its payment had FAILED: settled if the link is unpaid", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
@@ -198,7 +198,7 @@ describe("an authorization", () => {
     expect(await historyOf(txHash)).toMatchObject([{ type: "RECEIVE", linkId: null }]);
   });
 
-  test("accepted after the block that executed it was read pays nothing: it was public by then", async () => {
+  test("accepted after the block that executed it was read pays nothing: it was already public", async () => {
     const signer = await makeSigner(lab);
     const units = freshUnits();
     const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];

@@ -60,5 +60,5 @@ export async function assertAssignments(sql: Sql): Promise<void> {
         join transfers back on back.tx_hash = gone.tx_hash and back.authorization_nonce is not distinct from gone.authorization_nonce
         where gone.id = assignment.orphaned_transfer_id and back.status <> 'ORPHANED' and back.amount_units = gone.amount_units
       )`;
-  if (broken.length > 0) throw new Error(`decisions that do not stand: ${JSON.stringify(broken)}`);
+  if (broken.length > 0) throw new Error(`decisions that were not kept: ${JSON.stringify(broken)}`);
 }

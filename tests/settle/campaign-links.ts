@@ -104,7 +104,8 @@ export async function watchLinks({ sql }: Pick<Lab, "sql">, isOver: () => boolea
             and pays
             and amount_units in (link.amount_units, link.pay_amount_units)
         )`;
-    if (wrong.length > 0) throw new Error(`links that are not what the books say: ${JSON.stringify(wrong)}`);
+    if (wrong.length > 0)
+      throw new Error(`links whose state differs from the ledger: ${JSON.stringify(wrong)}`);
   }
 }
 

@@ -74,7 +74,7 @@ describe("a claim", () => {
     expect([...claims]).toEqual([{ state: "MATCHED" }]);
   });
 
-  test("made after the block was read decides with a proof alone, and leaves the ambiguous transfer unchanged", async () => {
+  test("made after the block was read decides only with a proof, and leaves the ambiguous transfer unchanged", async () => {
     const units = freshUnits();
     const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
     const first = await pay(lab, payer, merchant.address, units);
@@ -110,7 +110,7 @@ describe("a claim", () => {
     ]);
   });
 
-  test("without a proof, of another value, sets no exception and attributes no transfer to its link", async () => {
+  test("without a proof, of another amount, sets no exception and attributes no transfer to its link", async () => {
     const units = freshUnits();
     const linkId = await makeLink(lab, merchant, { units });
     const txHash = await claimed([linkId], units - 5n);
@@ -164,7 +164,7 @@ describe("a claim", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", exception: "NONE" });
   });
 
-  test("with proofs, two links claimed by one batch of two equal transfers are both paid", async () => {
+  test("two links claimed with proofs by one batch of two equal transfers are both paid", async () => {
     const units = freshUnits();
     const links = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
     const multicall: Hex = "0xca11bde05977b3631167028862be2a173976ca11";

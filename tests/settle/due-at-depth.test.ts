@@ -130,7 +130,7 @@ describe.each(WAYS)("is confirmed %s", (_, commitDeep) => {
   });
 });
 
-describe("what waits for a transfer that a reorganisation has taken", () => {
+describe("what waits for a transfer that a reorganisation has removed", () => {
   /** A transfer of the merchant's in a block that was undone, with what `decide` wrote about it. */
   async function takeAway(decide: (txHash: Hex, from: Hex) => Promise<unknown>) {
     const transfer = makeTransfer(lab, 0, { logIndex: 3 });
@@ -143,7 +143,7 @@ describe("what waits for a transfer that a reorganisation has taken", () => {
     return transfer;
   }
 
-  test("a refund goes with it to its new place", async () => {
+  test("a refund moves with it to its new position", async () => {
     const id = newRefundId(new Date());
     const transfer = await takeAway((txHash, from) =>
       lab.sql.begin(async (tx) => {
@@ -164,7 +164,7 @@ describe("what waits for a transfer that a reorganisation has taken", () => {
     expect([...rows]).toEqual([{ at: 8 }]);
   });
 
-  test("a merchant's decision goes with it to its new place", async () => {
+  test("a merchant's decision moves with it to its new position", async () => {
     const { userId } = lab.merchant;
     const transfer = await takeAway((txHash) =>
       saveAssignment(lab.sql, {

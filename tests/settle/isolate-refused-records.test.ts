@@ -118,7 +118,7 @@ const refused = async (kind: string) =>
     ({ labels }) => labels.kind === kind,
   )?.value;
 
-test("an account's log is left out after three tries, the valid one next to it and the payment are not", async () => {
+test("a refused account log is skipped after three attempts, the valid one next to it and the payment are not", async () => {
   const sound = accountLog();
   const unsound = accountLog(TOO_LARGE);
   const { linkId, span, head } = await readPaid(() => ({ accountLogs: [unsound, sound] }));
@@ -135,7 +135,7 @@ test("an account's log is left out after three tries, the valid one next to it a
   expect(await refused("account_change")).toBe(1);
 });
 
-test("a user operation is left out alone, also in a catch-up", async () => {
+test("only a refused user operation is skipped, even during a catch-up", async () => {
   const records = (content: BlockContent) => ({
     operations: [operation(content, { logIndex: 2 ** 40 }), operation(content)],
     accountLogs: [accountLog(TOO_LARGE)],
@@ -154,7 +154,7 @@ test("a user operation is left out alone, also in a catch-up", async () => {
   expect([await refused("operation"), await refused("account_change")]).toEqual([1, 1]);
 });
 
-test("an account's log in a range that concerns nothing else is left out in a catch-up", async () => {
+test("a refused account log in a range without other records is skipped during a catch-up", async () => {
   const { span, head } = await readPaid(() => ({
     transfers: [],
     accountLogs: [accountLog(TOO_LARGE)],
@@ -166,7 +166,7 @@ test("an account's log in a range that concerns nothing else is left out in a ca
   expect(term.cursor.number).toBe(head.number);
 });
 
-test("a transfer is never left out, however often it is refused", async () => {
+test("a transfer is never skipped, however often it is refused", async () => {
   const { span, head } = await readPaid(({ transfers }) => ({
     transfers: transfers.map((transfer) => ({ ...transfer, logIndex: 2 ** 40 })),
   }));
@@ -175,7 +175,7 @@ test("a transfer is never left out, however often it is refused", async () => {
   expect(term.cursor.number).toBeLessThan(head.number);
 });
 
-test("tries that fail for another reason do not count", async () => {
+test("attempts that fail for another reason do not count", async () => {
   const { span } = await readPaid(() => ({ accountLogs: [accountLog(TOO_LARGE)] }));
   await lab.sql`update cursors set epoch = epoch + 1 where network = ${NETWORK}`;
   for (let tried = 1; tried <= TRIES; tried++)
@@ -184,7 +184,7 @@ test("tries that fail for another reason do not count", async () => {
   await expect(applySpan(term, span)).rejects.toThrow("out of range");
 });
 
-describe("what is confirmed or reported", () => {
+describe("confirmations and reports", () => {
   /** An operation of a merchant of its own whose event is deep enough at the next block. */
   async function makeMined(): Promise<{ id: string; walletAddress: Hex }> {
     const { userId, address: walletAddress } = await seedMerchant(lab.sql);
@@ -206,7 +206,7 @@ describe("what is confirmed or reported", () => {
     return row?.state;
   };
 
-  test("continues for everybody else, and later blocks are not retried for it", async () => {
+  test("continue for everybody else, and later blocks are not retried because of a refused one", async () => {
     const [sound, unsound] = [await makeMined(), await makeMined()];
     await lab.sql.unsafe(
       `alter table wallet_operations add constraint refused check (id <> '${unsound.id}' or state = 'MINED')`,
@@ -229,7 +229,7 @@ describe("what is confirmed or reported", () => {
     expect(await stateOf(unsound)).toBe("CONFIRMED");
   });
 
-  test("is reported of one owner's change when another's is refused", async () => {
+  test("include one owner's change when another's is refused", async () => {
     const owners = [await seedMerchant(lab.sql), await seedMerchant(lab.sql)] as const;
     const [unsound, sound] = owners;
     const constraint = `check (user_id <> '${unsound.userId}' or type <> 'wallet.owner_added')`;

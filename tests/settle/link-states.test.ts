@@ -17,7 +17,7 @@ afterAll(() => lab?.stop());
 beforeEach(async () => {
   linkId = await seedLink(lab.sql, lab.merchant);
   const taken = await accept(lab, linkId);
-  if (!taken) throw new Error("the link took no payment");
+  if (!taken) throw new Error("the link accepted no payment");
   payment = taken;
 });
 
@@ -35,7 +35,7 @@ describe("a link that no transfer pays", () => {
   });
 });
 
-test("a link is PAID_LATE by a block after its expiry, and not by one of that moment", async () => {
+test("a link is PAID_LATE by a block after its expiry, but not by one at that time", async () => {
   await bookTransfer(lab, { link: linkId, pays: true });
   const expireBefore = (seconds: number) => lab.sql`
     update payment_links set expires_at = transfers.block_time - make_interval(secs => ${seconds})

@@ -104,7 +104,7 @@ describe("a transaction that settles locks its links in one order", () => {
   });
   afterAll(() => lab.stop());
 
-  test("behavior: those of payments that ended without a transfer too", async () => {
+  test("behavior: including those of payments that ended without a transfer", async () => {
     const links = await inOrder(lab.sql, await seedLinks(lab.sql, lab.merchant, { count: 2 }));
     const [spent, paid] = [await accept(lab, links.low), await accept(lab, links.high)];
     if (!spent || !paid) throw new Error("a payment was not accepted");
@@ -115,7 +115,7 @@ describe("a transaction that settles locks its links in one order", () => {
     expect(await linkOf(lab, links.high)).toMatchObject({ status: "PAID" });
   });
 
-  test("behavior: the one that a transfer leaves for its sender's proof too", async () => {
+  test("behavior: including the one that a transfer leaves for its sender's proof", async () => {
     const links = await inOrder(lab.sql, await seedLinks(lab.sql, lab.merchant, { count: 2 }));
     const { txHash, from } = makeTransfer(lab, 99);
     await bookTransfer(lab, { link: links.low, pays: true, settledBy: "early_claim", txHash, from });
@@ -203,7 +203,7 @@ describe("a block that settles one link and confirms another", () => {
     expect(await linkOf(lab, links.high)).toMatchObject({ status: "PENDING" });
   });
 
-  test("behavior: locks the payment that it confirms before any link, as a worker that ends it", async () => {
+  test("behavior: locks the payment that it confirms before any link, like a worker that ends it", async () => {
     const { links, payLink } = await startTerm();
     await payLink(links.low);
     await applySpan(term, await nextSpan());

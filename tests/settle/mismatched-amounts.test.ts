@@ -29,7 +29,7 @@ async function linkWith(amountUnits: bigint, linkUnits = LINK_UNITS): Promise<st
   return linkId;
 }
 
-test("a wrong amount sets an exception from RELAY_MIN_AMOUNT on, one unit less sets none", async () => {
+test("a wrong amount sets an exception from RELAY_MIN_AMOUNT on, one unit less does not", async () => {
   expect(await linkOf(lab, await linkWith(LEAST_UNITS - 1n))).toMatchObject({ exception: "NONE" });
   expect(await linkOf(lab, await linkWith(LEAST_UNITS))).toMatchObject({ exception: "UNDERPAID" });
   expect(await linkOf(lab, await linkWith(LINK_UNITS + 1n))).toMatchObject({ exception: "OVERPAID" });

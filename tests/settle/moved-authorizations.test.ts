@@ -66,7 +66,7 @@ async function acceptAmongTwins(nonce: Hex): Promise<Accepted> {
 }
 
 for (const again of ["the same transaction", "another one"]) {
-  test(`what settled a payment settles it again when ${again} executes it in a block that is no higher than its acceptance`, async () => {
+  test(`an authorization that settled its payment settles it again when ${again} executes it no higher than its acceptance`, async () => {
     const { linkId, paymentId, data, height, stranger, rival } = await acceptAmongTwins(randomHash());
     const first = await stranger.call(data);
     // reverts for as long as the first one stands
@@ -85,7 +85,7 @@ for (const again of ["the same transaction", "another one"]) {
   }, 120_000);
 }
 
-test("a payment was settled by a transfer of its own, not by one that another payer made with the same nonce", async () => {
+test("a payment counts as settled by its own transfer, not by another payer's with the same nonce", async () => {
   const nonce = randomHash();
   const { authorization, data, stranger } = await acceptAmongTwins(nonce);
   await stranger.call(data);

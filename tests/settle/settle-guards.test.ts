@@ -44,14 +44,14 @@ describe("a facilitated payment", () => {
   test.each([
     ["another recipient", { to: randomAddress() }],
     ["another amount", { amountUnits: UNITS + 1n }],
-  ])("fails when its authorization was executed for %s", async (_, otherwise) => {
+  ])("fails if its authorization was executed for %s", async (_, otherwise) => {
     const payment = await acceptFacilitated(lab);
     const transfer = makeTransfer(lab, 101, { payment: { ...payment, linkId: "" }, ...otherwise });
     await read(lab, [transfer]);
     expect(await paymentOf(lab, { ...payment, linkId: "" })).toMatchObject({ state: "FAILED", txHash: null });
   });
 
-  test("fails when its authorization was cancelled, and is settled by its own transfer", async () => {
+  test("fails if its authorization was cancelled, and is settled by its own transfer", async () => {
     const [cancelled, paid] = [await acceptFacilitated(lab), await acceptFacilitated(lab)];
     const transfer = makeTransfer(lab, 101, { payment: { ...paid, linkId: "" } });
     await read(lab, [transfer], [{ ...cancelled, linkId: "" }]);
@@ -62,7 +62,7 @@ describe("a facilitated payment", () => {
   });
 });
 
-test("a former leader settles nothing that came late", async () => {
+test("a former leader cannot settle transfers retroactively", async () => {
   lab.merchant = await seedMerchant(lab.sql);
   const [first, second] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
   const transfer = makeTransfer(lab, 101);
@@ -110,7 +110,7 @@ describe("a block that was missed", () => {
     expect([await statusOf(deep), await statusOf(atCursor)]).toEqual(["CONFIRMED", "DETECTED"]);
   });
 
-  test("is not applied when it leaves the chain before its transaction begins, and the new branch passes over its height", async () => {
+  test("is not applied if it leaves the chain before its transaction begins, and the new branch skips its height", async () => {
     await readUpTo(lab, 100);
     const transfer = sent(94);
     const { block } = transfer;
@@ -144,18 +144,18 @@ describe("a block that was missed", () => {
   });
 });
 
-test("no blocks make no span", () => {
+test("no blocks result in no span", () => {
   expect(toSpan(lab.term, [], makeBlock(101))).toBeUndefined();
 });
 
-describe("what a rebuild keeps", () => {
+describe("what a rebuild keeps of earlier decisions", () => {
   const prior = (transfers: readonly SeenTransfer[]) =>
     lab.sql.begin(async (tx: Tx) => {
       await keepDecisions(tx, NETWORK);
       return findPriorAttributions(tx, NETWORK, transfers);
     });
 
-  test("is nothing of no transfers, and of a transfer without a link that it has none", async () => {
+  test("is nothing for no transfers, and the lack of a link for a transfer without one", async () => {
     expect((await prior([])).decided.size).toBe(0);
     lab.merchant = await seedMerchant(lab.sql);
     const transfer = makeTransfer(lab, 101);
@@ -167,7 +167,7 @@ describe("what a rebuild keeps", () => {
   });
 });
 
-test("only an operation that succeeded made transfers: those next to a failed one are not its own", async () => {
+test("only a successful operation made transfers: those next to a failed one are not its own", async () => {
   const { userId, walletId, address } = await seedMerchant(lab.sql);
   const seen = async (succeeded: boolean): Promise<[SeenOperation, SeenTransfer]> => {
     const [userOpHash, to] = [randomHash(), randomAddress()];

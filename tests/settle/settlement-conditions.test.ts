@@ -38,7 +38,7 @@ beforeEach(async () => {
   lab.merchant = await seedMerchant(lab.sql);
   linkId = await seedLink(lab.sql, lab.merchant);
   const taken = await accept(lab, linkId);
-  if (!taken) throw new Error("the link took no payment");
+  if (!taken) throw new Error("the link accepted no payment");
   payment = taken;
 });
 
@@ -58,7 +58,7 @@ describe("an authorization that was spent without paying", () => {
       ]),
     );
 
-  test("by a block that is not deep ends its payment that is QUEUED, and not one that is signed for a link", async () => {
+  test("in a shallow block ends its payment that is QUEUED, but not one that is signed for a link", async () => {
     for (const state of ["SIGNED", "BROADCAST"]) {
       await setState(state);
       expect(await failSpent({ isDeep: false })).toEqual([]);
@@ -68,14 +68,14 @@ describe("an authorization that was spent without paying", () => {
     expect(await failSpent({ isDeep: false })).toEqual([{ id: payment.id, linkId }]);
   });
 
-  test("by a block that is not deep ends a facilitated payment that is signed", async () => {
+  test("in a shallow block ends a facilitated payment that is signed", async () => {
     const { id, payer, nonce } = await acceptFacilitated(lab);
     await lab.sql`update payments set state = 'SIGNED' where id = ${id}`;
     expect(await failSpent({ payer, nonce, isDeep: false })).toEqual([{ id, linkId: null }]);
   });
 
   test.each(["QUEUED", "SIGNED", "BROADCAST"])(
-    "ends its payment that is %s, and its row alone in the history",
+    "ends its payment that is %s, and only that payment's history row",
     async (state) => {
       await setState(state);
       const other = await accept(lab, await seedLink(lab.sql, lab.merchant));
@@ -96,7 +96,7 @@ describe("an authorization that was spent without paying", () => {
     expect(await paymentOf(lab, payment)).toMatchObject({ state, reason: null });
   });
 
-  test("keeps the reason of a payment that has FAILED before", async () => {
+  test("keeps the reason of a payment that has already FAILED", async () => {
     await setState("FAILED", "INSUFFICIENT_FUNDS");
     expect(await failSpent()).toEqual([]);
     expect(await paymentOf(lab, payment)).toMatchObject({ reason: "INSUFFICIENT_FUNDS" });
@@ -115,7 +115,7 @@ describe("an authorization that was spent without paying", () => {
 describe("a transfer of another amount", () => {
   const refresh = () => lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [linkId], isReorg: false }));
 
-  test("marks its link once, and the mark that ends with the transfer's block writes no event", async () => {
+  test("marks its link once; removing the mark with the transfer's block writes no event", async () => {
     await bookTransfer(lab, { link: linkId, units: UNITS - 1n });
     await refresh();
     expect(await linkOf(lab, linkId)).toEqual({ status: "PENDING", exception: "UNDERPAID" });
@@ -186,7 +186,7 @@ describe("a link that becomes PAID", () => {
     expect(await note()).toEqual([]);
   });
 
-  test("is as deep as the blocks from its transfer's to the last one read, and one at the least", async () => {
+  test("has a depth counted from its transfer's block to the last one read, and at least one", async () => {
     const { link } = await pay(null);
     const depths: Record<number, number | null | undefined> = {};
     for (const number of [101, 99, 80]) {
@@ -201,7 +201,7 @@ describe("a link that becomes PAID", () => {
   });
 });
 
-describe("transfers that were booked before what names them", () => {
+describe("transfers recorded before what names them", () => {
   const named = async () => {
     const found = await lab.sql.begin((tx) => findNamedTransfers(tx, NETWORK));
     return found.filter(({ to }) => to === lab.merchant.address).length;
@@ -268,7 +268,7 @@ describe("transfers that were booked before what names them", () => {
   });
 });
 
-describe("a booked transfer", () => {
+describe("a recorded transfer", () => {
   const own = (given: BookedTransfer) =>
     bookTransfer(lab, { from: payment.payer, nonce: payment.nonce, ...given });
   const booked = async () => {
@@ -278,7 +278,7 @@ describe("a booked transfer", () => {
   };
 
   test.each([true, false])(
-    "settles the payment of its authorization that was accepted for its link meanwhile, as the one that pays it: %p",
+    "settles its authorization's payment accepted for its link meanwhile, as the one that pays it: %p",
     async (pays) => {
       await own({ link: linkId, pays, settledBy: "tag" });
       if (!pays) await bookTransfer(lab, { link: linkId, pays: true });
@@ -328,7 +328,7 @@ describe("a booked transfer", () => {
   });
 });
 
-test("giving a transfer its link changes the payee's history row, never the sender's", async () => {
+test("attributing a transfer to a link changes the payee's history row, never the sender's", async () => {
   const sender = await seedMerchant(lab.sql);
   await bookTransfer(lab, { from: sender.address });
   const [transfer] = await lab.sql<

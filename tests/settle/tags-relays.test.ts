@@ -116,8 +116,8 @@ async function expectAmbiguous(links: readonly string[], hash: Hex): Promise<voi
   for (const linkId of links) expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
 }
 
-describe("a relay that goes straight to the token", () => {
-  test("pays the link it names, among links of one price", async () => {
+describe("a relay sent directly to the token", () => {
+  test("pays the link that it names, among links of one price", async () => {
     const [meant = "", twin = ""] = await makeTagged(2);
     await relay([await itemFor(meant)]);
     await expectPaid(meant);
@@ -125,7 +125,7 @@ describe("a relay that goes straight to the token", () => {
   });
 
   test.each([0, 1, 32, 65, 97, 3_000])(
-    "of a contract payer with %i bytes of signature, too",
+    "from a contract payer with %i bytes of signature also pays the link that it names",
     async (bytes) => {
       const [meant = "", twin = ""] = await makeTagged(2);
       await relay([await contractItemFor(meant, bytes)]);
@@ -152,7 +152,7 @@ describe("a relay that goes straight to the token", () => {
     }
   });
 
-  test("of an address that is no relayer of ours names no link", async () => {
+  test("from an address that is not one of our relayers names no link", async () => {
     const links = await makeTagged(2);
     await expectAmbiguous(links, await relay([await itemFor(links[0] ?? "")], STRANGER_KEY));
   });
@@ -190,7 +190,7 @@ describe("a relay through Multicall3", () => {
     expect(await linkOf(lab, used)).toMatchObject({ exception: "NONE" });
   });
 
-  test("of an address that is no relayer of ours names no link", async () => {
+  test("from an address that is not one of our relayers names no link", async () => {
     const links = await makeTagged(2);
     const other = (await makeTagged(1))[0] ?? "";
     const items = [await itemFor(links[0] ?? ""), await itemFor(other, NO_LINK_TAG)];
@@ -204,7 +204,7 @@ describe("a relay through Multicall3", () => {
     ]);
   });
 
-  test("by another function than aggregate3, or of another target's calls, names no link", async () => {
+  test("by another function than aggregate3, or with calls to another target, names no link", async () => {
     const links = await makeTagged(2);
     const { authorization, signature, tag } = await itemFor(links[0] ?? "");
     const callData: Hex = `${encodeTransferWithVrs(authorization, signature)}${tag.slice(2)}`;

@@ -69,7 +69,7 @@ const refundedUnits = async () => {
   return row?.units;
 };
 
-test("a refund is restored with its transfer and not without, so that no link's refunds are more than a row holds", async () => {
+test("a refund is restored only with its transfer, so that no link's refunds exceed what a row holds", async () => {
   await settle(refund(MOST_UNITS));
   await settle(refund(MOST_UNITS));
   expect(await refundedUnits()).toBe(0n);

@@ -48,7 +48,7 @@ const otherUnits = UNITS + 1n;
 const plain = (fields: Partial<SeenTransfer> = {}) =>
   makeTransfer(lab, BLOCK, { amountUnits: otherUnits, ...fields });
 
-describe("not kept back", () => {
+describe("not held back", () => {
   test("is a transfer of another amount, with an authorization and an unknown tag", async () => {
     const transfer = plain({ authorizationNonce: randomHash(), tag: `0x${"12".repeat(16)}` });
     expect(await find([transfer])).toEqual([
@@ -56,7 +56,7 @@ describe("not kept back", () => {
     ]);
   });
 
-  test("is one that leaves a wallet of ours with a link's amount for another address", async () => {
+  test("is one that leaves one of our wallets with a link's amount for another address", async () => {
     const sent = plain({ from: lab.merchant.address, to: randomAddress(), amountUnits: UNITS });
     expect(await find([sent])).toHaveLength(1);
   });
@@ -69,7 +69,7 @@ describe("not kept back", () => {
   });
 });
 
-describe("kept back with all of its range", () => {
+describe("held back with its entire range", () => {
   test("is a transfer of an open link's amount, and of an expired one's", async () => {
     expect(await find([plain(), plain({ amountUnits: UNITS })])).toBeUndefined();
     await lab.sql`update payment_links set expires_at = now() - interval '1 minute' where id = ${linkId}`;
@@ -91,7 +91,7 @@ describe("kept back with all of its range", () => {
     expect(await find([transfer])).toHaveLength(1);
   });
 
-  test("is one that the merchant has assigned, also to no link", async () => {
+  test("is one that the merchant has assigned, even to no link", async () => {
     const transfer = plain();
     await lab.sql`
       insert into assignments (network, tx_hash, log_index, user_id, link_id)
@@ -101,7 +101,7 @@ describe("kept back with all of its range", () => {
 
   test("is a range that spends or cancels a payment's authorization, whoever its transfer pays", async () => {
     const payment = await accept(lab, linkId);
-    if (!payment) throw new Error("the link took no payment");
+    if (!payment) throw new Error("the link accepted no payment");
     const { payer, nonce } = payment;
     const blockNumber = 1;
     expect(await find([plain()], { spent: [{ payer, nonce, blockNumber }] })).toBeUndefined();
@@ -124,7 +124,7 @@ describe("kept back with all of its range", () => {
     expect(await find([plain()], { spent: [{ payer, nonce, blockNumber: 1 }] })).toBeUndefined();
   });
 
-  test("is a range with an operation of a wallet of ours", async () => {
+  test("is a range with an operation of one of our wallets", async () => {
     const { block } = plain();
     const operation: SeenOperation = {
       ...{ block, txHash: randomHash(), logIndex: 2, previousLogIndex: -1, userOpHash: randomHash() },

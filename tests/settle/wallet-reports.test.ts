@@ -49,7 +49,7 @@ async function told({ userId }: SeededMerchant) {
   return row;
 }
 
-test("every change is an event and in the trail, in order, and of an hour's the first are mailed", async () => {
+test("every change is an event and in the security trail, in order, and the first of each hour are mailed", async () => {
   const [flooding, other] = [await seedMerchant(lab.sql), await seedMerchant(lab.sql)];
   const all = Array.from({ length: CHANGES }, (_, index) => [index, flooding] as const);
   await report({ ...Object.fromEntries(all), [CHANGES]: other });
@@ -61,7 +61,7 @@ test("every change is an event and in the trail, in order, and of an hour's the 
   expect(places.map(({ key }) => Number(key))).toEqual(all.map(([index]) => index));
 });
 
-test("changes of later blocks count with those of the hour before, and not with older ones", async () => {
+test("changes of later blocks count with those of the last hour, but not with older ones", async () => {
   const merchant = await seedMerchant(lab.sql);
   const half = CHAIN_MAILS_AN_HOUR / 2 + 1;
   const changes = () => report(Object.fromEntries(Array.from({ length: half }, (_, at) => [at, merchant])));
@@ -75,7 +75,7 @@ test("changes of later blocks count with those of the hour before, and not with 
   expect((await told(merchant))?.mails).toBe(CHAIN_MAILS_AN_HOUR + half);
 });
 
-test("that an owner was added is mailed after any number of sends within the hour", async () => {
+test("an added owner is mailed after any number of sends within the hour", async () => {
   const merchant = await seedMerchant(lab.sql);
   await lab.sql`
     insert into notices (user_id, kind, key, details)

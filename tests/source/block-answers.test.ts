@@ -7,17 +7,17 @@ import { provenLogs, readReceipts, receiptsCall } from "../../indexer/source/ver
 import { makeBlock } from "../support/ledger-lab.ts";
 
 describe("a header", () => {
-  test("is asked for by height or tag, without its transactions", () => {
+  test("is requested by height or tag, without its transactions", () => {
     expect(headerCall(16)).toEqual({ method: "eth_getBlockByNumber", params: ["0x10", false] });
     expect(headerCall("safe")).toEqual({ method: "eth_getBlockByNumber", params: ["safe", false] });
   });
 
-  test("that is null is of a block the node does not know", () => {
+  test("that is null belongs to a block the node does not know", () => {
     expect(parseHeader(null)).toBeUndefined();
     expect(() => parseHeader({})).toThrow(RpcTransportError);
   });
 
-  test("that a batch left out, or answered with an error, throws", () => {
+  test("that is missing from a batch, or answered with an error, throws", () => {
     const error = new RpcTransportError("timeout", "too slow");
     expect(need({ ok: true, result: 7 })).toBe(7);
     expect(() => need({ ok: false, error })).toThrow(error);
@@ -28,21 +28,21 @@ describe("a header", () => {
 describe("receipts", () => {
   const empty = { ...makeBlock(100), receiptsRoot: receiptsRootOf([]) };
 
-  test("are asked for by the block's hash", () => {
+  test("are requested by the block's hash", () => {
     expect(receiptsCall(empty)).toMatchObject({ method: "eth_getBlockReceipts", params: [empty.hash] });
   });
 
-  test("that make the header's root prove its logs", () => {
+  test("that match the header's root prove its logs", () => {
     expect(provenLogs(empty, readReceipts([]))).toEqual([]);
     expect(() => provenLogs(makeBlock(100), readReceipts([]))).toThrow("the receipts do not make its root");
   });
 
   test.each([
     ["null", null],
-    ["no list", { logs: [] }],
+    ["not a list", { logs: [] }],
     ["a list with one that has no logs", [{ logs: [] }, {}]],
     ["a list with null", [null]],
-  ])("of which the answer is %s prove nothing", (_what, answer) => {
+  ])("prove nothing if the answer is %s", (_what, answer) => {
     expect(() => provenLogs(empty, readReceipts(answer))).toThrow("no receipts were answered");
   });
 });

@@ -78,7 +78,7 @@ describe("near the head", () => {
     expect(asked).toEqual(["BlockReceipts"]);
   });
 
-  test("a block of others is asked for its logs while payments wait, and for nothing otherwise", async () => {
+  test("a block of others is asked for its logs only while payments wait", async () => {
     expect((await readNear([theirs], watchOf())).asked).toEqual(["Logs"]);
     expect((await readNear([theirs], watchOf({ wantsAuthorizations: false }))).asked).toEqual([]);
     // without the token there is no authorization in it
@@ -86,7 +86,7 @@ describe("near the head", () => {
     expect((await readNear([operationLog(stranger)], crowd)).asked).toEqual(["Logs"]);
   });
 
-  test("a bloom tells about 5,000 wallets, and about few where it is dense", async () => {
+  test("a bloom is usable for 5,000 wallets, and only for a few where it is dense", async () => {
     const quiet = { wantsAuthorizations: false };
     expect((await readNear([theirs], watchOf({ ...quiet, size: BLOOM_WALLETS_MAX }))).asked).toEqual([]);
     expect((await readNear([theirs], watchOf({ ...quiet, size: BLOOM_WALLETS_MAX + 1 }))).asked).toEqual([
@@ -97,7 +97,7 @@ describe("near the head", () => {
     expect((await readNear(busy, watchOf({ ...quiet, bits: () => [] }))).asked).toEqual(["Logs"]);
   });
 
-  test("logs of others count as answered; ours, none and lone authorizations are proven", async () => {
+  test("logs of others need no proof; ours, none at all and lone authorizations are proven", async () => {
     const asked = async (logs: GivenLog[], answer?: ScriptedNode["answer"]) =>
       (await readNear(logs, crowd, answer)).asked;
     expect(await asked([theirs])).toEqual(["Logs"]);
@@ -148,13 +148,13 @@ const fill = (count: number, logs: GivenLog[]) =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [index + 1, logs]));
 
 describe("far below the head", () => {
-  test("every block is read by one log query, and those with ours are proven", async () => {
+  test("every block is read by one log query, and those with our logs are proven", async () => {
     expect(await readFar(4, { 1: [theirs], 3: [theirs, ours] })).toEqual({
       ...{ numbers: [1, 2, 3, 4], hits: [3], proven: [3], logs: 1 },
     });
   });
 
-  test("as many as 32 with ours are proven, and not one more", async () => {
+  test("as many as 32 with our logs are proven, and not one more", async () => {
     const all = Array.from({ length: PROVEN_MAX + 1 }, (_, index) => index + 1);
     const few = await readFar(PROVEN_MAX, fill(PROVEN_MAX, [ours]));
     expect(few.proven).toEqual(all.slice(0, PROVEN_MAX));
@@ -162,14 +162,14 @@ describe("far below the head", () => {
     expect([many.hits, many.proven]).toEqual([all, []]);
   });
 
-  test("where all are expected to be ours, as many as 32 are read without a log query", async () => {
+  test("where all are expected to have our logs, as many as 32 are read without a log query", async () => {
     const few = await readFar(PROVEN_MAX, { 2: [ours] }, { areOurs: true });
     expect([few.hits, few.logs, few.proven.length]).toEqual([[2], 0, PROVEN_MAX]);
     const many = await readFar(PROVEN_MAX + 1, { 2: [ours] }, { areOurs: true });
     expect([many.hits, many.logs, many.proven]).toEqual([[2], 1, [2]]);
   });
 
-  test("an answer without a log that the bloom shows is settled by proof", async () => {
+  test("an answer that omits a log in the bloom is resolved by proof", async () => {
     const leaveOut = (call: AskedCall) => (isLogs(call) ? { result: [] } : undefined);
     expect(await readFar(3, { 2: [ours] }, { answer: leaveOut })).toMatchObject({ hits: [2] });
     expect(await readFar(3, { 2: [ours] }, { answer: leaveOut, watch: crowd })).toMatchObject({ hits: [2] });
@@ -178,7 +178,7 @@ describe("far below the head", () => {
     expect(await readFar(3, { 2: [theirs, ours] }, { answer })).toMatchObject({ hits: [2], proven: [2, 2] });
   });
 
-  test("a transfer to a wallet that the bloom rules out is settled by proof: it is not there", async () => {
+  test("a transfer to a wallet that the bloom rules out is resolved by proof: it does not exist", async () => {
     const answer = (call: AskedCall) => (isLogs(call) ? { result: blockOf(2, [ours]).logs } : undefined);
     expect(await readFar(3, {}, { answer })).toMatchObject({ hits: [], proven: [2] });
     const quiet = watchOf({ wantsAuthorizations: false });
@@ -188,14 +188,14 @@ describe("far below the head", () => {
     });
   });
 
-  test("logs of others that the bloom allows need no proof, but for a lone authorization", async () => {
+  test("logs of others that match the bloom need no proof, except for a lone authorization", async () => {
     const given = { 1: [theirs], 2: [theirs, authorizationLog(payer)] };
     expect((await readFar(2, given, { watch: crowd })).proven).toEqual([2]);
     expect((await readFar(2, given)).proven).toEqual([2]);
     expect((await readFar(2, given, { watch: watchOf({ wantsAuthorizations: false }) })).proven).toEqual([]);
   });
 
-  test("error: headers that a node does not have, or has of another height, are not read", async () => {
+  test("error: headers that a node lacks, or has at another height, are not read", async () => {
     for (const result of [null, { ...blockOf(1, []).block, number: "0x5" }]) {
       const answer = ({ method, params: [number] }: AskedCall) =>
         method === "eth_getBlockByNumber" && number === "0x1" ? { result } : undefined;

@@ -64,7 +64,7 @@ async function read(blocks: { from: number; to: number }, areOurs: boolean) {
   }
 }
 
-test("hold what a log query finds, without a log query", async () => {
+test("contain what a log query finds, without a log query", async () => {
   const asked = await read(range, false);
   expect(proxy.calls().eth_getLogs).toBeGreaterThan(0);
   expect(asked.flatMap(({ transfers }) => transfers).map(({ amountUnits }) => amountUnits)).toEqual(
@@ -76,7 +76,7 @@ test("hold what a log query finds, without a log query", async () => {
   expect([eth_getLogs, eth_getBlockByNumber, eth_getBlockReceipts]).toEqual([undefined, BLOCKS, BLOCKS]);
 });
 
-test("that do not touch them are read as well", async () => {
+test("that do not touch our wallets are read as well", async () => {
   const quiet = { from: range.to + 1, to: range.to + BLOCKS };
   const blocks = await read(quiet, true);
   expect(blocks.map(({ block }) => block.number)).toEqual(
@@ -94,7 +94,7 @@ test("whose receipts lack a log are proven in another way", async () => {
   expect(proxy.calls().eth_getLogs).toBeGreaterThanOrEqual(BLOCKS);
 });
 
-test("error: are not read beyond what the node knows", async () => {
+test("error: are not read beyond what the node has", async () => {
   const { number } = await headOf(lab);
   const beyond: { from: number; to: number; hash?: Hex } = { from: number, to: number + 1 };
   await expect(read(beyond, true)).rejects.toThrow(`does not know block ${number + 1}`);

@@ -21,12 +21,12 @@ function makeChain(length: number): BlockHeader[] {
 describe("headers", () => {
   const [first, second, third] = makeChain(3) as [BlockHeader, BlockHeader, BlockHeader];
 
-  test("that follow one another are taken", () => {
+  test("that follow one another are accepted", () => {
     expect(() => assertChained([first, second, third])).not.toThrow();
     expect(() => assertChained([second])).not.toThrow();
   });
 
-  test("error: of which one has another parent than the one before it", () => {
+  test("error: are refused if one has another parent than the previous one", () => {
     const sibling = { ...second, hash: randomHash() };
     expect(() => assertChained([first, sibling, third])).toThrow("answers from two chains");
     expect(() => assertChained([first, second, { ...third, parentHash: randomHash() }])).toThrow(
@@ -34,7 +34,7 @@ describe("headers", () => {
     );
   });
 
-  test("error: of which one leaves out a height", () => {
+  test("error: are refused if one skips a height", () => {
     expect(() => assertChained([first, { ...second, number: 102 }])).toThrow("answers from two chains");
   });
 });
@@ -74,11 +74,11 @@ describe("a range read from a node that answers from two chains", () => {
     }
   }
 
-  test("is read when it answers from one", async () => {
+  test("is read if it answers from one", async () => {
     expect(await readWith()).toEqual([1, 2, 3, 4]);
   });
 
-  test("error: is not read when a block in the middle has another parent", async () => {
+  test("error: is not read if a block in the middle has another parent", async () => {
     await expect(readWith(3)).rejects.toThrow("answers from two chains");
   });
 });

@@ -72,7 +72,7 @@ describe("a node's answer", () => {
   });
   const wire = answered(one);
 
-  test("is read log by log, each place once", () => {
+  test("is read log by log, each position once", () => {
     const elsewhere = { ...one, blockHash: randomHash() };
     expect(parseLogs([one, two, one, elsewhere].map(answered))).toEqual([one, two, elsewhere]);
     expect(parseLogs([])).toEqual([]);
@@ -91,7 +91,7 @@ describe("a node's answer", () => {
     expect(() => parseLogs(answer)).toThrow(RpcTransportError);
   });
 
-  test("must be of the block that was asked for", () => {
+  test("must belong to the requested block", () => {
     expect(() => assertOfBlock([one, two], block)).not.toThrow();
     expect(() => assertOfBlock([one, { ...two, blockHash: randomHash() }], block)).toThrow(
       "was answered for",
@@ -99,7 +99,7 @@ describe("a node's answer", () => {
     expect(() => assertOfBlock([{ ...one, blockNumber: 101 }], block)).toThrow("was answered for");
   });
 
-  test("is left with the token's, the EntryPoint's and accounts' logs, in the block's order", () => {
+  test("is reduced to the token's, the EntryPoint's and accounts' logs, in the block's order", () => {
     const upper = { ...transfer(5), address: `0x${USDC.slice(2).toUpperCase()}` };
     const upgraded = log(2, { address: other, topics: [UPGRADED_TOPIC, topicOfAddress(other)] });
     const ran = operation(3);
@@ -116,7 +116,7 @@ describe("a node's answer", () => {
 });
 
 describe("transfers", () => {
-  test("count when they are to or from a wallet of ours, and move something", () => {
+  test("count if they are to or from one of our wallets, and move something", () => {
     const { transfers } = decode(
       transfer(0),
       transfer(1, { from: ours, to: other }),
@@ -130,7 +130,7 @@ describe("transfers", () => {
     });
   });
 
-  test("of another shape than the token's are no answer of it", () => {
+  test("of another shape than the token's are not counted", () => {
     expect(() => decode({ ...transfer(0), data: "0x" })).toThrow("is not USDC's Transfer");
   });
 
@@ -172,7 +172,7 @@ describe("transfers", () => {
     expect(spent).toEqual([{ payer, nonce, blockNumber: block.number }]);
   });
 
-  test("behind a cancelled authorization do not execute it, nor one used before that", () => {
+  test("after a cancelled authorization do not execute it, nor one used before that", () => {
     const [used, cancelled] = [randomHash(), randomHash()];
     const { transfers, spent } = decode(
       authorization(0, used),
@@ -223,7 +223,7 @@ describe("user operations", () => {
     expect(operations[0]).toMatchObject({ sender: ours, nonce: 7n, succeeded: true, gasUsed: 50_000n });
   });
 
-  test("that failed have what their calls reverted with, by their own hash", () => {
+  test("that failed have the revert data of their calls, by their own hash", () => {
     const [failed, sound] = [randomHash(), randomHash()];
     const reason = encodeAbiParameters([{ type: "uint256" }, { type: "bytes" }], [7n, "0xdead"]);
     const revert = log(0, {
@@ -259,7 +259,7 @@ describe("a block", () => {
       topics: [ADD_OWNER_TOPIC, `0x${uint(3n)}`],
     });
 
-  test("holds owner changes that our wallets wrote themselves", () => {
+  test("has owner changes that our wallets wrote themselves", () => {
     expect(decode(added(ours)).accountLogs).toEqual([
       { type: "OWNER_ADDED", ownerIndex: 3n, subject: owner, txHash, logIndex: 0, walletAddress: ours },
     ]);

@@ -92,8 +92,8 @@ const read = async (made: typeof SMALL, ...answers: Answer[]) =>
 const ALL = Array.from({ length: TRANSACTIONS * 2 }, (_, index) => index);
 const asked = () => nodes.reduce((sum, node) => sum + node.count(ONE_RECEIPT), 0);
 
-describe("a provider's limits do not stop it", () => {
-  test("of bytes in a batch: the rest of it, which was refused, is asked for again", async () => {
+describe("a provider's limits are not fatal", () => {
+  test("of bytes in a batch: the refused rest is requested again", async () => {
     const error = { code: -32003, message: "response too large" };
     const twoAtATime: Answer = ({ method, id }) => (method === ONE_RECEIPT && id > 1 ? { error } : undefined);
     expect(await read(SMALL, twoAtATime)).toEqual(ALL);
@@ -106,20 +106,20 @@ describe("a provider's limits do not stop it", () => {
     return ({ method }) => (method === ONE_RECEIPT && ++requests % 3 === 0 ? { status: 429 } : undefined);
   }
 
-  test("of requests at a time: what was read before is not asked for again", async () => {
+  test("of requests at a time: what was already read is not requested again", async () => {
     expect(await read(LARGE, limited())).toEqual(ALL);
     // eight receipts, and each third request in vain
     expect(asked()).toBe(11);
     expect(nodes[0]?.count("eth_getBlockByHash")).toBe(1);
   });
 
-  test("of requests at a time, of every node", async () => {
+  test("of requests at a time, on every node", async () => {
     expect(await read(LARGE, limited(), limited())).toEqual(ALL);
     expect(asked()).toBeLessThanOrEqual(11);
   });
 });
 
-describe("error: what proves nothing is asked for again from the start, of the next node", () => {
+describe("error: what proves nothing is requested again from the start, from the next node", () => {
   const inReceipt = (change: (receipt: WireReceipt) => unknown): Answer => {
     return ({ method, params }) => {
       const found = LARGE.receipts.findIndex(({ transactionHash }) => transactionHash === params[0]);
@@ -158,7 +158,7 @@ describe("error: what proves nothing is asked for again from the start, of the n
     expect(await read(LARGE, hiding, () => undefined)).toEqual(ALL);
   });
 
-  test("by a node that limits requests, too, and ends", async () => {
+  test("from a node that also limits requests, and ends", async () => {
     let requests = 0;
     const lying = inReceipt((one) => ({ ...one, logs: [] }));
     const both: Answer = (call, node) =>
@@ -168,10 +168,10 @@ describe("error: what proves nothing is asked for again from the start, of the n
   });
 });
 
-describe("error: receipts that make the root prove no logs", () => {
+describe("error: receipts that match the root but prove no logs", () => {
   const [first, second] = SMALL.receipts.flatMap(({ logs }) => logs) as [WireLog, WireLog];
 
-  test("that have one number, although their topics differ", () => {
+  test("whose logs share a number, although their topics differ", () => {
     const twin = {
       ...second,
       logIndex: first.logIndex,
@@ -182,7 +182,7 @@ describe("error: receipts that make the root prove no logs", () => {
     expect(parseLogs([first, first])).toHaveLength(1);
   });
 
-  test("that are numbered otherwise than through the block", () => {
+  test("whose logs are not numbered through the block", () => {
     const numbered = (by: number) =>
       SMALL.receipts.map((one) => ({
         ...one,
@@ -198,7 +198,7 @@ describe("error: receipts that make the root prove no logs", () => {
     logs: one.logs.map((log) => ({ ...log, logIndex: quantity(Math.max(Number(log.logIndex) - 1, 0)) })),
   }));
 
-  test("of which two alike have one number, so that those that follow have another log's", async () => {
+  test("of which two equal ones share a number, so that later ones have another log's number", async () => {
     expect(readReceipts(twins)).toMatchObject({ error: { kind: "malformed" } });
     const lying: Answer = ({ method, params }) =>
       method === ONE_RECEIPT
@@ -208,7 +208,7 @@ describe("error: receipts that make the root prove no logs", () => {
     await expect(read(SMALL, lying)).rejects.toThrow("not numbered through");
   });
 
-  test("nor do two equal answers that make the bloom, where two logs have one number", async () => {
+  test("and neither do two equal answers that match the bloom, where two logs share a number", async () => {
     const logs = twins.flatMap((one) => one.logs);
     const lying: Answer = ({ method }) => (method === "eth_getLogs" ? { result: logs } : undefined);
     const byBloom = await readProvenLogs(open(SMALL, lying), SMALL.header, undefined, 1);

@@ -74,14 +74,14 @@ async function look(ran: readonly Ran[]): Promise<{ operations: SeenOperation[];
   }
 }
 
-test("an operation without a row has what its transaction says of it", async () => {
+test("an operation without a row gets its facts from its transaction", async () => {
   const lost = await run(OURS);
   const { operations, asked } = await look([lost]);
   expect(operations).toEqual([{ ...lost.seen, executed: expect.objectContaining({ tag: TAG, items }) }]);
   expect(asked).toEqual([lost.seen.txHash]);
 });
 
-test("one with a row is not read, not even next to one without", async () => {
+test("one with a row is not read, even next to one without", async () => {
   const [known, lost] = [await run(OURS), await run(OURS)];
   const { id } = await lab.makeOperation();
   await lab.sql`update wallet_operations set user_op_hash = ${known.seen.userOpHash} where id = ${id}`;

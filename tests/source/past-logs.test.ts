@@ -53,7 +53,7 @@ const rangeOf = ({ method, params: [filter] }: AskedCall): number => {
   return method === "eth_getLogs" && fromBlock ? Number(toBlock) - Number(fromBlock) + 1 : 0;
 };
 
-test("the past is walked in steps that grow by half up to 2,000 blocks, without a gap, to its last block", async () => {
+test("past blocks are searched in steps that grow by half up to 2,000, without a gap, up to the last block", async () => {
   const blocks = { 500: [paid], 501: [sent], 900: [transferLog(stranger, other)], 6063: [paid] };
   startNodes(1, 6_063, { ...blocks, 2000: [operationLog(wallet)], 3000: [transferLog(other, wallet), sent] });
   const { ranges, hits, found } = await walk({ from: 1, to: 6_063 });
@@ -79,7 +79,7 @@ test("the past is walked in steps that grow by half up to 2,000 blocks, without 
   ]);
 });
 
-test("a step that takes too long is made in smaller ones, and none is left out", async () => {
+test("a step that takes too long is split into smaller ones, and none is skipped", async () => {
   const [node] = startNodes(1, 300, { 1: [paid], 126: [paid], 300: [paid] });
   if (node) node.answer = (call) => (rangeOf(call) > 130 ? "hang" : undefined);
   const { ranges, hits } = await walk({ from: 1, to: 300 }, 500);
@@ -90,13 +90,13 @@ test("a step that takes too long is made in smaller ones, and none is left out",
   expect(ranges.length).toBeLessThan(150);
 });
 
-test("error: a node that answers nothing in time, down to one block, ends the walk", async () => {
+test("error: a node that answers nothing in time, down to one block, ends the search", async () => {
   const [node] = startNodes(1, 700, {});
   if (node) node.answer = () => "hang";
   await expect(walk({ from: 1, to: 700 }, 10)).rejects.toMatchObject({ kind: "timeout" });
 });
 
-test("error: nodes that fail end the walk at once, with why; no range passes for one without hits", async () => {
+test("error: failing nodes end the search immediately, with the reason; no range counts as without hits", async () => {
   const started = startNodes(2, 700, { 5: [paid] });
   for (const node of started) node.answer = (call) => (rangeOf(call) > 0 ? { status: 503 } : undefined);
   await expect(walk({ from: 1, to: 700 })).rejects.toThrow("HTTP 503");
@@ -104,7 +104,7 @@ test("error: nodes that fail end the walk at once, with why; no range passes for
   expect(started.map((node) => node.ranges().length)).toEqual([3, 3]);
 });
 
-test("a hit that one of two nodes leaves out is found by the other, and a third one is not asked", async () => {
+test("a hit that one of two nodes omits is found by the other, and a third one is not asked", async () => {
   const [first, second, third] = startNodes(3, 20, { 5: [paid], 9: [paid] });
   const answerOnly = (node: ScriptedNode | undefined, number: number) => {
     if (node)
@@ -117,13 +117,13 @@ test("a hit that one of two nodes leaves out is found by the other, and a third 
   expect(third?.count("eth_getLogs")).toBe(0);
 });
 
-test("what one node finds counts while the other fails", async () => {
+test("the hits of one node count while the other fails", async () => {
   const [first] = startNodes(2, 20, { 5: [paid] });
   if (first) first.answer = () => ({ status: 503 });
   expect((await walk({ from: 1, to: 20 })).hits).toEqual([5]);
 });
 
-test("wallets are asked about by the thousand: in, out, and as senders of operations", async () => {
+test("wallets are searched for by the thousand: incoming, outgoing, and as senders of operations", async () => {
   const [node] = startNodes(1, 20, { 5: [paid] });
   const addresses = Array.from({ length: TOPIC_VALUES_MAX - 1 }, randomAddress);
   expect((await walk({ from: 1, to: 20, addresses: [...addresses, wallet] })).hits).toEqual([5]);
@@ -142,7 +142,7 @@ test("wallets are asked about by the thousand: in, out, and as senders of operat
   expect(Math.max(...(sizes ?? []))).toBe(1_000);
 });
 
-test("error: a hit in a block that the node does not have is not passed over", async () => {
+test("error: a hit in a block that the node does not have is not skipped", async () => {
   const [node] = startNodes(1, 20, { 5: [paid] });
   if (node)
     node.answer = ({ method, params: [number] }) =>

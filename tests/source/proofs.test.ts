@@ -50,7 +50,7 @@ describe("a block's header", () => {
 
   // one node, a branch, two levels (from 16), two-byte keys (from 128), long payloads
   test.each([0, 1, 2, 16, 17, 127, 128, 129, 300])(
-    "is met by its %d receipts, and by none less or other",
+    "is matched by its %d receipts, and by no fewer or different ones",
     async (transfers) => {
       const { block, receipts } = await makeBlock(transfers);
       expect(receipts).toHaveLength(transfers);
@@ -95,37 +95,37 @@ describe("the logs of a block on a node without receipts", () => {
   }
 
   test.each([
-    ["the first is left out", [0, 0]],
-    ["the last is left out", [0.99, 0]],
-    ["none is left out", []],
-  ])("are read again when %s", async (_, draws) => {
+    ["the first is omitted", [0, 0]],
+    ["the last is omitted", [0.99, 0]],
+    ["none is omitted", []],
+  ])("are read again if %s", async (_, draws) => {
     expect(await readThree(draws)).toBe(3);
   });
 
   const ALWAYS = Array.from({ length: 50 }, () => 0);
 
-  test("are proven by each transaction's receipt while one is left out always", async () => {
+  test("are proven by each transaction's receipt if one is always omitted", async () => {
     expect(await readThree([...ALWAYS])).toBe(3);
   });
 
   test.each([
     ["the first", 0],
     ["the one in the middle", 0.4],
-  ])("are not trusted while %s is left out always and no receipt is to be had", async (_, draw) => {
+  ])("are not trusted if %s is always omitted and no receipt is available", async (_, draw) => {
     const draws = ALWAYS.map(() => draw);
     await expect(readThree(draws, { noTransactionReceipts: true })).rejects.toThrow(
       /left out logs|does not exist/,
     );
   });
 
-  test("are proven by the header's bloom when none is left out and no receipt is to be had", async () => {
+  test("are proven by the header's bloom if none is omitted and no receipt is available", async () => {
     expect(await readThree([], { noTransactionReceipts: true })).toBe(3);
   });
 });
 
 const address = fc.uint8Array({ minLength: 20, maxLength: 20 }).map((bytes) => toHex(bytes));
 
-test("a bloom never denies what was logged", () => {
+test("a bloom never denies a log that exists", () => {
   fc.assert(
     fc.property(fc.array(address, { minLength: 1, maxLength: 50 }), (addresses) => {
       const bloom = bloomOf(addresses.map((one) => ({ address: one, topics: [keccak256(one)] })));
@@ -142,7 +142,7 @@ const crowded = fc.oneof(
   fc.integer({ min: 0, max: 400 }).map((n): Hex => `0x${n.toString(16).padStart(8, "0")}${"ab".repeat(16)}`),
 );
 
-test("the set of wallets answers as a Set does, whatever is put in", () => {
+test("the set of wallets answers like a Set, whatever is put in", () => {
   fc.assert(
     fc.property(
       fc.array(crowded, { maxLength: 3_000 }),

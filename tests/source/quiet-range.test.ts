@@ -45,7 +45,7 @@ function open(head: number, given: Record<number, GivenLog[]> = {}) {
   return { node: running, limit: asked.health.logBlocks, isQuiet };
 }
 
-test("blocks of others are quiet, up to 32 with the cursor's; more are not asked about", async () => {
+test("blocks of others are quiet, up to 32 including the cursor's; more are not queried", async () => {
   const { node, isQuiet } = open(BLOCKS_MAX + 1);
   expect(await isQuiet(1, BLOCKS_MAX)).toBe(true);
   expect(node.ranges()).toEqual([[1, BLOCKS_MAX]]);
@@ -84,11 +84,11 @@ describe("blocks are not quiet", () => {
   });
 });
 
-test("the cursor's own block was read: what it holds of ours is not looked at again", async () => {
+test("the cursor's own block was read: our logs in it are not considered again", async () => {
   expect(await open(5, { 1: [transferLog(payer, wallet)] }).isQuiet(1, 5)).toBe(true);
 });
 
-test("a node is not asked for more blocks than it takes, nor again for as many as it has refused", async () => {
+test("a node is not asked for more blocks than it accepts, nor again for as many as it has refused", async () => {
   const { node, limit, isQuiet } = open(9);
   limit.size = 4;
   expect(await isQuiet(1, 5)).toBe(false);
@@ -107,7 +107,7 @@ test("a node is not asked for more blocks than it takes, nor again for as many a
   ]);
 });
 
-test("error: a node that fails has not said that blocks are not quiet", async () => {
+test("error: a failure of the node does not mean that blocks are not quiet", async () => {
   const { node, isQuiet } = open(5);
   node.answer = () => ({ status: 503 });
   await expect(isQuiet(1, 5)).rejects.toThrow("HTTP 503");

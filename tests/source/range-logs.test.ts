@@ -60,7 +60,7 @@ const isByHash = ({ method, params: [filter] }: AskedCall) =>
 describe("a range", () => {
   const edges = [1, 500, 501, 1_000, 1_001, 1_200];
 
-  test("is asked for in pieces of the node's size, and the next one in larger pieces", async () => {
+  test("is requested in pieces of the node's size, and the next range in larger pieces", async () => {
     const { node, read } = open(1_200, edges);
     expect(await read(1, 1_200)).toEqual(edges);
     expect(node.ranges()).toEqual([
@@ -76,7 +76,7 @@ describe("a range", () => {
     ]);
   });
 
-  test("whose pieces are refused is asked for in those that the smallest refusal allows", async () => {
+  test("whose pieces are refused is requested in the size that the smallest refusal allows", async () => {
     const { node, read } = open(1_200, edges);
     node.answer = (call) => (blocksIn(call) > 100 ? TOO_LARGE : undefined);
     expect(await read(1, 1_200)).toEqual(edges);
@@ -85,7 +85,7 @@ describe("a range", () => {
     expect(later).toEqual(Array.from({ length: 12 }, (_, n) => [n * 100 + 1, n * 100 + 100]));
   });
 
-  test("of more pieces than a request has is read whole, even when only the last piece is refused", async () => {
+  test("of more pieces than a request takes is read completely, even if only the last piece is refused", async () => {
     const { node, limit, read } = open(502, [1, 500, 501, 502]);
     limit.size = 2;
     node.answer = (call) => {
@@ -97,7 +97,7 @@ describe("a range", () => {
     expect(node.ranges().length).toBe(253);
   });
 
-  test("of which a part is read when the only node asks for a rest is read on", async () => {
+  test("that is partly read when the only node asks for a pause is continued", async () => {
     const { node, limit, read } = open(502, [1, 502]);
     limit.size = 2;
     let rests = 0;
@@ -109,7 +109,7 @@ describe("a range", () => {
     expect([rests, node.ranges().length]).toEqual([2, 252]);
   });
 
-  test("error: is not read by smaller pieces when a node asks for fewer requests, or fails", async () => {
+  test("error: is not split into smaller pieces when a node asks for fewer requests, or fails", async () => {
     const { node, read } = open(500, [1]);
     node.answer = (call) => (blocksIn(call) > 0 ? REST : undefined);
     await expect(read(1, 500)).rejects.toMatchObject({ kind: "rate-limit" });
@@ -125,7 +125,7 @@ describe("a range", () => {
 describe("the last block of a range", () => {
   const isHeader = ({ method }: AskedCall) => method === "eth_getBlockByNumber";
 
-  test("error: that the node does not have, or refuses to answer: its logs count for nothing", async () => {
+  test("error: that the node lacks, or refuses to answer: its logs are ignored", async () => {
     const { node, read } = open(9, [1]);
     await expect(read(1, 10)).rejects.toMatchObject({
       kind: "not-ready",
@@ -137,7 +137,7 @@ describe("the last block of a range", () => {
     expect(await open(9, [1]).read(1, 9)).toEqual([1]);
   });
 
-  test("error: of which the node has no verdict: that is why", async () => {
+  test("error: for which the node has no answer: that is reported as the reason", async () => {
     const { node, read } = open(9, [1]);
     node.answer = (call) => (isHeader(call) ? { error: { code: -32603, message: "internal" } } : undefined);
     await expect(read(1, 9)).rejects.toMatchObject({
@@ -147,7 +147,7 @@ describe("the last block of a range", () => {
   });
 });
 
-describe("a node that takes no range at all", () => {
+describe("a node that accepts no range at all", () => {
   /** The first is asked for with the range, the second when its block is read alone. */
   const refuseRanges = (call: AskedCall) => (blocksIn(call) > 0 ? TOO_LARGE : undefined);
 
@@ -159,7 +159,7 @@ describe("a node that takes no range at all", () => {
     expect(node.count("eth_getBlockReceipts")).toBe(0);
   });
 
-  test("and no log query is asked for receipts, of which only what was asked for is taken", async () => {
+  test("and no log query is asked for receipts, of which only the matching logs are used", async () => {
     const other = randomAddress();
     const elsewhere = { ...transferLog(payer, wallet), address: other };
     const logs = [paid, elsewhere, transferLog(wallet, payer), authorizationLog(payer), operationLog(wallet)];
@@ -184,7 +184,7 @@ describe("a node that takes no range at all", () => {
       expect([filter, await read(3, 3, filter)]).toEqual([filter, Array.from({ length: count }, () => 3)]);
   });
 
-  test("error: and refuses everything else is out of the question for the range", async () => {
+  test("error: and refuses everything else is not used for the range", async () => {
     const { node, read } = open(3, [3]);
     node.answer = (call) => (/getLogs|Receipt/.test(call.method) ? TOO_LARGE : undefined);
     await expect(read(3, 3)).rejects.toMatchObject({
@@ -193,7 +193,7 @@ describe("a node that takes no range at all", () => {
     });
   });
 
-  test("error: and no longer knows the block, or fails: nothing is concluded", async () => {
+  test("error: and no longer has the block, or fails: nothing is concluded", async () => {
     const { node, read } = open(3, [3]);
     let headers = 0;
     node.answer = (call) =>

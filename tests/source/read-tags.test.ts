@@ -86,7 +86,7 @@ test("a transfer to a wallet without links carries none of its tags", async () =
   expect(await isAskedFor(makeTransfer(books, BLOCK))).toBe(true);
 });
 
-test("nor does one that is a quarter of an hour older than the first link", async () => {
+test("a transfer a quarter of an hour older than the first link carries none either", async () => {
   const isAskedForAt = async (afterBoundaryMs: number) => {
     const wallet = await seedMerchant(books.sql);
     const id = await seedLink(books.sql, wallet);
@@ -113,7 +113,7 @@ test("a wallet's first link is known from the next transfer on", async () => {
 
 test("a transfer that an accepted payment explains needs no tag; one that differs from it may have one", async () => {
   const payment = await accept(books, linkId);
-  if (!payment) throw new Error("the link does not take it");
+  if (!payment) throw new Error("the link does not accept it");
   const made = (change: Partial<SeenTransfer> = {}): SeenTransfer => ({
     ...makeTransfer(books, BLOCK, { payment }),
     ...change,

@@ -51,7 +51,7 @@ const withId =
     call.method === "eth_chainId" ? { result: toHex(NETWORKS[NETWORK].chainId) } : answer(call);
 const truth = withId(() => undefined);
 
-test("many are read from one node, also by one whose answers to more than two at a time fail", async () => {
+test("many are read from one node, even if its answers to more than two at a time fail", async () => {
   const many = await Promise.all(Array.from({ length: 51 }, (_, nonce) => sign(nonce)));
   const inputs = many.map(({ input }) => input);
   expect(await read(many, [truth])).toEqual(inputs);
@@ -60,7 +60,7 @@ test("many are read from one node, also by one whose answers to more than two at
   expect(await read(many.slice(0, 20), [few])).toEqual(inputs.slice(0, 20));
 });
 
-test("error: while a node fails even for one, or none has it, nothing is concluded", async () => {
+test("error: if a node fails for a single one, or none has it, nothing is concluded", async () => {
   const one = await sign(0);
   const failing = withId((call) => (isByHash(call) ? { status: 503 } : undefined));
   await expect(read([one], [failing])).rejects.toThrow("HTTP 503");
@@ -71,13 +71,13 @@ test("error: while a node fails even for one, or none has it, nothing is conclud
   });
 });
 
-test("one that a node answers falsely is read from another", async () => {
+test("one that a node answers falsely is read from another node", async () => {
   const one = await sign(0);
   const liar = withId((call) => (isByHash(call) ? { result: lieOf(one) } : undefined));
   expect(await read([one], [liar, truth])).toEqual([one.input]);
 });
 
-test("one that no node answers truly is absent: four nodes are asked, and no block", async () => {
+test("one that no node answers correctly is absent: four nodes are asked, and no block", async () => {
   const one = await sign(0);
   const liar = withId((call) => (isByHash(call) ? { result: lieOf(one) } : undefined));
   // one more liar than are asked: the first node comes last when its answer took long

@@ -119,7 +119,7 @@ async function expectAmbiguous(links: readonly string[], txHash: Hex): Promise<v
   for (const linkId of links) expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
 }
 
-test("a false input that names the twin: the only node is not trusted, and nothing is paid", async () => {
+test("a false input that names the competing link: the only node is not trusted, and nothing is paid", async () => {
   const [meant, twin] = await makeTwins();
   const lies = lieAbout((one) => ({
     ...one,
@@ -132,7 +132,7 @@ test("a false input that names the twin: the only node is not trusted, and nothi
   await expectAmbiguous([meant, twin], hash);
 });
 
-test("a false input: another node's answer that makes the hash is taken", async () => {
+test("a false input: another node's answer that matches the hash is accepted", async () => {
   const [meant, twin] = await makeTwins();
   const lies = lieAbout((one) => ({
     ...one,
@@ -149,7 +149,7 @@ test("a false input: another node's answer that makes the hash is taken", async 
   expect(await linkOf(lab, twin)).toMatchObject({ status: "ACTIVE" });
 });
 
-test("a false sender that is a relayer of ours: the signature says who sent it", async () => {
+test("a false sender that is one of our relayers: the signature shows who sent it", async () => {
   const [meant, twin] = await makeTwins();
   const { amountUnits } = await linkOf(lab, meant);
   const lies = lieAbout((one) => ({ ...one, from: RELAYER.address.toLowerCase() }));
@@ -161,7 +161,7 @@ test("a false sender that is a relayer of ours: the signature says who sent it",
   await expectAmbiguous([meant, twin], hash);
 });
 
-test("another transaction's true answer is not taken for this one's", async () => {
+test("another transaction's correct answer is not accepted for this one", async () => {
   const [meant, twin] = await makeTwins();
   const other = await payWithTag(twin);
   const otherAnswer = await callRpc(lab.chain.rpcUrl, "eth_getTransactionByHash", [other]);
@@ -189,7 +189,7 @@ test("no index of transactions on any node: the tag is read from the block", asy
   expect(await linkOf(lab, twin)).toMatchObject({ status: "ACTIVE" });
 });
 
-test("while no node has the transaction the block waits, and its tag counts when one has", async () => {
+test("while no node has the transaction the block waits, and its tag counts once one has it", async () => {
   const [meant, twin] = await makeTwins();
   indexer = startIndexer(lab, { urls: [liar.url] });
   await settled(lab);

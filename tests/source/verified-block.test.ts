@@ -70,10 +70,10 @@ describe("a node's logs are proven", () => {
 
   test.each([
     ["has none by block", UNKNOWN],
-    ["fails over them", { status: 503 }],
-    ["has others than the header's", LYING_RECEIPTS],
-    ["has no list of them", { result: null }],
-  ])("by two equal answers that make the bloom, where it %s", async (_what, answer) => {
+    ["fails to serve them", { status: 503 }],
+    ["has ones that differ from the header's", LYING_RECEIPTS],
+    ["answers with something other than a list", { result: null }],
+  ])("by two equal answers that match the bloom, if it %s", async (_what, answer) => {
     expect(await read({ [RECEIPTS]: answer })).toEqual([0, 1, 2]);
     expect(asked()?.slice(-2)).toEqual(["Logs", "Logs"]);
     expect(indicesOf(await readProvenLogsOn(open({ [RECEIPTS]: answer }), nodeAt(1), header))).toEqual([
@@ -84,19 +84,19 @@ describe("a node's logs are proven", () => {
   test.each([
     ["with a gap", without(1)],
     ["without the first", without(0)],
-    ["of none", { result: [] }],
-  ])("by each transaction's receipt, where its answer is one %s", async (_what, logs) => {
+    ["without any", { result: [] }],
+  ])("by each transaction's receipt, if its answer is one %s", async (_what, logs) => {
     expect(await read({ [RECEIPTS]: UNKNOWN, eth_getLogs: logs })).toEqual([0, 1, 2]);
     expect(asked()?.slice(-2)).toEqual(["BlockByHash", "TransactionReceipt"]);
   });
 
-  test("by another node's count, where the last is left out", async () => {
+  test("by another node's answer, if the last is omitted", async () => {
     const hiding = { [RECEIPTS]: UNKNOWN, eth_getLogs: without(2) };
     expect(await read(hiding, { [RECEIPTS]: UNKNOWN })).toEqual([0, 1, 2]);
     expect([0, 1].map((at) => nodes[at]?.count("eth_getLogs"))).toEqual([2, 2]);
   });
 
-  test("by the next node, where one has nothing that proves them", async () => {
+  test("by the next node, if one has nothing that proves them", async () => {
     const none = { [RECEIPTS]: UNKNOWN, eth_getLogs: UNKNOWN, [ONE_RECEIPT]: UNKNOWN };
     expect(await read(none, {})).toEqual([0, 1, 2]);
   });
@@ -105,10 +105,10 @@ describe("a node's logs are proven", () => {
 const nodeAt = (place: number) => chain?.nodes[place - 1] as ChainNode;
 
 /** Whoever fills a block with logs chooses the size of its receipts. */
-describe("of a block whose receipts are too large for one answer", () => {
+describe("for a block whose receipts are too large for one answer", () => {
   const large = { [RECEIPTS]: { result: [{ ...receipts[0], filler: "f".repeat(48 * 1024 * 1024) }] } };
 
-  test("the logs are proven by each transaction's receipt, from whichever node, which stays as healthy", async () => {
+  test("the logs are proven by each transaction's receipt, from any node, which still counts as healthy", async () => {
     expect(await read(large, large, large)).toEqual([0, 1, 2]);
     const all = nodes.flatMap(({ calls }) => calls.map(({ method }) => method));
     expect(all).toEqual([RECEIPTS, "eth_getBlockByHash", ONE_RECEIPT]);
@@ -126,7 +126,7 @@ describe("of a block whose receipts are too large for one answer", () => {
   });
 });
 
-test("error: an answer as large to any other question is the node's fault: the next one is asked", async () => {
+test("error: an answer that large to any other request is the node's fault: the next one is asked", async () => {
   const all = open({ eth_getBlockByNumber: { result: "f".repeat(48 * 1024 * 1024) } }, {});
   expect(await all.request("eth_getBlockByNumber", ["0x3", false])).toMatchObject({ number: "0x3" });
   expect(chain?.nodes.map(({ health }) => health.errorsInARow)).toEqual([1, 0]);
@@ -135,7 +135,7 @@ test("error: an answer as large to any other question is the node's fault: the n
 test.each([
   ["without topics", undefined],
   ["whose topic is a number", [5]],
-])("error: a log %s proves nothing, and is no fault of ours", async (_which, topics) => {
+])("error: a log %s proves nothing, and is not an error of ours", async (_which, topics) => {
   const broken = {
     result: receipts.map((one) => ({ ...one, logs: wire.map((log) => ({ ...log, topics })) })),
   };
@@ -149,13 +149,13 @@ test.each([
   ["by its receipts", {}],
   ["by two answers", { [RECEIPTS]: UNKNOWN }],
   ["by each receipt", { [RECEIPTS]: UNKNOWN, eth_getLogs: { result: [] } }],
-])("of logs that are proven %s only those are kept that are wanted", async (_how, answer: Answers) => {
+])("of logs that are proven %s only the wanted ones are kept", async (_how, answer: Answers) => {
   expect(indicesOf(await readProvenLogs(open(answer), header, ({ logIndex }) => logIndex === 1))).toEqual([
     1,
   ]);
 });
 
-describe("error: logs are not taken", () => {
+describe("error: logs are not accepted", () => {
   test("that no way proves, after six attempts in turn", async () => {
     const none = { [RECEIPTS]: UNKNOWN, eth_getLogs: UNKNOWN, eth_getBlockByHash: UNKNOWN };
     await expect(read(none)).rejects.toThrow("does not exist");
@@ -172,13 +172,13 @@ describe("error: logs are not taken", () => {
     await expect(readProvenLogs(all, header)).rejects.toMatchObject({ kind: "malformed" });
   });
 
-  test("in another way from a node that answers no JSON-RPC: it has not said that it has none", async () => {
+  test("in another way from a node that does not answer in JSON-RPC: it has not said that it has none", async () => {
     const all = open({ [RECEIPTS]: { status: 200 } });
     await expect(readProvenLogsOn(all, nodeAt(1), header)).rejects.toMatchObject({ kind: "malformed" });
     expect(asked()).toEqual(["BlockReceipts"]);
   });
 
-  test("from receipts of a batch that failed, or that make another root", () => {
+  test("from receipts of a batch that failed, or that match another root", () => {
     const error = new Error("refused") as never;
     expect(provenLogsOrUndefined(header, undefined)).toBeUndefined();
     expect(provenLogsOrUndefined(header, { ok: false, error })).toBeUndefined();

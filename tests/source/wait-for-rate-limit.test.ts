@@ -22,12 +22,12 @@ function waits(error: unknown, nodes = 1, restsMs: readonly number[] = []): Prom
 const asksForRest = (retryAfterMs: number | undefined, kind: "rate-limit" | "timeout" = "rate-limit") =>
   new RpcTransportError(kind, "not now", { retryAfterMs });
 
-test("a short rest of the only node is waited out", async () => {
+test("a short pause requested by the only node is waited out", async () => {
   expect(await waits(asksForRest(0))).toBe(true);
   expect(await waits(asksForRest(5))).toBe(true);
 });
 
-test("a rest of two seconds is waited out, and no longer one", async () => {
+test("a pause of two seconds is waited out, a longer one is not", async () => {
   expect(await waits(asksForRest(2_000))).toBe(true);
   expect(await waits(asksForRest(2_001))).toBe(false);
 });
@@ -35,17 +35,17 @@ test("a rest of two seconds is waited out, and no longer one", async () => {
 test.each([
   ["of unknown length", asksForRest(undefined)],
   ["after another failure", asksForRest(5, "timeout")],
-  ["that is no answer of a node", new Error("not now")],
-  ["that nothing names", undefined],
-])("a rest %s is not waited out", async (_which, error) => {
+  ["that no node requested", new Error("not now")],
+  ["that nothing mentions", undefined],
+])("a pause %s is not waited out", async (_which, error) => {
   expect(await waits(error)).toBe(false);
 });
 
-test("a rest is not waited out where there is another node", async () => {
+test("a pause is not waited out if there is another node", async () => {
   expect(await waits(asksForRest(5), 2)).toBe(false);
 });
 
-test("of nodes that all rest the shortest rest is waited out, and none of more than two seconds", async () => {
+test("if all nodes request a pause, the shortest one of at most two seconds is waited out", async () => {
   const startedMs = performance.now();
   expect(await waits(asksForRest(5), 2, [5_000, 200])).toBe(true);
   expect(performance.now() - startedMs).toBeGreaterThanOrEqual(150);

@@ -21,7 +21,7 @@ function expectAll(set: WatchedSet): void {
 }
 
 describe("the set of wallets", () => {
-  test("has all that were added one by one, from nothing", () => {
+  test("contains all that were added one by one, from empty", () => {
     const set = new WatchedSet();
     for (const address of wallets) set.add(address);
     expectAll(set);
@@ -29,13 +29,13 @@ describe("the set of wallets", () => {
     expectAll(set);
   });
 
-  test("has all that were added as lines, to the room that was expected", () => {
+  test("contains all that were added as rows, up to the expected size", () => {
     const set = new WatchedSet(WALLETS);
     set.addLines(wallets.map((address) => `${address}\n`).join(""));
     expectAll(set);
   });
 
-  test("has all of which the last digits are the same, which share a table", () => {
+  test("contains all that end in the same digits, which share a bucket", () => {
     const set = new WatchedSet();
     const twins = wallets.slice(0, 300).map((address): Hex => `0x${address.slice(2, 34)}00000001`);
     for (const address of twins) set.add(address);
@@ -44,7 +44,7 @@ describe("the set of wallets", () => {
     expect(twins.every((address) => set.has(address))).toBe(true);
   });
 
-  test("of nothing has nothing, and the zero address only once it is added", () => {
+  test("of nothing contains nothing, and the zero address only once it is added", () => {
     const set = new WatchedSet();
     set.addLines("");
     expect([set.size, [...set], set.has(ZERO)]).toEqual([0, [], false]);

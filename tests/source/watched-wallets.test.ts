@@ -21,7 +21,7 @@ afterAll(async () => {
   await db.drop();
 });
 
-test("every wallet that has joined is read once, also while their rows move on the disk", async () => {
+test("every wallet that has joined is read once, even while their rows move on disk", async () => {
   await sql`update wallets set indexed_from = null where id like 'wal_1__'`;
   const rows = await sql<{ address: string }[]>`
     select address
@@ -43,7 +43,7 @@ test("every wallet that has joined is read once, also while their rows move on t
   expect(read).toEqual(rows.map((row) => row.address).sort());
 });
 
-test("a wallet is followed from the block it joined at, a back-filled one from the first, and one that has not joined not at all", async () => {
+test("a wallet is followed from the block it joined at, a back-filled one from the first, an unjoined one not at all", async () => {
   const [joined, backfilled, unjoined] = await sql<{ id: string; address: Hex }[]>`
     update wallets
     set

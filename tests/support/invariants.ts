@@ -31,7 +31,7 @@ export async function assertInvariants(
   options: { mayBeInFlight?: boolean; hasLostRows?: boolean } = {},
 ): Promise<void> {
   const network = NETWORK_IDS.find((id) => NETWORKS[id].chainId === chain.chainId);
-  if (!network) throw new Error(`chain id ${chain.chainId} is none of ours`);
+  if (!network) throw new Error(`chain id ${chain.chainId} is not one of ours`);
   const transfers = await readTransfers(chain.rpcUrl, network);
   const faults = [
     ...(await checkHistory(sql, network, transfers)),

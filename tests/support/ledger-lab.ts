@@ -164,7 +164,7 @@ export async function accept(
 /** As `accept`, for a link that takes it. */
 export async function accepted(...given: Parameters<typeof accept>): Promise<NewPayment> {
   const payment = await accept(...given);
-  if (!payment) throw new Error("the link took no payment");
+  if (!payment) throw new Error("the link accepted no payment");
   return payment;
 }
 

@@ -20,7 +20,7 @@ export function refundLab(given: () => { world: Pick<World, "chain">; sql: Sql; 
     for (;;) {
       const value = await read();
       if (value !== undefined) return value;
-      if (Date.now() > deadline) throw new Error("waited in vain");
+      if (Date.now() > deadline) throw new Error("timed out");
       await pause();
     }
   }

@@ -85,7 +85,7 @@ test("each failed file is reported with its tests, their errors and its seeds", 
 });
 
 test(
-  "a file that passes when it is run again is flaky and counts as passed; one that fails again has failed",
+  "a file that passes when it is rerun is flaky and counts as passed; one that fails again has failed",
   async () => {
     const names = ["tests/fails-once.test.ts", "tests/fails-twice.test.ts", "tests/does-not-load.test.ts"];
     const again = new Map<string, typeof first>();
@@ -109,7 +109,7 @@ test("a run that crashed, or ended badly without a failed test, has failed", () 
   expect(failed({ isGood: false, isWhole: false })).toBe(1);
 });
 
-test("a file that was not run has failed, even next to one that passed when it was run again", () => {
+test("a file that was not run has failed, even next to one that passed on its rerun", () => {
   const run = (failed: number) => ({
     totals: new Map([["tests/a.test.ts", { passed: 1, failed, skipped: 0 }]]),
     ...{ isGood: failed === 0, isWhole: true },
@@ -119,7 +119,7 @@ test("a file that was not run has failed, even next to one that passed when it w
   expect(sumTotals(run(1), again, expected)).toEqual({ passed: 1, failed: 1, skipped: 0, flaky: 1 });
 });
 
-test("an unhandled error that names no file is nobody's, and a failure", () => {
+test("an unhandled error that names no file belongs to an unknown file, and is a failure", () => {
   const reader = readRunOutput();
   const dashes = "-".repeat(31);
   const text = ["# Unhandled error between tests", dashes, "error: write EPIPE", dashes];
@@ -161,7 +161,7 @@ test("suites within a file count once", () => {
   );
 });
 
-test("output cut into small chunks says the same", () => {
+test("output cut into small chunks gives the same result", () => {
   const reader = readRunOutput();
   for (let at = 0; at < first.printed.length; at += 7) reader.read(first.printed.slice(at, at + 7));
   expect(describeFailures(reader.files).join("\n")).toBe(reportOf(first.printed));
@@ -187,7 +187,7 @@ test("an error printed under another file's name belongs to the file that its st
   );
 });
 
-test("however much fails, the report keeps to the lines that an end of a log holds", () => {
+test("however much fails, the report stays within the lines that the end of a log shows", () => {
   const many = Array.from({ length: 60 }, (_, at) =>
     [
       ...[`tests/f${at}.test.ts:`, "1 | fail();", "    ^", `error: number ${at}`],

@@ -97,7 +97,7 @@ test("the indexer's reading, settling and notifying are in the payment's trace",
   expect(whole.endNs).toBeGreaterThan(whole.startNs);
 });
 
-test("behavior: a plain transfer, which belongs to no request, is a trace of the indexer alone", async () => {
+test("behavior: a plain transfer, which belongs to no request, is a trace of the indexer only", async () => {
   const hash = await payByHand(lab, 654_321n);
   const [transfer] = await waitFor("the transfer to be read", async () => {
     const rows = await lab.sql<{ blockNumber: bigint }[]>`

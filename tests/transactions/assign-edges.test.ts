@@ -50,7 +50,7 @@ describe("a transfer assigned while a claim of it is open", () => {
 describe("error: an invalid link id", () => {
   test.each([
     ["with a NUL in it", "pay_\0"],
-    ["of nothing", ""],
+    ["that is empty", ""],
     ["of 101 characters", "p".repeat(101)],
     ["of 100 characters", "p".repeat(100)],
     ["with half a surrogate pair in it", `${"p".repeat(99)}\ud800`],

@@ -99,7 +99,7 @@ describe("a received transfer that two links fit", () => {
   });
 });
 
-describe("a transfer with another value than its link", () => {
+describe("a transfer with another amount than its link", () => {
   async function short() {
     const link = await side.makeLink();
     const hash = await sendUsdc(side.rpcUrl, side.payer, side.wallet, link.amountUnits - 400_000n);
@@ -107,7 +107,7 @@ describe("a transfer with another value than its link", () => {
     return { link, row: await received(hash) };
   }
 
-  test("is attributed, and does not pay", async () => {
+  test("is attributed, but does not pay", async () => {
     const { link, row } = await short();
     expect((await assign(row.id, { linkId: link.id })).body.data.transaction).toMatchObject({
       type: "RECEIVE",

@@ -218,7 +218,7 @@ describe("counters of the history", () => {
     }
   }, 120_000);
 
-  test("the number of every cell is equal in SQL and TypeScript", async () => {
+  test("the number of every cell is the same in SQL and TypeScript", async () => {
     for (const type of TRANSACTION_TYPES)
       for (const status of TRANSACTION_STATUSES)
         for (const network of NETWORK_IDS) {
@@ -229,7 +229,7 @@ describe("counters of the history", () => {
         }
   });
 
-  test("buckets are equal in SQL and TypeScript at every boundary", async () => {
+  test("buckets are the same in SQL and TypeScript at every boundary", async () => {
     const edges = [
       0n,
       1n,

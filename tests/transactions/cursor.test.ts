@@ -55,14 +55,14 @@ describe("cursor", () => {
     "amountMin=1",
     "search=o",
     "search=w&amountMin=1",
-  ])("pages of any size are the list, without a gap or a repetition: %s", async (query) => {
+  ])("pages of any size make up the list, without a gap or a duplicate: %s", async (query) => {
     const all = await follow(query, 100);
     expect(all.length).toBeGreaterThan(1);
     for (const limit of [1, 2, all.length - 1, all.length, 100])
       if (limit > 0) expect(await follow(query, limit)).toEqual(all);
   });
 
-  test("rows of one instant are told apart by their ids", async () => {
+  test("rows with the same timestamp are distinguished by their ids", async () => {
     const merchant = await signUp(world.baseUrl);
     const at = "2026-02-01T00:00:00.000001Z";
     const ids = await insertHistory(
@@ -102,7 +102,7 @@ describe("cursor", () => {
 describe("summary", () => {
   const PATH_OF_SUMS = `${PATH}/summary`;
 
-  test("sums the list's rows by type and status, and leaves out what has none", async () => {
+  test("sums the list's rows by type and status, and omits those without any", async () => {
     const merchant = await signUp(world.baseUrl);
     expect((await merchant.client.get(PATH_OF_SUMS)).body.data).toEqual({ summary: [], currency: "USDC" });
     await insertHistory(world.sql, merchant.userId, [

@@ -185,7 +185,7 @@ test("permanently failed jobs are deleted after a week", async () => {
   expect(keys).toEqual(["kept", "waiting"]);
 });
 
-test("differences are folded and deleted, and running again changes nothing", async () => {
+test("counter deltas are folded and deleted, and running again changes nothing", async () => {
   await insertHistory(
     sql,
     userId,
@@ -204,7 +204,7 @@ test("differences are folded and deleted, and running again changes nothing", as
   expect(row?.links).toBe(row?.stored);
 });
 
-test("links that are created count at once, without differences, also while others are folded", async () => {
+test("created links count immediately, without deltas, even while others are folded", async () => {
   const merchant = await seedMerchant(sql);
   await Promise.all([
     ...Array.from({ length: 20 }, () => seedLink(sql, merchant, { amountUnits: 7n })),
@@ -262,7 +262,7 @@ test("a due message without a job is still sent", async () => {
   }
 });
 
-test("an export without a job is made again, or FAILED after three attempts", async () => {
+test("an export without a job is created again, or FAILED after three attempts", async () => {
   await sql`delete from webhook_endpoints`;
   await sql`delete from exports`;
   await loseJobs();

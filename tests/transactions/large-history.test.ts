@@ -160,7 +160,7 @@ test("a search with other filters, and amounts between dates, give correct pages
   });
 });
 
-test("error: a short search is refused at once where neither the newest rows nor dates or amounts answer it", async () => {
+test("error: a short search is refused immediately if neither the newest rows nor dates or amounts answer it", async () => {
   const refusal = { details: { field: "search", issue: "too_broad" } };
   for (const search of ["qx", "%", "q x"]) await expect(list({ search })).rejects.toMatchObject(refusal);
   // frequent among the newest rows, long enough to be looked up, or bounded
@@ -185,7 +185,7 @@ async function countRead(tx: Tx, read: () => Promise<unknown>): Promise<number> 
   return (await count()) - before;
 }
 
-test("a list by amount reads no more rows than have such an amount, however the amounts lie in the history", async () => {
+test("a list by amount reads no more rows than have such an amount, wherever they are in the history", async () => {
   await sql.begin("isolation level repeatable read read only", async (tx) => {
     const read = async (filter: Partial<TransactionFilter>) => {
       const page = { limit: 50, offset: 0 };
@@ -208,7 +208,7 @@ test("a list by amount reads no more rows than have such an amount, however the 
   });
 });
 
-test("amounts between dates that none of the newest rows has are searched for further down, before every row with them is read", async () => {
+test("amounts between dates that the newest rows lack are searched for further down, before reading every match", async () => {
   await sql.begin("isolation level repeatable read read only", async (tx) => {
     const filter = { ...NO_FILTER, minUnits: 815n, before: new Date(Date.UTC(2026, 5, 2)) };
     let found: Awaited<ReturnType<typeof listTransactions>> | undefined;
@@ -222,7 +222,7 @@ test("amounts between dates that none of the newest rows has are searched for fu
   });
 });
 
-test("a search for a text that no new row holds reads 500 of these and the rows with the text", async () => {
+test("a search for a text that no new row contains reads 500 of those and the matching rows", async () => {
   await sql.begin("isolation level repeatable read read only", async (tx) => {
     const page = { limit: 50, offset: 0 };
     const read = () => listTransactions(tx, userId, { ...NO_FILTER, search: "Tea 1195" }, page);
@@ -258,7 +258,7 @@ test("a number of five digits is looked up in the index of numbers, not by the t
   });
 });
 
-test("a search among what is PENDING is answered, whatever the text", async () => {
+test("a search among PENDING rows is answered, whatever the text", async () => {
   const statuses: TransactionFilter["statuses"] = ["PENDING"];
   for (const search of ["qx", "milk"])
     expect(await list({ search, statuses })).toMatchObject({ total: 0, rows: [], isLowerBound: false });
@@ -276,7 +276,7 @@ function rowsReadUntilRefused(filter: Partial<TransactionFilter>, offset = 0): P
   );
 }
 
-test("error: a search that every index would answer by more than 25,000 rows is refused before it reads them", async () => {
+test("error: a search for which every index would read more than 25,000 rows is refused before reading them", async () => {
   // 36,000 rows of milk, and 12,000 of coffee
   const types: TransactionFilter["types"] = ["SEND"];
   expect(await rowsReadUntilRefused({ search: "milk", types })).toBeLessThan(25_000);
@@ -290,7 +290,7 @@ test("error: a search that every index would answer by more than 25,000 rows is 
     await rowsReadUntilRefused({ search: "milk", types, ...filter });
 });
 
-test("a page of a list by amount reads 25,000 rows, and is refused where it would read one more", async () => {
+test("a page of a list by amount reads up to 25,000 rows, and is refused if it would read one more", async () => {
   const refusal = { details: { field: "offset", issue: "too_deep" } };
   expect((await list({ minUnits: 1n }, 24_998, 2)).ns).toEqual([24_999, 25_000]);
   await expect(list({ minUnits: 1n }, 24_999, 2)).rejects.toMatchObject(refusal);

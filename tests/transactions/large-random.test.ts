@@ -190,7 +190,7 @@ test(`pages and totals equal those of a filter in memory for ${NUMBERS} random n
   expect(answered).toBeGreaterThan(NUMBERS / 2);
 }, 120_000);
 
-test("a total by amount adds some hundred counters, however many prices there are", async () => {
+test("a total by amount adds a few hundred counters, however many prices there are", async () => {
   const filter = { ...NO_FILTER, types: ["SEND" as const], minUnits: 15_432_100n };
   const page = { limit: LIMIT, offset: 0 };
   const { total, entries } = await sql.begin("isolation level repeatable read read only", async (tx) => {

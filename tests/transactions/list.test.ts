@@ -199,7 +199,7 @@ describe("filters", () => {
     expect(await namesOf("dateFrom=2026-01-06T08:00:00.001Z")).toEqual([]);
   });
 
-  test("dates: a bare one is the whole UTC day", async () => {
+  test("dates: one without a time is the whole UTC day", async () => {
     expect(await namesOf("dateFrom=2026-01-01&dateTo=2026-01-01")).toEqual(["newyear", "micro", "midnight"]);
     expect(await namesOf("dateTo=2025-12-31")).toEqual(["old"]);
     expect(await namesOf("dateFrom=2026-01-05")).toEqual(["detected", "orphan"]);
@@ -308,7 +308,7 @@ describe("filters", () => {
     expect(await namesOf(`search=${encodeURIComponent("' or 1=1 --")}`)).toEqual([]);
   });
 
-  test("search: the beginning of a hash, not its middle", async () => {
+  test("search: the beginning of a hash, but not its middle", async () => {
     expect(await namesOf(`search=${HASH}`)).toEqual(["hash"]);
     expect(await namesOf(`search=${HASH.toUpperCase().replace("0X", "0x")}`)).toEqual(["hash"]);
     expect(await namesOf("search=0xabcdef12")).toEqual(["hash"]);
@@ -360,7 +360,7 @@ describe("paging", () => {
     }
   });
 
-  test("pages of every filter meet without gap or overlap, also at distant offsets and within one instant", async () => {
+  test("pages of every filter join without gap or overlap, even at distant offsets and within one instant", async () => {
     const kim = await signUp(world.baseUrl);
     const startMs = Date.UTC(2026, 3, 1);
     const rows: GivenRow[] = Array.from({ length: 1_500 }, (_, n) => ({

@@ -16,7 +16,7 @@ afterAll(async () => {
   await db?.drop();
 });
 
-test("owner_key and user_of are each other's inverse for every id that a user gets", async () => {
+test("owner_key and user_of are inverse for every id that a user gets", async () => {
   const ids = Array.from({ length: 200 }, newUserId);
   const rows = await sql<{ id: string; owner: string; user: string }[]>`
     select id, owner_key(id) as owner, user_of(owner_key(id)) as user

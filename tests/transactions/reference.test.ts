@@ -34,12 +34,12 @@ const referenceOf = async (id: string) =>
   (await sql<{ reference: string | null }[]>`select reference from transactions where id = ${id}`)[0]
     ?.reference;
 
-test("of the link it is made with", async () => {
+test("a history row has the reference of the link it is created with", async () => {
   expect(await referenceOf(await insertRow("txn_made", await linkOf("ORD-1")))).toBe("ORD-1");
   expect(await referenceOf(await insertRow("txn_plain", null))).toBeNull();
 });
 
-test("of the link it is given later, and none without one", async () => {
+test("a history row has the reference of a link it gets later, and none without one", async () => {
   const id = await insertRow("txn_moved", await linkOf("ORD-2"));
   const other = await insertRow("txn_other", await linkOf("ORD-3"));
   const [later, bare] = [await linkOf("ORD-4"), await linkOf(null)];
@@ -53,7 +53,7 @@ test("of the link it is given later, and none without one", async () => {
   expect(await referenceOf(other)).toBe("ORD-3");
 });
 
-test("several rows of one statement", async () => {
+test("several history rows of one statement have their references", async () => {
   const ids = await Promise.all(["txn_a", "txn_b", "txn_c"].map((id) => insertRow(id, null)));
   const links = await Promise.all(["ORD-A", "ORD-B", "ORD-C"].map(linkOf));
   await sql`

@@ -68,14 +68,14 @@ test.each([
   ["e 1", 1_111],
   ["qx", 0],
   ["%", 0],
-])("a search for %s reads the searcher's rows only", async (text, total) => {
+])("a search for %s reads only the searcher's rows", async (text, total) => {
   const found = await search(text);
   expect(found.total).toBe(total);
   // once for the total, at most once more for the page
   expect(found.rows).toBeLessThanOrEqual(2 * OWN_ROWS);
 });
 
-test("a search for a rare word reads the rows that hold it, not the searcher's history", async () => {
+test("a search for a rare word reads the rows that contain it, not the searcher's history", async () => {
   const found = await search("fee 8999");
   expect(found.total).toBe(1);
   expect(found.rows).toBeLessThan(OWN_ROWS);

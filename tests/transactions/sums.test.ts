@@ -31,7 +31,7 @@ describe("sums of transactions", () => {
     });
   }
 
-  test("the total takes CONFIRMED rows alone, each on its side; others have a count without a sum", () => {
+  test("the total takes only CONFIRMED rows, each on its side; others have a count without a sum", () => {
     const totals: ExportTotal[] = [
       { type: "RECEIVE", status: "CONFIRMED", isTest: false, count: 1, units: 1n },
       { type: "PAYMENT_LINK", status: "CONFIRMED", isTest: false, count: 2, units: 10n },
@@ -54,12 +54,12 @@ describe("sums of transactions", () => {
     const test2: ExportTotal = { type: "RECEIVE", status: "FAILED", isTest: true, count: 1, units: 1n };
     const real: ExportTotal = { type: "RECEIVE", status: "CONFIRMED", isTest: false, count: 2, units: 5n };
 
-    test("are the total where there is no real money", () => {
+    test("are the total if there is no real money", () => {
       expect(sumConfirmed([test1, test2])).toEqual({ count: 7, inUnits: 70n, outUnits: 0n });
       expect(splitTotals([test1, test2])).toEqual({ confirmed: [test1], others: [test2], tests: [] });
     });
 
-    test("are apart from real money, as a number without a sum", () => {
+    test("are separate from real money, as a count without a sum", () => {
       const totals = [test1, test2, real];
       expect(sumConfirmed(totals)).toEqual({ count: 2, inUnits: 5n, outUnits: 0n });
       expect(splitTotals(totals)).toEqual({ confirmed: [real], others: [], tests: [test1, test2] });

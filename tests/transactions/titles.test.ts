@@ -37,7 +37,7 @@ describe("a movement", () => {
     expect(titleOf(row(change))).toBe(title);
   });
 
-  test("shows what it has, and of a send or refund its id", () => {
+  test("shows the fields that exist, and for a send or refund its id", () => {
     const metadata = { txHash: "0x5a", logIndex: 3, linkId: "link_1", paymentId: null };
     expect(presentTransaction(row())).toMatchObject({ amount: "5.000000", blockNumber: 70, candidates: [] });
     expect(presentTransaction(row()).metadata).toEqual(metadata);
@@ -55,7 +55,7 @@ describe("a movement", () => {
   });
 });
 
-test("a text is cut to whole characters, with a sign that it was", () => {
+test("a text is truncated at whole characters, and marked as truncated", () => {
   expect(shorten("abc", 3)).toBe("abc");
   expect(shorten("abcd", 3)).toBe("ab…");
   expect(shorten("a bcd", 3)).toBe("a…");
@@ -65,7 +65,7 @@ test("a text is cut to whole characters, with a sign that it was", () => {
   expect(shorten(family.repeat(4), 3)).toBe(`${family.repeat(2)}…`);
 });
 
-test("an address is shown by its ends, a shorter text whole", () => {
+test("an address is abbreviated to its ends, a shorter text is shown in full", () => {
   expect(shortAddress(counterparty)).toBe("0x12ab…89cd");
   expect(shortAddress("0x1234567890")).toBe("0x1234567890");
   expect(shortAddress("0x12345678901")).toBe("0x1234…8901");

@@ -47,7 +47,7 @@ const UNKNOWN: Record<string, string[]> = {
 };
 
 describe.each(LISTS)("%s", (path) => {
-  test("refuses a parameter that it does not have, and names it", async () => {
+  test("refuses a parameter that does not exist, and names it", async () => {
     for (const name of ["constructor", "toString", "%00", ...(UNKNOWN[path] ?? [])]) {
       const { status, body } = await ann.client.get(`${path}?${name}=1`);
       expect({ name, status }).toEqual({ name, status: 400 });
@@ -58,14 +58,14 @@ describe.each(LISTS)("%s", (path) => {
     }
   });
 
-  test("takes userId for the caller's own, and no other", async () => {
+  test("accepts only the caller's own userId", async () => {
     expect((await ann.client.get(`${path}?userId=${ann.userId}`)).status).toBe(200);
     const { status, body } = await ann.client.get(`${path}?userId=${ann.userId.replace(/.$/, "x")}`);
     expect(status).toBe(403);
     expect(body.error.details.field).toBe("userId");
   });
 
-  test("takes the merchant that the caller acts for", async () => {
+  test("accepts the merchant that the caller acts for", async () => {
     expect((await ann.client.get(`${path}?merchant=${ann.userId}`)).status).toBe(200);
   });
 });
@@ -80,13 +80,13 @@ test.each([
     "is not a form of types: repeat types, or separate values by commas",
   ],
   ["/v1/payment-links", "status[]", "is not a form of status: use it without a suffix"],
-])("%s refuses %s, and says how it is written", async (path, name, issue) => {
+])("%s refuses %s, and explains how it is written", async (path, name, issue) => {
   const { status, body } = await ann.client.get(`${path}?${name}=1`);
   expect(status).toBe(400);
   expect(body.error.details).toEqual({ field: name, issue });
 });
 
-test("a long name is shown in part", async () => {
+test("a long name is truncated", async () => {
   const { body } = await ann.client.get(`/v1/transactions?${"x".repeat(10_000)}=1`);
   expect(body.error.details.field).toBe("x".repeat(40));
 });

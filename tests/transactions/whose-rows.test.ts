@@ -115,16 +115,16 @@ function expectAll() {
   });
 }
 
-describe("a history before its counters are folded is read by", expectAll);
+describe("the history before its counters are folded is read by", expectAll);
 
-describe("a history after its counters are folded is read by", () => {
+describe("the history after its counters are folded is read by", () => {
   beforeAll(async () => {
     expect(await sql.begin((tx) => foldTransactionCounts(tx, 10_000))).toBeGreaterThan(0);
   });
   expectAll();
 });
 
-test("a row is found by its id, by its own user", async () => {
+test("a row is found by its id, only by its own user", async () => {
   const [id = ""] = ids;
   for (const read of [findTransaction, findPosition]) {
     expect(await read(sql, { id, userId: user.userId })).toMatchObject({ id });
@@ -133,7 +133,7 @@ test("a row is found by its id, by its own user", async () => {
   }
 });
 
-test("a payment that is open is found by its own merchant, by its own id", async () => {
+test("an open payment is found by its id, only by its own merchant", async () => {
   const payments = [];
   for (let count = 0; count < 2; count++)
     payments.push(await accepted(lab, await seedLink(sql, lab.merchant)));
@@ -157,7 +157,7 @@ test("a payment that is open is found by its own merchant, by its own id", async
   ).toHaveLength(2 * ROWS.length);
 });
 
-test("what was received by day is confirmed, came in, is of the last days, and is the user's own", async () => {
+test("the amounts received by day are confirmed, incoming, recent, and the user's own", async () => {
   const merchant = await seedMerchant(sql);
   const now = new Date();
   const received = { detectedAt: now, amountUnits: 3n };
@@ -171,8 +171,10 @@ test("what was received by day is confirmed, came in, is of the last days, and i
   ]);
   await insertHistory(sql, stranger.userId, [received]);
   const days = await sumReceivedByDay(sql, merchant.userId, { days: 2, timeZone: "UTC" });
-  expect(days.map(({ units, count }) => [units, count])).toEqual([
-    [0n, 0],
-    [6n, 2],
+  expect(days.map(({ network, units, count }) => [network, units, count])).toEqual([
+    ["base", 0n, 0],
+    ["base", 0n, 0],
+    ["base-sepolia", 0n, 0],
+    ["base-sepolia", 6n, 2],
   ]);
 });

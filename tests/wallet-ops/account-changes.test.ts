@@ -60,7 +60,7 @@ const confirm = async ({ address }: { address: Hex }, depthNumber: number) =>
   );
 
 describe("a change of an account", () => {
-  test("is reported once, at depth and not before, of its own network, to the wallet's user", async () => {
+  test("is reported once, when deep and not before, on its own network, to the wallet's user", async () => {
     const merchant = await seedMerchant(sql);
     await log(merchant);
     await log(merchant, { network: OTHER_NETWORK });
@@ -71,7 +71,7 @@ describe("a change of an account", () => {
     expect(await confirm(merchant, 11)).toEqual([]);
   });
 
-  test("is the first owner's by index and key: what the address was computed from", async () => {
+  test("is the first owner's by index and key, from which the address was computed", async () => {
     const merchant = await seedMerchant(sql);
     const first: Hex = `0x${"11".repeat(64)}`;
     await log(merchant, { ownerIndex: 0n, subject: first });
@@ -88,7 +88,7 @@ describe("a change of an account", () => {
     await sql`update wallet_operations set tx_hash = ${txHash} where id = ${id}`;
   }
 
-  test("is ours by the change of this owner that was executed in its transaction, even next to another one's", async () => {
+  test("is ours if this owner's change was executed in its transaction, even next to another owner's", async () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
     const [txHash, other, first, second] = [randomHash(), randomHash(), randomKey(), randomKey()];
     await mined(made, { changeId: undefined, txHash });
@@ -116,7 +116,7 @@ describe("a change of an account", () => {
     ]);
   });
 
-  test("is forgotten above the ancestor, of its own network alone, and searched for again", async () => {
+  test("is deleted above the common ancestor, only on its own network, and searched for again", async () => {
     const [kept, gone] = [await seedMerchant(sql), await seedMerchant(sql)];
     await log(kept, { blockNumber: 20 });
     await log(gone, { blockNumber: 21 });
@@ -139,7 +139,7 @@ describe("a change of an account", () => {
     expect(await findAccountLogsNumber(sql, OTHER_NETWORK)).toBe(30);
   });
 
-  test("is searched for from where the search has got to: one that began before a reorganisation notes nothing", async () => {
+  test("is searched for from where the search has got to: one begun before a reorganisation records nothing", async () => {
     await sql`update cursors set account_logs_number = 40`;
     for (const from of [null, 45]) await noteAccountLogs(sql, { network: NETWORK, from, to: 50 });
     expect(await findAccountLogsNumber(sql, NETWORK)).toBe(40);
@@ -158,7 +158,7 @@ describe("money that left a wallet", () => {
       { to: randomAddress(), ...given, from: from.address },
     );
 
-  test("is listed by transaction, of these blocks, of this network, confirmed and of the last day", async () => {
+  test("is listed by transaction: in these blocks, on this network, confirmed and within the last day", async () => {
     const merchant = await seedMerchant(sql);
     const txHash = randomHash();
     for (const units of [1n, 2n]) await send(merchant, { txHash, units });
@@ -177,7 +177,7 @@ describe("money that left a wallet", () => {
     expect(await outgoing(merchant)).toEqual([]);
   });
 
-  test("to one address alone names it", async () => {
+  test("to a single address names it", async () => {
     const [merchant, to] = [await seedMerchant(sql), randomAddress()];
     await send(merchant, { to });
     expect(await outgoing(merchant)).toMatchObject([{ recipients: 1, recipient: to }]);

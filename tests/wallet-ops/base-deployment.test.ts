@@ -37,7 +37,7 @@ test("no job deploys a wallet on base, whatever WALLET_DEPLOYMENT says", async (
   expect(jobs).toHaveLength(0);
 });
 
-test("error: a first send takes ten times SEND_MIN in the wallet; a micro-USDC less is below_minimum", async () => {
+test("error: a first send requires ten times SEND_MIN in the wallet; a micro-USDC less is below_minimum", async () => {
   const { client, address } = await walletOnBase();
   const prepare = () => client.post(SEND, { network: "base", to: randomAddress(), amount: "0.05" });
   const { rpcUrl } = world.chainOf("base");

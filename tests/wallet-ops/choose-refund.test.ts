@@ -43,8 +43,8 @@ function chosen(...given: Parameters<typeof choose>): string | null {
   return choice.ok ? choice.transfer.transactionId : choice.issue;
 }
 
-describe("the transfer that is refunded", () => {
-  test("is the one that is named, if anything of it is left", () => {
+describe("choosing the transfer to refund", () => {
+  test("takes the named one, if anything of it is left", () => {
     expect(chosen([first, second], { transactionId: "txn_2" })).toBe("txn_2");
     expect(chosen([first, second], { transactionId: "txn_3" })).toBe("unknown_transaction");
     const spent = { ...second, leftUnits: 0n };
@@ -52,7 +52,7 @@ describe("the transfer that is refunded", () => {
     expect(chosen([first, { ...second, leftUnits: 1n }], { transactionId: "txn_2" })).toBe("txn_2");
   });
 
-  test("is the only one of which something is left", () => {
+  test("takes the only one with something left", () => {
     expect(chosen([first])).toBe("txn_1");
     expect(chosen([])).toBe("nothing_to_refund");
     expect(chosen([{ ...first, leftUnits: 0n }])).toBe("nothing_to_refund");
@@ -64,21 +64,21 @@ describe("the transfer that is refunded", () => {
     ).toBe("txn_2");
   });
 
-  test("is of a link paid twice the one that does not pay it", () => {
+  test("takes the one that does not pay, if the link is paid twice", () => {
     expect(chosen([first, second], {}, "DUPLICATE")).toBe("txn_2");
     expect(chosen([second, first], {}, "DUPLICATE")).toBe("txn_2");
   });
 
-  test("is ambiguous between two of a link that was not paid twice", () => {
+  test("is ambiguous between two transfers if the link was not paid twice", () => {
     expect(chosen([first, second], {}, "OVERPAID")).toBe("payer_ambiguous");
   });
 
-  test("is ambiguous between two that do not pay a link paid twice", () => {
+  test("is ambiguous between two that do not pay, if the link is paid twice", () => {
     expect(chosen([first, second, third], {}, "DUPLICATE")).toBe("payer_ambiguous");
     expect(chosen([first, transfer({ transactionId: "txn_4" })], {}, "DUPLICATE")).toBe("payer_ambiguous");
   });
 
-  test("is with an address the first that holds the amount, else the first", () => {
+  test("takes with an address the first that covers the amount, else the first", () => {
     const [small, large] = [
       { ...first, leftUnits: 2n },
       { ...second, leftUnits: 3n },
@@ -92,8 +92,8 @@ describe("the transfer that is refunded", () => {
   });
 });
 
-describe("the amount that is refunded", () => {
-  test("is by default what is left, and never more", () => {
+describe("choosing the amount to refund", () => {
+  test("takes by default what is left, and never more", () => {
     const left = { ...first, leftUnits: PRICE - 1n };
     expect(choose([left])).toMatchObject({ ok: true, amountUnits: PRICE - 1n });
     expect(choose([left], { amountUnits: PRICE - 1n })).toMatchObject({ ok: true, amountUnits: PRICE - 1n });
@@ -102,7 +102,7 @@ describe("the amount that is refunded", () => {
     });
   });
 
-  test("is by default of an overpaid link what was too much", () => {
+  test("takes by default the surplus of an overpaid link", () => {
     const over = transfer({ amountUnits: PRICE + 3n });
     expect(choose([over], {}, "OVERPAID")).toMatchObject({ ok: true, amountUnits: 3n });
     expect(choose([over], {}, "DUPLICATE")).toMatchObject({ ok: true, amountUnits: PRICE + 3n });
@@ -112,14 +112,14 @@ describe("the amount that is refunded", () => {
   });
 });
 
-test("a refund goes to the address that was given, else to the signer or the sender", () => {
+test("a refund goes to the given address, else to the signer or the sender", () => {
   expect(choose([first])).toMatchObject({ to: first.sender, toSource: "transfer_sender" });
   const signed = { ...first, isAuthorization: true };
   expect(choose([signed])).toMatchObject({ to: first.sender, toSource: "x402_payer" });
   expect(choose([signed], { toAddress: GIVEN })).toMatchObject({ to: GIVEN, toSource: "given" });
 });
 
-test("what may go back of a link is the sum of what is left", () => {
+test("the refundable amount of a link is the sum of what is left", () => {
   expect(refundableUnits([first, { ...second, leftUnits: 0n }, { ...third, leftUnits: 1n }])).toBe(
     PRICE + 1n,
   );
@@ -128,10 +128,10 @@ test("what may go back of a link is the sum of what is left", () => {
 });
 
 test.each([
-  ["of a transfer without refunds all of it", [10n, 0n, 10n, 0n], 10n],
-  ["of a transfer that was refunded in part the rest, whatever another payer paid", [10n, 4n, 30n, 4n], 6n],
-  ["of a transfer that a reorganisation has moved what the link's refunds leave", [10n, 0n, 10n, 7n], 3n],
-  ["less than nothing when a refunded transfer is no longer on the chain", [10n, 0n, 10n, 12n], -2n],
+  ["all of a transfer without refunds", [10n, 0n, 10n, 0n], 10n],
+  ["the rest of a partly refunded transfer, whatever another payer paid,", [10n, 4n, 30n, 4n], 6n],
+  ["what the link's refunds leave of a transfer moved by a reorganisation", [10n, 0n, 10n, 7n], 3n],
+  ["a negative amount if a refunded transfer is no longer on the chain", [10n, 0n, 10n, 12n], -2n],
 ] as const)(
   "%s may be refunded",
   (_, [transferUnits, transferRefundedUnits, linkUnits, linkRefundedUnits], left) => {

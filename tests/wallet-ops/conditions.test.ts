@@ -44,7 +44,7 @@ beforeAll(async () => {
 afterAll(() => lab?.stop());
 
 describe("queueOperation", () => {
-  test("takes what waits for its signature, once, of its own user", async () => {
+  test("takes an operation that awaits its signature, once, and only its own user's", async () => {
     const made = await makeOperation();
     const stranger = await makeOperation();
     expect(await queue({ ...made, userId: stranger.userId })).toBeUndefined();
@@ -52,13 +52,13 @@ describe("queueOperation", () => {
     expect(await queue(made)).toBeUndefined();
   });
 
-  test("takes nothing whose time is over", async () => {
+  test("takes no operation that has expired", async () => {
     const made = await makeOperation();
     await sql`update wallet_operations set expires_at = now() where id = ${made.id}`;
     expect(await queue(made)).toBeUndefined();
   });
 
-  test("takes nothing whose nonce another operation has spent; an earlier nonce and another key do not count", async () => {
+  test("takes none whose nonce is spent by another operation; an earlier nonce and another key do not count", async () => {
     const made = await makeOperation(undefined, 5n);
     await recordOperationEvents(sql, NETWORK, [
       eventOf(made, { userOpHash: randomHash(), nonce: 4n }),
@@ -78,7 +78,7 @@ describe("queueOperation", () => {
   });
 });
 
-test("insertOperation renews what nobody has signed, and nothing that was signed or cancelled", async () => {
+test("insertOperation renews what is unsigned, and nothing that was signed or cancelled", async () => {
   const [waiting, expired] = [await makeOperation(), await makeOperation()];
   await sql`update wallet_operations set state = 'EXPIRED' where id = ${expired.id}`;
   for (const unsigned of [waiting, expired]) {
@@ -94,13 +94,13 @@ test("insertOperation renews what nobody has signed, and nothing that was signed
   }
 });
 
-test("queueOperation takes no signature of what the operation was before it was prepared again", async () => {
+test("queueOperation refuses a signature of an operation as it was before it was prepared again", async () => {
   const made = await makeOperation();
   expect(await queue({ ...made, userOpHash: randomHash() })).toBeUndefined();
   expect(await queue(made)).toMatchObject({ state: "QUEUED" });
 });
 
-test("cancelOperation takes nothing that is signed or over", async () => {
+test("cancelOperation refuses what is signed or has ended", async () => {
   const [signed, over] = [await queued(), await makeOperation()];
   await sql`update wallet_operations set expires_at = now() where id = ${over.id}`;
   expect(await cancelOperation(sql, signed)).toBe(false);
@@ -115,7 +115,7 @@ test("markOperationsSigned and failQueuedOperations take nothing that is already
   expect(await rowOf(made)).toMatchObject({ state: "SIGNED", reason: null });
 });
 
-test("a lease passes over what another worker is leasing, without waiting for it", async () => {
+test("a lease skips what another worker is leasing, without waiting for it", async () => {
   const [held, free] = [await queued(), await queued()];
   const lease = () => leaseQueuedOperations(sql, NETWORK, { limit: 100, leaseMs: 60_000 });
   await sql.begin(async (tx) => {
@@ -127,7 +127,7 @@ test("a lease passes over what another worker is leasing, without waiting for it
   expect((await lease()).map(({ id }) => id)).toEqual([held.id]);
 });
 
-test("an operation that was never sent is given up after 15 minutes, and not leased; a second before it is", async () => {
+test("an operation that was never sent ends after 15 minutes, and is not leased; a second earlier it is", async () => {
   const [late, intime, sent] = [await queued(), await queued(), await queued()];
   await sql`update wallet_operations set queued_at = now() - interval '901 seconds' where id = ${late.id}`;
   await sql`update wallet_operations set queued_at = now() - interval '890 seconds' where id = ${intime.id}`;
@@ -146,7 +146,7 @@ test("an operation that was never sent is given up after 15 minutes, and not lea
 describe("requeueUnrunOperations", () => {
   const DEPTH = 3;
 
-  test("takes a mined relay's operation at depth, not a block before, and none that waits for a block", async () => {
+  test("takes a mined relay's operation when deep, not a block earlier, and none that waits for a block", async () => {
     const [deep, shallow, open] = [
       await relayed("MINED", 98),
       await relayed("MINED", 99),
@@ -189,7 +189,7 @@ describe("requeueUnrunOperations", () => {
 });
 
 describe("an operation's event", () => {
-  test("settles it once, whatever is read again", async () => {
+  test("settles it once, even if read repeatedly", async () => {
     const made = await relayed("MINED", 100);
     const event = eventOf(made);
     for (let count = 0; count < 2; count++) await recordOperationEvents(sql, NETWORK, [event]);
@@ -205,7 +205,7 @@ describe("an operation's event", () => {
     expect(await settleOperations(sql, NETWORK, [event])).toEqual([]);
   });
 
-  test("of the same nonce but another operation ends a waiting one at depth, not before", async () => {
+  test("of the same nonce but another operation ends a waiting one when deep, not before", async () => {
     const made = await relayed("BROADCAST");
     await recordOperationEvents(sql, NETWORK, [eventOf(made, { userOpHash: randomHash(), blockNumber: 95 })]);
     await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 94 });
@@ -214,7 +214,7 @@ describe("an operation's event", () => {
     expect(await rowOf(made)).toMatchObject({ state: "FAILED", reason: "NONCE_TAKEN" });
   });
 
-  test("taken back by a reorganisation puts several operations of a wallet back, of which one stays live", async () => {
+  test("undone by a reorganisation restores several operations of a wallet, of which one stays live", async () => {
     const first = await relayed("CONFIRMED", 200);
     const settle = async (made: Made, nonce: bigint, blockNumber: number) => {
       await recordOperationEvents(sql, NETWORK, [eventOf(made, { nonce, blockNumber })]);
@@ -230,7 +230,7 @@ describe("an operation's event", () => {
   });
 });
 
-test("reopenOperationHistory puts back the rows of its own operations alone", async () => {
+test("reopenOperationHistory restores the rows of its own operations only", async () => {
   const [reopened, other] = [await relayed("BROADCAST"), await relayed("BROADCAST")];
   const rows = new Map<Made, string>();
   for (const made of [reopened, other]) {
@@ -269,7 +269,7 @@ describe("hasUnfinishedOperations", () => {
   });
 });
 
-describe("what is left of a link's money", () => {
+describe("what is left to refund of a link's money", () => {
   let merchant: SeededMerchant;
   let link: string;
   let txHash: Hex;
@@ -309,7 +309,7 @@ describe("what is left of a link's money", () => {
     );
 
   test.each(["AWAITING_SIGNATURE", "QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"])(
-    "a refund that is %s takes its part, from all but itself",
+    "a refund that is %s uses its part, for all but itself",
     async (state) => {
       const id = await refunded(state);
       expect(await left()).toEqual([PRICE - PART]);
@@ -317,49 +317,49 @@ describe("what is left of a link's money", () => {
     },
   );
 
-  test.each(["EXPIRED", "CANCELLED", "FAILED"])("a refund that is %s frees its part", async (state) => {
+  test.each(["EXPIRED", "CANCELLED", "FAILED"])("a refund that is %s releases its part", async (state) => {
     await refunded(state);
     expect(await left()).toEqual([PRICE]);
   });
 
-  test("a refund that was not signed in time frees its part", async () => {
+  test("a refund that was not signed in time releases its part", async () => {
     const id = await refunded("AWAITING_SIGNATURE");
     await sql`update wallet_operations set expires_at = now() where id = ${id}`;
     expect(await left()).toEqual([PRICE]);
   });
 
-  test("another link's refund takes nothing", async () => {
+  test("another link's refund uses nothing", async () => {
     const of = { link: await seedLink(sql, merchant), txHash: randomHash() };
     await refunded("CONFIRMED", of);
     expect(await left()).toEqual([PRICE]);
   });
 
-  test("a refund of this transfer takes its part also when another link had it, and on no other network", async () => {
+  test("a refund of this transfer uses its part even if another link had it, but not on another network", async () => {
     const id = await refunded("CONFIRMED", { link: await seedLink(sql, merchant) });
     expect(await left()).toEqual([PRICE - PART]);
     await sql`update refunds set network = 'base' where id = ${id}`;
     expect(await left()).toEqual([PRICE]);
   });
 
-  test("a refund of a transfer that has another place since takes its part from all that came", async () => {
+  test("a refund of a transfer that has moved since uses its part of the total received", async () => {
     await refunded("CONFIRMED", { txHash: randomHash() });
     expect(await left()).toEqual([PRICE - PART]);
   });
 
-  test("of two transfers the one that was refunded has nothing left, the other all of its own", async () => {
+  test("of two transfers the refunded one has nothing left, the other its whole amount", async () => {
     await bookTransfer({ sql, merchant }, { link, units: PART });
     await refunded("CONFIRMED", { units: PRICE });
     expect((await left()).sort()).toEqual([0n, PART]);
   });
 
-  test("of two transfers of one transaction only the one at the refund's place has given", async () => {
+  test("of two transfers in one transaction only the one at the refund's position is reduced", async () => {
     await sql`update transfers set log_index = 2 where tx_hash = ${txHash}`;
     await bookTransfer({ sql, merchant }, { link, txHash, units: PRICE });
     await refunded("CONFIRMED");
     expect(await left()).toEqual([PRICE - PART, PRICE]);
   });
 
-  test("names each transfer's sender, whether it was an authorization, and the merchant's row about it", async () => {
+  test("includes each transfer's sender, whether it was an authorization, and the merchant's history row", async () => {
     const [payer, nonce] = [randomAddress(), randomHash()];
     await bookTransfer({ sql, merchant }, { link, units: PART, from: payer, nonce });
     const stranger = await seedMerchant(sql);
@@ -387,7 +387,7 @@ describe("what is left of a link's money", () => {
     });
   });
 
-  test("counts transfers that are CONFIRMED, of this link alone", async () => {
+  test("counts only CONFIRMED transfers of this link", async () => {
     await bookTransfer({ sql, merchant }, { link, units: PART, status: "DETECTED" });
     await bookTransfer({ sql, merchant }, { link, units: PART, status: "ORPHANED", pays: true });
     await bookTransfer({ sql, merchant }, { units: PART });

@@ -60,7 +60,7 @@ describe("an ended operation's nonce", () => {
     expect(await view(made)).toMatchObject({ isNonceSpent: true });
   });
 
-  test("is free again when the block of that event is reorganised away: FAILED says that it is still possible", async () => {
+  test("is free again when the block of that event is reorganised away: FAILED means that it is still possible", async () => {
     const made = await relayed("BROADCAST");
     await recordOperationEvents(sql, NETWORK, [
       eventOf(made, { userOpHash: randomHash(), blockNumber: 300 }),
@@ -75,7 +75,7 @@ describe("an ended operation's nonce", () => {
 });
 
 describe("NONCE_TAKEN", () => {
-  test("needs another operation of the same account, nonce and network; what another spent says nothing", async () => {
+  test("requires another operation of the same account, nonce and network; other spent nonces are irrelevant", async () => {
     const [made, stranger] = [await relayed("BROADCAST"), await relayed("BROADCAST")];
     await recordOperationEvents(sql, NETWORK, [
       eventOf(made, { userOpHash: randomHash(), nonce: 1n }),
@@ -106,7 +106,7 @@ describe("NONCE_TAKEN", () => {
 });
 
 describe("an event whose calls failed", () => {
-  test("ends its operation with the event's reason at depth, and not with that of another nonce or network", async () => {
+  test("ends its operation with the event's reason when deep, but not with that of another nonce or network", async () => {
     const made = await relayed("BROADCAST");
     const event = eventOf(made, { succeeded: false, failure: "INSUFFICIENT_FUNDS" });
     await recordOperationEvents(sql, OTHER_NETWORK, [{ ...event, failure: "PAYMENT_NOT_ALLOWED" }]);
@@ -128,7 +128,7 @@ describe("the event of an operation that is not queued", () => {
     ["CANCELLED", null],
     ["FAILED", "NOT_SENT"],
   ] as const)
-    test(`makes ${state} MINED next to a live one of the wallet, and a reorganisation reverts that`, async () => {
+    test(`makes ${state} MINED next to a live operation of the wallet, and a reorganisation reverts that`, async () => {
       const made = await queued();
       await sql`update wallet_operations set state = ${state}, reason = ${reason} where id = ${made.id}`;
       const live = await queued(made, 1n);
@@ -147,7 +147,7 @@ describe("the event of an operation that is not queued", () => {
     });
 });
 
-test("a reorganisation below an operation's block leaves it; its relay that is LOST carries it no more", async () => {
+test("a reorganisation below an operation's block does not affect it; a LOST relay no longer carries it", async () => {
   const [kept, lost] = [await relayed("CONFIRMED", 600), await relayed("LOST")];
   for (const made of [kept, lost]) {
     const event = eventOf(made, { blockNumber: 600 });
@@ -162,7 +162,7 @@ test("a reorganisation below an operation's block leaves it; its relay that is L
   expect(await rowOf(lost)).toMatchObject({ state: "QUEUED", relayId: null });
 });
 
-test("only an end that was reported is withdrawn by an event", async () => {
+test("only a reported end is withdrawn by an event", async () => {
   const [mined, confirmed] = [await relayed("CONFIRMED", 700), await relayed("CONFIRMED", 700)];
   for (const [made, blockNumber] of [
     [mined, 701],
@@ -181,7 +181,7 @@ test("only an end that was reported is withdrawn by an event", async () => {
 });
 
 describe("NOT_SENT", () => {
-  test("is for what was never sent, is due, and is of this network; a lease that runs keeps it", async () => {
+  test("applies to what was never sent, is due, and is on this network, unless a lease is running", async () => {
     const [late, leased, sent] = [await queued(), await queued(), await relayed("LOST")];
     for (const made of [late, leased, sent]) await age(made, LATE);
     await requeueUnrunOperations(sql, NETWORK, 1);
@@ -219,13 +219,13 @@ test("a lease takes what is queued and due on its network, the longest due first
   expect(await rowOf(second)).toMatchObject({ refusals: 1 });
 });
 
-test("a returned lease changes nothing of what was signed in the meantime", async () => {
+test("returning a lease does not change what was signed in the meantime", async () => {
   const made = await relayed("BROADCAST");
   await returnOperations(sql, [made.id], { delayMs: 0, areRefused: true });
   expect(await rowOf(made)).toMatchObject({ state: "SIGNED", refusals: 0 });
 });
 
-test("BROADCAST is what its own relay carries and is SIGNED", async () => {
+test("BROADCAST is what is SIGNED and carried by its own relay", async () => {
   const [made, other, settled] = [await relayed("SIGNED"), await relayed("SIGNED"), await relayed("SIGNED")];
   const event = eventOf(settled, { blockNumber: 50 });
   await recordOperationEvents(sql, NETWORK, [event]);
@@ -251,7 +251,7 @@ test("an operation that was settled is not queued again by its relay", async () 
   expect((await requeueUnrunOperations(sql, NETWORK, 1)).requeued).toContain(open.id);
 });
 
-test("a second relay keeps the time of the first: it is not NOT_SENT later", async () => {
+test("a second relay keeps the time of the first, so that the operation cannot become NOT_SENT later", async () => {
   const made = await relayed("LOST");
   const { relayedAt } = await rowOf(made);
   await requeueUnrunOperations(sql, NETWORK, 1);
@@ -267,7 +267,7 @@ describe("the reconciliation of nonces compares", () => {
   const follow = (made: Made, from = 0) =>
     sql`update wallets set indexed_from = ${from} where id = ${made.walletId}`;
 
-  test("what waits or has just ended, by its lowest nonce, until its nonce is spent", async () => {
+  test("what waits or has just ended, by its lowest nonce, until that is spent", async () => {
     const made = await queued(undefined, 7n);
     await follow(made);
     expect(await compared(made)).toMatchObject({ accountNonce: 7n });
@@ -298,7 +298,7 @@ describe("the reconciliation of nonces compares", () => {
   });
 });
 
-test("a reorganisation of one network leaves the other's events", async () => {
+test("a reorganisation of one network does not affect the other's events", async () => {
   const made = await makeOperation();
   await recordOperationEvents(sql, OTHER_NETWORK, [eventOf(made, { blockNumber: 900 })]);
   await reopenOperations(sql, { network: NETWORK, ancestor: 800 });
@@ -313,7 +313,7 @@ test("an operation in flight is not leased again", async () => {
   expect(leased.map(({ id }) => id)).not.toContain(made.id);
 });
 
-test("a lost relay never makes NOT_RUN, however many mined ones missed the operation before", async () => {
+test("a lost relay never leads to NOT_RUN, however many mined ones missed the operation before", async () => {
   const made = await relayed("LOST");
   await sql`update wallet_operations set missed_relays = 2 where id = ${made.id}`;
   expect((await requeueUnrunOperations(sql, NETWORK, 1)).requeued).toContain(made.id);

@@ -72,7 +72,7 @@ async function historyOf({ id }: { id: string }): Promise<HistoryRow[]> {
 }
 
 describe("an end", () => {
-  test("NONCE_TAKEN comes to what is queued, signed or sent alike", async () => {
+  test("NONCE_TAKEN applies to queued, signed and sent operations alike", async () => {
     const [inQueue, signed, sent] = [await queued(), await relayed("SIGNED"), await relayed("SIGNED")];
     await set(sent, { state: "BROADCAST" });
     for (const made of [inQueue, signed, sent])
@@ -124,7 +124,7 @@ describe("an end", () => {
 });
 
 describe("a reorganisation", () => {
-  test.each(["QUEUED", "SIGNED", "BROADCAST"])("has what was %s wait again", async (state) => {
+  test.each(["QUEUED", "SIGNED", "BROADCAST"])("makes an operation that was %s wait again", async (state) => {
     const made = await relayed("SIGNED");
     await set(made, { state });
     const lost = await relayed("LOST");
@@ -136,7 +136,7 @@ describe("a reorganisation", () => {
   });
 
   test.each(["QUEUED", "SIGNED", "BROADCAST", "MINED"])(
-    "puts an operation beside the wallet's live one that is %s, and beside no ended or other wallet's one",
+    "puts an operation next to the wallet's live one that is %s, but not next to an ended or another wallet's",
     async (state) => {
       const [made, stranger] = [await queued(), await queued()];
       for (const one of [made, stranger]) await settle(one, 41);
@@ -154,7 +154,7 @@ describe("a reorganisation", () => {
     },
   );
 
-  test("leaves the history rows that a transfer or a block has decided", async () => {
+  test("does not change history rows that a transfer or a block has decided", async () => {
     const made = await queued();
     const [pending = "", moved = "", confirmed = ""] = await insertHistory(sql, made.userId, [
       { type: "SEND", status: "PENDING" },
@@ -181,7 +181,7 @@ describe("a reorganisation", () => {
 });
 
 describe("the queue", () => {
-  test("takes back what its relay did not run, sent or not, whatever another network's block of that height is", async () => {
+  test("gets back what its relay did not run, sent or not, whatever another network's block at that height is", async () => {
     const [signed, sent] = [await relayed("MINED", 60), await relayed("MINED", 61)];
     await set(sent, { state: "BROADCAST" });
     await sql`
@@ -191,7 +191,7 @@ describe("the queue", () => {
     expect([signed, sent].map(({ id }) => requeued.includes(id))).toEqual([true, true]);
   });
 
-  test("is counted by state while no block holds what waits", async () => {
+  test("is counted by state while no block has the waiting operations", async () => {
     await sql`update wallet_operations set state = 'CANCELLED', reason = null where state <> 'CANCELLED'`;
     const [first] = [await queued(), await relayed("SIGNED"), await makeOperation()];
     const sent = await relayed("SIGNED");
@@ -213,8 +213,8 @@ describe("the queue", () => {
   });
 });
 
-describe("gas and failures of a user", () => {
-  test("are what was relayed within the hour and failed, other than by a relay that did not run it", async () => {
+describe("the gas usage and failures of a user", () => {
+  test("are what was relayed within the hour and failed, except by a relay that did not run it", async () => {
     const made = await relayed("MINED", 10);
     const stranger = await relayed("MINED", 10);
     const read = async () => (await readDailyGasUsage(sql, made.userId)).failures;
@@ -240,7 +240,7 @@ describe("gas and failures of a user", () => {
     expect(await read()).toBe(1);
   });
 
-  test("are of the user's own budget of today, on either network, used or reserved", async () => {
+  test("are in the user's own budget for today, on either network, used or reserved", async () => {
     const [user, stranger] = [await seedMerchant(sql), await seedMerchant(sql)];
     const budget = (subject: string, given: object = {}) =>
       sql`insert into relay_budgets ${sql({

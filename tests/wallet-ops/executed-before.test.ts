@@ -81,7 +81,7 @@ async function executeAsStranger({ passkey, walletAddress }: Merchant, signed: S
   expect((await waitForReceipt(world.chain.rpcUrl, hash)).status).toBe("0x1");
 }
 
-test("is read from before the set-up: the addition ends, and a member whose passkey it added can be removed", async () => {
+test("an addition is read from before wallet setup: it ends, and a member whose passkey it added can be removed", async () => {
   const merchant = await merchantOnBase();
   const person = await newMember(merchant, "owner");
   const add = { type: "member", userId: person.userId };

@@ -72,7 +72,7 @@ const ask = ({ client }: Merchant) => client.post(PREPARE, { to: TO, amount: "1"
 const setUsed = (userId: string, gas: number) =>
   world.sql`update relay_budgets set used = ${gas} where scope = 'SENDER' and subject = ${userId}`;
 
-test("error: a day's gas is gas_budget with Retry-After; one gas less is taken, yesterday's does not count", async () => {
+test("error: a day's gas is gas_budget with Retry-After; one gas less is accepted, yesterday's does not count", async () => {
   const merchant = await funded();
   await sendThatUsed(merchant, LIMIT - 1);
   const waiting = await prepareSend(merchant, { to: TO, amount: "1" });
@@ -99,7 +99,7 @@ test("error: operations in flight count for the day until a receipt reports less
   expect((await ask(merchant)).status).toBe(201);
 });
 
-test("error: three failures within an hour pause the user for the rest of it; two do not, nor older ones", async () => {
+test("error: three failures within an hour pause the user for the rest of it; two or older ones do not", async () => {
   const merchant = await funded();
   const ids: string[] = [];
   for (let count = 0; count < 3; count++) {
@@ -118,7 +118,7 @@ test("error: three failures within an hour pause the user for the rest of it; tw
   expect((await ask(merchant)).status).toBe(201);
 });
 
-test("failures that cost no gas, or are not the user's doing, pause nobody", async () => {
+test("failures that cost no gas, or are not the user's fault, pause nobody", async () => {
   const merchant = await funded();
   for (let count = 0; count < 3; count++) {
     await sendThatUsed(merchant, 1, { reason: "INSUFFICIENT_FUNDS", isRelayed: false });
@@ -127,7 +127,7 @@ test("failures that cost no gas, or are not the user's doing, pause nobody", asy
   expect((await ask(merchant)).status).toBe(201);
 });
 
-test("error: the network's share for sends is gas_budget: until midnight when it is used, shortly when it is only reserved", async () => {
+test("error: the network's share for sends is gas_budget: until midnight when used, shortly when only reserved", async () => {
   const merchant = await funded();
   const probe = await prepareSend(merchant, { to: TO, amount: "1" });
   const bytes = (probe.userOperation.callData.length - 2) / 2;

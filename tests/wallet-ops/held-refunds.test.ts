@@ -63,7 +63,7 @@ async function lease(): Promise<string[]> {
   return leased.map(({ id }) => id);
 }
 
-test("a queued refund is neither taken nor signed while its payment is off the chain, and both once that is back", async () => {
+test("a queued refund is neither taken nor signed while its payment is off the chain, but both once that is back", async () => {
   const paid = await makePaidLink();
   const id = await queueRefund(paid);
   expect(await lease()).toContain(id);
@@ -94,7 +94,7 @@ test("a refund of another payment is not held up", async () => {
   expect(await lease()).toEqual([id]);
 });
 
-test("a refund whose payment comes back with less than it sends is not sent, and one of as much is", async () => {
+test("a refund is not sent if its payment comes back with less than it sends, but is with the same amount", async () => {
   const paid = await makePaidLink();
   const { amountUnits } = paid.transfer;
   const id = await queueRefund(paid);
@@ -108,7 +108,7 @@ test("a refund whose payment comes back with less than it sends is not sent, and
   expect(await lease()).toContain(id);
 });
 
-test("a refund is not sent out of another payment that has the place of its own", async () => {
+test("a refund is not sent out of another payment that has taken the position of its own", async () => {
   const paid = await makePaidLink();
   const id = await queueRefund(paid);
   await undoAbove(paid.books, 100);
@@ -128,14 +128,14 @@ test("a refund whose payment is back in a block waits until that is deep enough"
   expect(await lease()).toContain(id);
 });
 
-test("a refund of a payment that is nowhere in the books is not sent", async () => {
+test("a refund of a payment that is not in the ledger is not sent", async () => {
   const paid = await makePaidLink();
   const id = await queueRefund(paid);
   await sql`delete from transfers where tx_hash = ${paid.transfer.txHash}`;
   expect(await lease()).not.toContain(id);
 });
 
-test("a refund waits while an earlier one of its money, which had failed, may succeed after a reorganisation", async () => {
+test("a refund waits while an earlier failed one of the same money may succeed after a reorganisation", async () => {
   const paid = await makePaidLink();
   const units = paid.transfer.amountUnits;
   const earlier = await queueRefundOf(paid, { owner: undefined, nonce: 0n, units });
@@ -173,7 +173,7 @@ test("two parts of one payment are both sent", async () => {
   expect(await lease()).not.toContain(elsewhere);
 });
 
-test("what counts for a refund is its own place: log, transaction and network", async () => {
+test("a refund depends only on its own payment's log, transaction and network", async () => {
   const small = await makePaidLink();
   const units = small.transfer.amountUnits;
   const beside = makeTransfer(small.books, 101, {

@@ -186,7 +186,7 @@ for (const [blow, strike] of INDEXER_BLOWS)
     await expectMovedOnce();
   });
 
-test("the api is killed before it commits a confirmation: the challenge is unused, and the same confirmation moves the money", async () => {
+test("the api is killed before it commits a confirmation: the challenge is unused, and confirming again works", async () => {
   const { challengeId, passkeyChallenge } = await prepare();
   const passkeyResponse = await merchant.passkey.authenticate(passkeyChallenge);
   const body = { sendId, challengeId, passkeyResponse };
@@ -202,7 +202,7 @@ test("the api is killed before it commits a confirmation: the challenge is unuse
   await expectMovedOnce();
 });
 
-test("the api is killed after it has committed a confirmation: the same one gets the same answer, and moves nothing twice", async () => {
+test("the api is killed after it commits a confirmation: confirming again gets the same answer, and moves nothing", async () => {
   const prepared = await prepare();
   const passkeyResponse = await merchant.passkey.authenticate(prepared.passkeyChallenge);
   const body = { sendId, challengeId: prepared.challengeId, passkeyResponse };

@@ -32,7 +32,7 @@ const settle = (...events: readonly ReturnType<typeof eventOf>[]) =>
   settleOperations(lab.sql, NETWORK, events);
 
 for (const state of ["EXPIRED", "CANCELLED"] as const)
-  test(`an ${state} operation is MINED by its event although another one has its Idempotency-Key`, async () => {
+  test(`an ${state} operation is MINED by its event even if another one has its Idempotency-Key`, async () => {
     const first = await ended(state);
     const second = await waiting(first, 1n);
     expect(await settle(eventOf(first))).toEqual([first.id]);
@@ -40,7 +40,7 @@ for (const state of ["EXPIRED", "CANCELLED"] as const)
     expect(await lab.rowOf(second)).toMatchObject({ state: "AWAITING_SIGNATURE", ...KEY });
   });
 
-test("of two expired operations of one Idempotency-Key in one block, the earlier has the key again", async () => {
+test("of two expired operations of one Idempotency-Key in one block, the earlier gets the key back", async () => {
   const first = await ended("EXPIRED");
   const second = await ended("EXPIRED", first, 1n);
   const third = await ended("EXPIRED", first, 2n);
@@ -58,7 +58,7 @@ test("an operation that has the Idempotency-Key of an expired one in its block k
   expect(await lab.rowOf(second)).toMatchObject({ state: "MINED", ...KEY });
 });
 
-test("another user's operation, and one of another kind, leave an expired operation its Idempotency-Key", async () => {
+test("another user's operation, or one of another kind, leaves an expired operation its Idempotency-Key", async () => {
   const first = await ended("EXPIRED");
   await lab.makeOperation(undefined, 0n, KEY);
   await lab.makeOperation(first, 0n, { ...KEY, kind: "REFUND" });

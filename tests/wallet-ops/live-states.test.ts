@@ -97,7 +97,7 @@ test("a request that times out returns the send unchanged", async () => {
   expectRefusal(await get(`${path}?known=QUEUED&wait=21`), 400, { field: "wait" });
 });
 
-test("a reorganisation puts a refund back with an event; sent again, its money moves once", async () => {
+test("a reorganisation undoes a refund with an event; sent again, its money moves once", async () => {
   const to = randomAddress();
   const { id, transactionId } = await refund(to, "2.5");
   const path = `/v1/refunds/${id}`;
@@ -119,7 +119,7 @@ test("a reorganisation puts a refund back with an event; sent again, its money m
   await world.start("worker");
   const again = (await follow(path, "BROADCAST")).at(-1);
   expect(again.status).toBe("CONFIRMED");
-  await until("the link says so", async () => (await get(link)).body.refundedAmount === 2.5);
+  await until("the link shows it", async () => (await get(link)).body.refundedAmount === 2.5);
   expect(await readUsdcBalance(world.chain.rpcUrl, to)).toBe(2_500_000n);
   expect(await eventsOf([id])).toEqual([
     "refund.created",

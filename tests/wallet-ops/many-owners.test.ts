@@ -37,7 +37,7 @@ async function addPasskeys(merchant: Merchant, count: number): Promise<void> {
   }
 }
 
-test("a first send goes with as many waiting owners as its transaction has room for; the others follow", async () => {
+test("a first send includes as many waiting owners as fit into its transaction; the others follow", async () => {
   const merchant = await signUp(world.baseUrl);
   await addPasskeys(merchant, WAITING);
   expect((await ownersOn(merchant.client)).waiting).toHaveLength(WAITING);
@@ -60,7 +60,7 @@ test("error: 409 too_many_owners for one more than an owner's index is searched 
   expectRefusal(answer, 409, { field: "add", issue: "too_many_owners" });
 }, 180_000);
 
-test("a wallet whose owner has added a hundred others by himself is read, and sends", async () => {
+test("a wallet whose owner has added a hundred others outside the service is read, and sends", async () => {
   const merchant = await signUp(world.baseUrl);
   const { rpcUrl } = world.chain;
   await placeAddressOwner(rpcUrl, merchant.passkey);

@@ -126,7 +126,7 @@ async function historyOf(merchant: Merchant) {
   return [...rows];
 }
 
-test("an operation whose event was left out waits, and its transfers are next to the rows opened for them", async () => {
+test("an operation whose event was omitted waits, and its transfers are next to the rows opened for them", async () => {
   for (const merchant of failing) {
     expect(await showSend(merchant)).toMatchObject({ status: "BROADCAST", reason: null });
     expect(await historyOf(merchant)).toMatchObject([{ status: "PENDING" }]);
@@ -135,7 +135,7 @@ test("an operation whose event was left out waits, and its transfers are next to
   expect(await historyOf(payer)).toHaveLength(5);
 });
 
-test("the reconciliation of nonces reads a spent one's blocks again: BROADCAST becomes FAILED with the token's reason", async () => {
+test("comparing nonces rereads the blocks of a spent one: BROADCAST becomes FAILED with the token's reason", async () => {
   const [merchant, other] = failing;
   // only this one's: the other's event and the payout's are for the second reading of blocks
   await sql`
@@ -154,7 +154,7 @@ test("the reconciliation of nonces reads a spent one's blocks again: BROADCAST b
   expect(await newestReport("NONCES")).toMatchObject({ checked: 1, differences: 0 });
 });
 
-test("the second reading of blocks finds left-out events: each operation ends as the chain says", async () => {
+test("the second reading of blocks finds omitted events: each operation ends as on the chain", async () => {
   const [, merchant] = failing;
   const opened = (await historyOf(payer)).filter(({ operationId }) => operationId !== null);
   expect(opened).toHaveLength(3);
@@ -176,12 +176,12 @@ test("the second reading of blocks finds left-out events: each operation ends as
   expect(events.map(({ type }) => type)).toEqual(Array(3).fill("transaction.confirmed"));
 });
 
-test("after all of it the books agree with the chain, and a rebuild changes nothing", async () => {
+test("in the end the ledger agrees with the chain, and a rebuild changes nothing", async () => {
   await assertInvariants(sql, world.chain);
   expect((await rebuildNetwork(term)).differences).toEqual([]);
 });
 
-test("a rebuild leaves out the operation that the database refuses, and the next one brings it back", async () => {
+test("a rebuild skips an operation that the database refuses, and the next rebuild restores it", async () => {
   const before = await historyOf(payer);
   const readEvents = async () => {
     const rows = await sql<

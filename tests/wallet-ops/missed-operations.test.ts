@@ -49,7 +49,7 @@ async function historyOf({ id }: { id: string }): Promise<HistoryRow[]> {
 }
 
 describe("events that were missed", () => {
-  test("are those of a range that are not recorded on this network", async () => {
+  test("are those in a range that are not recorded on this network", async () => {
     const made = await makeOperation();
     const [inside, below, above] = [1_002, 1_000, 1_004].map((blockNumber) => eventOf(made, { blockNumber }));
     if (!inside || !below || !above) throw new Error("no event");
@@ -59,7 +59,7 @@ describe("events that were missed", () => {
     expect(found).toEqual([{ blockHash: inside.blockHash, logIndex: inside.logIndex }]);
   });
 
-  test("are searched for at this network's accounts, whatever earlier nonce is spent, in any state that may yet run", async () => {
+  test("are searched for at this network's accounts, for any earlier spent nonce, in any state that may yet run", async () => {
     const made = await relayed("SIGNED");
     await sql`update wallets set indexed_from = 0 where id = ${made.walletId}`;
     await recordOperationEvents(sql, NETWORK, [eventOf(made, { nonce: 1n, userOpHash: randomHash() })]);
@@ -74,7 +74,7 @@ describe("events that were missed", () => {
     }
   });
 
-  test("are searched for by the key of their nonce, those of an owner change since it was prepared first", async () => {
+  test("are searched for by their nonce's key, for an owner change from its first preparation on", async () => {
     const made = await relayed("SIGNED");
     await sql`update wallets set indexed_from = 0 where id = ${made.walletId}`;
     const compared = async (key: bigint) => {
@@ -95,7 +95,7 @@ describe("events that were missed", () => {
   });
 });
 
-describe("a transfer that was booked before its operation was known", () => {
+describe("a transfer that was recorded before its operation was known", () => {
   async function booked(made: Made, { units = 5n } = {}) {
     const txHash = randomHash();
     await bookTransfer(
@@ -123,7 +123,7 @@ describe("a transfer that was booked before its operation was known", () => {
     return { made, itemId: first?.id ?? 0n, opened };
   }
 
-  test("gives its place to the row that was opened, and its own row goes; others stay as they are", async () => {
+  test("moves to the row opened for it, and its own row is deleted; others are unchanged", async () => {
     const [{ made, itemId, opened }, other] = [
       await operation({ isOpened: true }),
       await operation({ isOpened: true }),
@@ -141,7 +141,7 @@ describe("a transfer that was booked before its operation was known", () => {
     expect(await typesOf(opened)).toHaveLength(1);
   });
 
-  test("becomes the operation's row where none was opened, alone", async () => {
+  test("becomes the operation's row if none was opened, and no other does", async () => {
     const { made, itemId } = await operation({ isOpened: false });
     const [transfer, another] = [await booked(made), await booked(made)];
     await bindBookedTransfers(sql, NETWORK, [{ itemId, ...transfer }]);
@@ -151,7 +151,7 @@ describe("a transfer that was booked before its operation was known", () => {
     expect(kept?.operationId).toBeNull();
   });
 
-  test("is not bound to another user's operation, as received, or a second time", async () => {
+  test("is not bound to another user's operation, if received, or a second time", async () => {
     const { made, itemId } = await operation({ isOpened: false });
     const stranger = await makeOperation();
     const [foreign, received, bound] = [await booked(stranger), await booked(made), await booked(made)];
@@ -185,7 +185,7 @@ describe("a lost operation", () => {
     return row;
   };
 
-  test("is known by its hash on its own network", async () => {
+  test("is found by its hash on its own network", async () => {
     const [made, other] = [await makeOperation(), await makeOperation()];
     expect(await findKnownHashes(sql, NETWORK, [made.userOpHash, randomHash()])).toEqual([made.userOpHash]);
     expect(await findKnownHashes(sql, OTHER_NETWORK, [other.userOpHash])).toEqual([]);
@@ -226,7 +226,7 @@ describe("a lost operation", () => {
     expect(await restoredOn(NETWORK)).toBe("REFUND");
   });
 
-  test("is not restored under the id of a refund that was only asked for", async () => {
+  test("is not restored under the id of a refund that was only requested", async () => {
     const merchant = await seedMerchant(sql);
     const link = await seedLink(sql, merchant);
     await bookTransfer({ sql, merchant }, { link, pays: true });

@@ -37,7 +37,7 @@ describe("through the processes", () => {
   const rpc = (method: string, params: unknown[] = []) => callRpc(world.chain.rpcUrl, method, params);
   const send = (to: Hex) => merchant.client.post("/v1/wallets/send/prepare", { to, amount: "1" });
 
-  test("the wallet sends on: its next send takes the missing nonce, and the one that waited follows", async () => {
+  test("the wallet keeps sending: its next send takes the missing nonce, and the waiting one follows", async () => {
     const [lost, waiting, next] = [randomAddress(), randomAddress(), randomAddress()];
     const first = await prepareSend(merchant, { to: lost, amount: "1" });
     await executeCancelled(merchant, first, [world.chain.rpcUrl]);
@@ -69,7 +69,7 @@ describe("through the processes", () => {
     await assertInvariants(world.sql, world.chain);
   });
 
-  test("error: a nonce that only the ledger misses, since it is behind the chain, gets no second operation", async () => {
+  test("error: a nonce missing only in the ledger, which is behind the chain, gets no second operation", async () => {
     for (const name of ["worker", "indexer"] as const) await world.kill(name);
     const queued = await prepareSend(merchant, { to: randomAddress(), amount: "1" });
     await confirmSend(merchant, queued);
@@ -107,7 +107,7 @@ describe("the missing nonce of a live operation", () => {
     expect(await missingOf(other)).toBeUndefined();
   });
 
-  test("is none when the operation's own is next, or spent", async () => {
+  test("does not exist if the operation's own is next, or spent", async () => {
     const made = await lab.queued(undefined, 1n);
     await spend(made, 0n);
     expect(await missingOf(made)).toBeUndefined();
@@ -115,7 +115,7 @@ describe("the missing nonce of a live operation", () => {
     expect(await missingOf(made)).toBeUndefined();
   });
 
-  test("is none while the operation is in flight or in a block", async () => {
+  test("does not exist while the operation is in flight or in a block", async () => {
     const made = await lab.queued(undefined, 1n);
     await sql`
       update wallet_operations
@@ -127,7 +127,7 @@ describe("the missing nonce of a live operation", () => {
     }
   });
 
-  test("is none while another operation of the wallet that has it is in flight", async () => {
+  test("does not exist while another operation of the wallet that has it is in flight", async () => {
     const made = await lab.queued(undefined, 1n);
     // neither of another nonce, nor of another wallet, nor one that has ended
     const rival = await lab.makeOperation(made, 0n, { isExtra: true });

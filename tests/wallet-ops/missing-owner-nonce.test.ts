@@ -69,7 +69,7 @@ async function loseFirstAddition(merchant: Merchant, rpcUrls: readonly string[])
   return { first, second, waiting: waiting.passkey };
 }
 
-test("the next addition takes a missing nonce, and the one that waited follows", async () => {
+test("the next addition takes a missing nonce, and the waiting one follows", async () => {
   const merchant = await deployedMerchant();
   const { client } = merchant;
   const { first, second, waiting } = await loseFirstAddition(merchant, [world.chain.rpcUrl]);
@@ -97,7 +97,7 @@ test("the next addition takes a missing nonce, and the one that waited follows",
   await assertInvariants(world.sql, world.chain);
 });
 
-test("where other networks have run it, an addition that names the network takes the missing nonce", async () => {
+test("where other networks have executed it, an addition for one network takes the missing nonce", async () => {
   const merchant = await deployedMerchant();
   const { client } = merchant;
   await setUpOn(merchant, "base");
@@ -137,7 +137,7 @@ test("where other networks have run it, an addition that names the network takes
   await assertInvariants(world.sql, world.chain);
 });
 
-test("a passkey whose addition waits behind a missing nonce signs no first send, which does not make it an owner", async () => {
+test("a passkey whose addition waits for a missing nonce signs no first send, which would not make it an owner", async () => {
   const merchant = await deployedMerchant();
   const { client } = merchant;
   await setUpOn(merchant, "base");
@@ -156,7 +156,7 @@ test("a passkey whose addition waits behind a missing nonce signs no first send,
   expect(await signers()).toEqual([merchant.passkey.credentialId]);
 });
 
-test("a nonce that the chain misses alone, since the ledger has not read a reorganisation yet, is not taken again", async () => {
+test("a nonce missing only on the chain, because the ledger is behind a reorganisation, is not taken again", async () => {
   const merchant = await deployedMerchant();
   const { client } = merchant;
   const before = Number(await callRpc(world.chain.rpcUrl, "eth_blockNumber"));

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => lab?.stop());
 
-test("race: an operation is not queued when another one's end, for which it waited, has spent its nonce", async () => {
+test("race: an operation is not queued if the end of another one, for which it waited, has spent its nonce", async () => {
   const first = await lab.queued(undefined, 5n);
   const second = await lab.makeOperation(first, 5n);
   let queued: Promise<unknown> | undefined;

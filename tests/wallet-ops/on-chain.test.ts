@@ -58,7 +58,7 @@ async function until(isDone: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + WAIT_MS;
   const pause = openPauses();
   while (!(await isDone())) {
-    if (Date.now() > deadline) throw new Error("waited in vain");
+    if (Date.now() > deadline) throw new Error("timed out");
     await pause();
   }
 }
@@ -97,8 +97,8 @@ async function historyOf(sendId: string): Promise<{ status: string; failureReaso
   return [...rows];
 }
 
-describe("a payout of 100 with one signature", () => {
-  test("reaches every recipient once, the same one twice too", async () => {
+describe("a payout to 100 recipients with one signature", () => {
+  test("reaches every recipient once per entry, even one listed twice", async () => {
     const merchant = await funded();
     const recipients = Array.from({ length: 99 }, randomAddress);
     const payments = [...recipients, recipients[0] as Hex].map((to, index) => ({
@@ -122,7 +122,7 @@ describe("a payout of 100 with one signature", () => {
 });
 
 describe("sends that wait together", () => {
-  test("travel in one transaction, and a bad one among them harms no other", async () => {
+  test("travel in one transaction, and a bad one among them does not affect the others", async () => {
     const merchants = await Promise.all(Array.from({ length: 4 }, () => funded()));
     const [bad, ...good] = merchants as [Merchant, ...Merchant[]];
     const to = randomAddress();
@@ -181,7 +181,7 @@ describe("an operation whose calls fail in its block", () => {
   });
 });
 
-describe("a stranger's handleOps", () => {
+describe("handleOps called by a stranger", () => {
   test("with a queued send's own bytes settles it; the worker sends nothing more", async () => {
     const merchant = await funded();
     const to = randomAddress();
@@ -201,7 +201,7 @@ describe("a stranger's handleOps", () => {
     expect(row?.relayId).toBeNull();
   });
 
-  test("executes a send that was cancelled after signing: CANCELLED becomes CONFIRMED, and the history tells", async () => {
+  test("executes a send that was cancelled after signing: CANCELLED becomes CONFIRMED, also in the history", async () => {
     const merchant = await funded();
     const to = randomAddress();
     const prepared = await prepareSend(merchant, { to, amount: "1.25" });
@@ -214,7 +214,7 @@ describe("a stranger's handleOps", () => {
     expect(await historyOf(prepared.sendId)).toEqual([{ status: "CONFIRMED", failureReason: null }]);
   });
 
-  test("of another operation of the same nonce ends a queued send as NONCE_TAKEN", async () => {
+  test("with another operation of the same nonce ends a queued send as NONCE_TAKEN", async () => {
     const merchant = await funded();
     const [lost, other] = [randomAddress(), randomAddress()];
     await world.kill("worker");
@@ -242,7 +242,7 @@ describe("a stranger's handleOps", () => {
 });
 
 describe("a void", () => {
-  test("spends the nonce of a cancelled send, whose signature is worth nothing then", async () => {
+  test("spends the nonce of a cancelled send, whose signature is then worthless", async () => {
     const merchant = await funded();
     const to = randomAddress();
     const prepared = await prepareSend(merchant, { to, amount: "1" });
@@ -266,7 +266,7 @@ describe("a void", () => {
 });
 
 describe("a reorganisation", () => {
-  test("puts a confirmed send back, sends it again, and moves the money once", async () => {
+  test("undoes a confirmed send, sends it again, and moves the money once", async () => {
     const merchant = await funded();
     const to = randomAddress();
     let sendId = "";
@@ -307,7 +307,7 @@ describe("a reorganisation", () => {
   });
 });
 
-test("after all of it the books agree with the chain, and a rebuild changes nothing", async () => {
+test("in the end the ledger agrees with the chain, and a rebuild changes nothing", async () => {
   await until(async () => {
     const [row] =
       await sql`select from wallet_operations where state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')`;

@@ -17,13 +17,13 @@ test("an id is its kind, 12 hex digits of the time and 32 of random bytes", () =
   expect(newSendId(NOW)).not.toBe(newSendId(NOW));
 });
 
-test("an operation whose row was lost is named again by its block's time and its tag", () => {
+test("an operation whose row was lost gets its id back from its block's time and its tag", () => {
   const tag = `0x${"5a".repeat(16)}` as const;
   expect(restoredOperationId("SEND", NOW, tag)).toBe(`snd_${TIME}${"5a".repeat(16)}`);
   expect(restoredOperationId("REFUND", NOW, tag)).toBe(`rfd_${TIME}${"5a".repeat(16)}`);
 });
 
-test("the ids of one owner change differ in their times alone, also one for a further network", () => {
+test("the ids of one owner change differ only in their times, including one for a further network", () => {
   const ids = newOwnerChangeIds(NOW, 3);
   const later = anotherOwnerChangeId(ids[2] ?? "", new Date(NOW.getTime() + 60_000));
   const all = [...ids, later];

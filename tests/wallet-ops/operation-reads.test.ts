@@ -37,7 +37,7 @@ const isOver = ({ id }: { id: string }) =>
   sql`update wallet_operations set expires_at = now() where id = ${id}`;
 
 describe("an operation", () => {
-  test("is found by its id, of its own user and kind, with its own items", async () => {
+  test("is found by its id, for its own user and kind, with its own items", async () => {
     const [made, stranger] = [await makeOperation(), await makeOperation()];
     const to = randomAddress();
     const item = { to, amountUnits: 5n, note: "", isFee: false };
@@ -54,7 +54,7 @@ describe("an operation", () => {
     expect((await findOperation(sql, { id: made.id, ...chosen }))?.items).toEqual([]);
   });
 
-  test("that was restored is found by its earlier id too: by its random part, of its own user and kind", async () => {
+  test("that was restored is also found by its earlier id: by its random part, for its own user and kind", async () => {
     const [made, other] = [await makeOperation(), await makeOperation()];
     const { userId, id } = made;
     const earlier = `${id.slice(0, 4)}000000000001${id.slice(-32)}`;
@@ -68,7 +68,7 @@ describe("an operation", () => {
     expect(await find({ kind: "REFUND" })).toBeUndefined();
   });
 
-  test("is found by its Idempotency-Key, of its own user and kind, until it ends unsigned", async () => {
+  test("is found by its Idempotency-Key, for its own user and kind, until it ends unsigned", async () => {
     const stranger = await makeOperation(undefined, 0n, { idempotencyKey: "key-1" });
     const made = await makeOperation(undefined, 0n, { idempotencyKey: "key-1", request: { a: 1 } });
     await makeOperation(made, 0n, { idempotencyKey: "key-2" });
@@ -89,7 +89,7 @@ describe("an operation", () => {
     expect(await find()).toMatchObject({ operation: { id: made.id } });
   });
 
-  test("is listed to its own user by kind and by the state that it shows: over before it is recorded", async () => {
+  test("is listed to its own user by kind and by displayed state: expired even before that is recorded", async () => {
     const [waiting, stranger] = [await makeOperation(), await makeOperation()];
     const [over, expired] = [await makeOperation(waiting), await makeOperation(waiting)];
     const live = await queued(waiting, 1n);
@@ -127,7 +127,7 @@ describe("an operation", () => {
     expect(await list(stranger.userId)).toEqual([]);
   });
 
-  test("is the wallet's live one from its signature to its depth, voids and those for every network aside", async () => {
+  test("is the wallet's live one from its signature until it is deep, except voids and those for every network", async () => {
     const made = await queued();
     await queued();
     const set = (given: object) => sql`update wallet_operations set ${sql(given)} where id = ${made.id}`;
@@ -150,7 +150,7 @@ describe("an operation", () => {
     expect(await live()).toBe(made.id);
   });
 
-  test("is cancelled by its own user, alone", async () => {
+  test("is cancelled only by its own user", async () => {
     const [made, stranger] = [await makeOperation(), await makeOperation()];
     const other = await makeOperation(made);
     expect(await cancelOperation(sql, { id: made.id, userId: stranger.userId })).toBe(false);
@@ -159,7 +159,7 @@ describe("an operation", () => {
     expect((await rowOf(other)).state).toBe("AWAITING_SIGNATURE");
   });
 
-  test("expires once its time is over and nobody signed it, of one user or of all", async () => {
+  test("expires when its time is over and nobody has signed it, for one user or for all", async () => {
     const [made, stranger, intime] = [await makeOperation(), await makeOperation(), await makeOperation()];
     const [signed, cancelled] = [await queued(made), await makeOperation(made)];
     await sql`update wallet_operations set state = 'CANCELLED' where id = ${cancelled.id}`;
@@ -174,7 +174,7 @@ describe("an operation", () => {
     expect((await rowOf(cancelled)).state).toBe("CANCELLED");
   });
 
-  test("is queued with its own wallet, alone", async () => {
+  test("is queued only with its own wallet", async () => {
     const [made, other] = [await makeOperation(), await makeOperation()];
     await makeOperation(made, 1n);
     await lab.queue(made);
@@ -184,7 +184,7 @@ describe("an operation", () => {
   });
 });
 
-test("an address was sent to when a send of this user to it is CONFIRMED", async () => {
+test("an address counts as used when a send of this user to it is CONFIRMED", async () => {
   const [merchant, stranger] = [await seedMerchant(sql), await seedMerchant(sql)];
   const [sent, pending, failed, received, foreign] = Array.from({ length: 5 }, randomAddress);
   await insertHistory(sql, merchant.userId, [
@@ -196,6 +196,23 @@ test("an address was sent to when a send of this user to it is CONFIRMED", async
   ] as Parameters<typeof insertHistory>[2]);
   await insertHistory(sql, stranger.userId, [{ type: "SEND", counterparty: foreign ?? "0x" }]);
   expect(await findSentTo(sql, merchant.userId, 10)).toEqual([sent ?? "0x"]);
+});
+
+test("if there are more recipients than are compared, the latest are compared", async () => {
+  const merchant = await seedMerchant(sql);
+  const recipients = Array.from({ length: 4 }, randomAddress);
+  // the first was sent to again after all others
+  const order = [0, 1, 2, 3, 0].map((at) => recipients[at] ?? "0x");
+  await insertHistory(
+    sql,
+    merchant.userId,
+    order.map((counterparty, day) => ({
+      type: "SEND",
+      counterparty,
+      detectedAt: new Date(Date.UTC(2026, 0, 1 + day)),
+    })),
+  );
+  expect(await findSentTo(sql, merchant.userId, 2)).toEqual([order[0] ?? "0x", order[3] ?? "0x"]);
 });
 
 describe("a refund", () => {
@@ -226,7 +243,7 @@ describe("a refund", () => {
     return makeOperation(undefined, 0n, given);
   }
 
-  test("is found and listed to its own user, also by link and by the state that it shows", async () => {
+  test("is found and listed to its own user, also by link and by displayed state", async () => {
     const link = await seedLink(sql, merchant);
     const [first, second] = [await refund(merchant, { link }), await refund(merchant)];
     const foreign = await refund(stranger);
@@ -255,7 +272,7 @@ describe("a refund", () => {
     expect(await find(merchant.userId, newRefundId(new Date()))).toBeUndefined();
   });
 
-  test("shows its operation's state; without one, or unsigned and over, that it waits, was cancelled or is over", async () => {
+  test("shows its operation's state; without one, or if it expired unsigned, REQUESTED, CANCELLED or EXPIRED", async () => {
     const [requested, prepared] = [
       await refund(merchant, { requestedBy: merchant.userId }),
       await refund(merchant),

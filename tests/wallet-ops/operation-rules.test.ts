@@ -20,7 +20,7 @@ describe("a recipient", () => {
   const lower = CHECKSUMMED.toLowerCase() as Hex;
   const upper = `0x${CHECKSUMMED.slice(2).toUpperCase()}`;
 
-  test.each([CHECKSUMMED, lower, upper])("%s is taken in lower case", (text) => {
+  test.each([CHECKSUMMED, lower, upper])("%s is accepted in lower case", (text) => {
     expect(parseRecipient(text, SEND_FROM)).toEqual({ ok: true, address: lower });
   });
 
@@ -38,7 +38,7 @@ describe("a recipient", () => {
     expect(parseRecipient(text, SEND_FROM)).toEqual({ ok: false, issue });
   });
 
-  test("resembles another by its first and last four digits, and not itself", () => {
+  test("resembles another by its first and last four digits, but not itself", () => {
     const [start, end] = ["0x1234", "abcd"];
     const of = (head: string, fill: string, tail: string): Hex => `${head}${fill.repeat(32)}${tail}` as Hex;
     const known = of(start, "0", end);
@@ -65,12 +65,12 @@ describe("the transfers of an operation", () => {
     expect(pair(two, logs([alice, 1n]))).toEqual([0, null]);
   });
 
-  test("are those of the same address and amount alone", () => {
+  test("are only those of the same address and amount", () => {
     expect(pair(logs([alice, 1n]), logs([bob, 1n], [alice, 2n], [alice, 1n]))).toEqual([2]);
     expect(pair(logs([alice, 1n]), logs([bob, 1n], [alice, 2n]))).toEqual([null]);
   });
 
-  test("never come before that of an earlier item, and an item without one blocks none", () => {
+  test("never precede that of an earlier item, and an item without one blocks none", () => {
     expect(pair(logs([alice, 1n], [bob, 2n]), logs([bob, 2n], [alice, 1n]))).toEqual([1, null]);
     expect(pair(logs([alice, 9n], [bob, 2n]), logs([bob, 2n], [alice, 1n]))).toEqual([null, 0]);
     const three = logs([alice, 1n], [alice, 9n], [alice, 1n]);
@@ -84,7 +84,7 @@ test("an operation's tag is the 16 random bytes of its id", () => {
 });
 
 test.each(OPERATION_STATES)(
-  "an operation that is %s may still be executed only if it ended and its nonce is free",
+  "an operation that is %s may still be executed only if it has ended and its nonce is free",
   (state) => {
     const hasEnded = ["EXPIRED", "CANCELLED", "FAILED"].includes(state);
     expect(isStillPossible({ state, isNonceSpent: false })).toBe(hasEnded);
@@ -100,7 +100,7 @@ describe("an owner", () => {
   const isRemovable = (removed: Hex, ...slots: (Hex | undefined)[]) =>
     canRemoveOwner(slots, { removed, ...known });
 
-  test("of the account is removable while another of the account stays", () => {
+  test("of the account is removable while another of the account remains", () => {
     expect(isRemovable(mine, mine, phone)).toBe(true);
     expect(isRemovable(mine, mine, address)).toBe(true);
     expect(isRemovable(address, address, mine)).toBe(true);
@@ -108,21 +108,21 @@ describe("an owner", () => {
     expect(isRemovable(address, address)).toBe(false);
   });
 
-  test("of the account is not removable when only a member's, or one whose key nobody knows, stays", () => {
+  test("of the account is not removable if only a member's, or one with an unknown key, remains", () => {
     expect(isRemovable(mine, mine, members)).toBe(false);
     expect(isRemovable(address, address, members)).toBe(false);
     expect(isRemovable(mine, mine, unknown)).toBe(false);
     expect(isRemovable(mine, undefined, mine, undefined)).toBe(false);
   });
 
-  test("of a member is removable while any usable one stays", () => {
+  test("of a member is removable while any usable one remains", () => {
     expect(isRemovable(members, members, mine)).toBe(true);
     expect(isRemovable(members, members)).toBe(false);
     expect(isRemovable(members, members, unknown)).toBe(false);
     expect(isRemovable(unknown, unknown, members)).toBe(true);
   });
 
-  test("is named by 32 digits of its digest, however it is written", () => {
+  test("is identified by 32 digits of its digest, however it is written", () => {
     const upper = address.toUpperCase().replace("0X", "0x") as Hex;
     expect(ownerIdOf(upper)).toBe(ownerIdOf(address));
     expect(ownerIdOf(address)).toMatch(/^owner_[0-9a-f]{32}$/);
@@ -132,7 +132,7 @@ describe("an owner", () => {
     expect(withAdded([mine, undefined], [phone, mine, phone])).toEqual([mine, undefined, phone]);
   });
 
-  test("that is added comes in the order of nonces, as far as none is missing", () => {
+  test("that is added comes in the order of nonces, up to the first missing one", () => {
     const at = (...nonces: bigint[]) => nonces.map((nonce) => ({ nonce }));
     expect(additionsInOrder([], 5n)).toEqual({ inOrder: [], missingNonce: undefined });
     expect(additionsInOrder(at(5n, 6n), 5n)).toEqual({ inOrder: at(5n, 6n), missingNonce: undefined });

@@ -76,7 +76,7 @@ async function statesListed(made: Made, isListed: () => Promise<boolean>): Promi
   return found;
 }
 
-test("an owner change is found by its own user", async () => {
+test("an owner change is found only by its own user", async () => {
   const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
   const id = await seedOwnerChange(sql, made.userId, { owner: randomKey() });
   expect(await findOwnerChange(sql, { id, userId: made.userId })).toMatchObject({ id });
@@ -98,7 +98,7 @@ test("an addition waits on its own wallet from its signature until it is mined, 
   expect(await waiting()).toEqual([addition.owner]);
 });
 
-test("the nonce that waiting additions have to start from is the one after the highest spent of their key", async () => {
+test("waiting additions have to start from the nonce after the highest spent one of their key", async () => {
   const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
   const key = 8453n << 64n;
   const later = await changed(made, { nonce: key + 2n });
@@ -120,7 +120,7 @@ test("the nonce that waiting additions have to start from is the one after the h
   expect(listed).toEqual([sooner.owner, later.owner]);
 });
 
-test("an addition was signed for other networks too if it may run here, or has, even without success", async () => {
+test("an addition counts as signed for other networks too if it may run here, or has run, even unsuccessfully", async () => {
   const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
   await changed(stranger);
   await changed(made, { isAnyChain: false, nonce: 1n });
@@ -137,7 +137,7 @@ test("an addition was signed for other networks too if it may run here, or has, 
   expect(await signed()).toEqual([]);
 });
 
-test("owners that a change adds to a wallet are listed of this wallet, removals aside", async () => {
+test("the owners that a change adds to a wallet are listed for this wallet, without removals", async () => {
   const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
   await changed(stranger);
   const [addition, removal] = [
@@ -148,11 +148,11 @@ test("owners that a change adds to a wallet are listed of this wallet, removals 
   expect(removal.owner).not.toBe(addition.owner);
 });
 
-describe("a removal has overtaken an owner that a further network would have", () => {
+describe("a removal rules out an owner that a further network would get", () => {
   const overtaken = ({ walletId, address }: Made) =>
     hasRemovedOwner(sql, { id: walletId, network: NETWORK, address }, ANY_CHAIN_NONCE_KEY);
 
-  test("when the chain says so of its owner, its wallet and its network", async () => {
+  test("if the chain shows it for its owner, its wallet and its network", async () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
     const addition = await changed(made);
     const wallet = { address: made.address, network: NETWORK } as const;
@@ -171,7 +171,7 @@ describe("a removal has overtaken an owner that a further network would have", (
     expect(await overtaken(made)).toBe(false);
   });
 
-  test("or one of the first owners, which make the address on every network", async () => {
+  test("or is of one of the first owners, which determine the address on every network", async () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
     const [first, kept] = [randomKey(), randomKey()];
     await sql`update wallets set owners = ${[kept, first]} where id = ${made.walletId}`;
@@ -182,7 +182,7 @@ describe("a removal has overtaken an owner that a further network would have", (
     expect(await overtaken(made)).toBe(false);
   });
 
-  test("also when the addition had failed here and a stranger executed it", async () => {
+  test("even if the addition had failed here and a stranger executed it", async () => {
     const made = await lab.makeOperation();
     const [addition, failed] = [await changed(made), await changed(made, { nonce: (1n << 64n) + 1n })];
     const send = await lab.queued(made);
@@ -200,7 +200,7 @@ describe("a removal has overtaken an owner that a further network would have", (
     expect(await overtaken(made)).toBe(true);
   });
 
-  test("also when a stranger executed it after it was cancelled here, so that its signature is unknown", async () => {
+  test("even if a stranger executed it after it was cancelled here, so that its signature is unknown", async () => {
     const made = await lab.makeOperation();
     const addition = await changed(made);
     await set(addition, { state: "CANCELLED", signature: null });
@@ -212,7 +212,7 @@ describe("a removal has overtaken an owner that a further network would have", (
     expect(await overtaken(made)).toBe(true);
   });
 
-  test("also when the addition ran here and has no row, by the nonce of its operation", async () => {
+  test("even if the addition ran here and has no row, by the nonce of its operation", async () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
     const owner = randomKey();
     const wallet = { address: made.address, network: NETWORK } as const;
@@ -240,7 +240,7 @@ describe("a removal has overtaken an owner that a further network would have", (
     expect(await overtaken(made)).toBe(false);
   });
 
-  test("when a change of this user removes its owner and is signed, until it ends", async () => {
+  test("if a change of this user removes its owner and is signed, until it ends", async () => {
     const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
     const { owner } = await changed(made);
     const here = { action: "REMOVE", isAnyChain: false, nonce: 1n } as const;
@@ -292,7 +292,7 @@ describe("an operation for every network", () => {
     expect((await find())?.before).toEqual([]);
   });
 
-  test("is copied for another network from this one alone", async () => {
+  test("is copied for another network only from this one", async () => {
     const [made, other] = [await lab.makeOperation(), await lab.makeOperation()];
     const addition = await changed(made);
     const [copyId = ""] = newOwnerChangeIds(new Date(), 1);

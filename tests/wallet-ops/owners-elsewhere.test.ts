@@ -69,8 +69,8 @@ async function trailOf(type: string): Promise<Record<string, unknown>[]> {
   return body.data.filter((event: { type: string }) => event.type === type);
 }
 
-describe("a change that came through the service", () => {
-  test("is mailed, and is in the trail with its signer and its outcome on the chain", async () => {
+describe("a change made through the service", () => {
+  test("is mailed, and is in the security trail with its signer and its outcome on the chain", async () => {
     const [signed] = await trailOf("owner_change_signed");
     expect(signed).toMatchObject({ details: { action: "ADD", networks: "base-sepolia" } });
     expect(signed?.clientAddress).toBeString();
@@ -99,7 +99,7 @@ describe("a change that came through the service", () => {
   }, 120_000);
 });
 
-describe("a change that came without the service", () => {
+describe("a change made outside the service", () => {
   test("an owner that the address owner adds and removes itself is mailed each time", async () => {
     const { passkey } = await newPasskeyOwner(merchant.client);
     const added = await sendFromAddressOwner(encodeAddOwner(passkey.publicKey));
@@ -124,7 +124,7 @@ describe("a change that came without the service", () => {
     ]);
   }, 120_000);
 
-  test("an owner whose block leaves the chain is forgotten, and a passkey that it made one signs in no more", async () => {
+  test("an owner whose block leaves the chain is removed, and a passkey that was an owner can no longer sign in", async () => {
     const { passkey, add } = await newPasskeyOwner(merchant.client);
     await prepareChange(merchant.client, { add });
     const offered = async () => {

@@ -74,7 +74,7 @@ describe("a new passkey", () => {
     await merchant.client.post(`/v1/wallets/owners/changes/${ownerChangeId}/cancel`);
   });
 
-  test("error: another user's registered passkey, and one that is an owner already", async () => {
+  test("error: another user's registered passkey, and one that is already an owner", async () => {
     const started = await stranger.client.post("/v1/wallets/owners/passkey/start");
     const { challengeId, passkeyChallenge } = started.body;
     const { excludeCredentials: _, ...creation } = passkeyChallenge;
@@ -94,7 +94,7 @@ describe("a new passkey", () => {
 });
 
 describe("a new address", () => {
-  test("error: a signature by another key, for another wallet or for another challenge is no proof", async () => {
+  test("error: a signature by another key, for another wallet or for another challenge is not valid", async () => {
     const { add } = await addressOwner(merchant.client, 6);
     const { add: foreign } = await addressOwner(stranger.client, 6);
     const { add: other } = await addressOwner(merchant.client, 6);
@@ -147,7 +147,7 @@ describe("a new address with code (ERC-1271)", () => {
     await merchant.client.post(`/v1/wallets/owners/changes/${ownerChangeId}/cancel`);
   });
 
-  test("error: a contract on one network only, and one that accepts nothing, are not_verified", async () => {
+  test("error: a contract on only one network, or one that accepts nothing, is not_verified", async () => {
     await place("base-sepolia", YES_SAYER);
     for (const code of ["0x", "0x60006000fd"] as const) {
       await place("base", code);
@@ -168,7 +168,7 @@ describe("networks that differ", () => {
     expect((await waitForReceipt(rpcUrl, hash)).status).toBe("0x1");
   }
 
-  test("error: an owner is not added to one network where the wallet is not deployed", async () => {
+  test("error: an owner is not added on one network if the wallet is not deployed there", async () => {
     const { add } = await newPasskeyOwner(merchant.client);
     const answer = await merchant.client.post(PREPARE, { network: "base", add });
     expectRefusal(answer, 409, { field: "network", issue: "not_deployed" });
@@ -205,7 +205,7 @@ describe("networks that differ", () => {
 });
 
 describe("a session", () => {
-  test("error: whose passkey was used more than 15 minutes ago adds nothing; a second less does", async () => {
+  test("error: whose passkey was used more than 15 minutes ago adds nothing; just under 15 minutes is accepted", async () => {
     const person = await signUp(world.baseUrl);
     const { add } = await newPasskeyOwner(person.client);
     const passkeyAt = (seconds: number) =>
@@ -254,7 +254,7 @@ describe("a confirmation", () => {
     return prepareChange(merchant.client, { add: (await newPasskeyOwner(merchant.client)).add });
   }
 
-  test("error: another passkey, another origin and no user verification use the challenge up", async () => {
+  test("error: another passkey, another origin and missing user verification use up the challenge", async () => {
     const notVerified = { field: "passkeyResponse", issue: "not_verified" };
     for (const quirk of [{ origin: "http://evil.example" }, { userVerified: false }]) {
       const change = await prepared();
@@ -272,7 +272,7 @@ describe("a confirmation", () => {
     expectRefusal(answer, 400, notVerified);
   });
 
-  test("error: another user's change is 404 on every route, and stays as it is", async () => {
+  test("error: another user's change is 404 on every route, and unchanged", async () => {
     const change = await prepared();
     const { ownerChangeId } = change;
     expect((await confirmChange({ client: stranger.client, passkey: merchant.passkey }, change)).status).toBe(
@@ -285,7 +285,7 @@ describe("a confirmation", () => {
     expect(await statesOf(ownerChangeId)).toEqual(["AWAITING_SIGNATURE", "AWAITING_SIGNATURE"]);
   });
 
-  test("error: a row that was changed after preparation does not make its hash: nothing is queued", async () => {
+  test("error: a row that was changed after preparation does not match its hash: nothing is queued", async () => {
     const change = await prepared();
     await world.sql`
       update wallet_operations set call_data = call_data || 'ff'
@@ -294,7 +294,7 @@ describe("a confirmation", () => {
     expect(await statesOf(change.ownerChangeId)).toEqual(["AWAITING_SIGNATURE", "AWAITING_SIGNATURE"]);
   });
 
-  test("error: after ten minutes it is EXPIRED; cancelled it is 409", async () => {
+  test("error: is EXPIRED after ten minutes, and 409 once cancelled", async () => {
     const late = await prepared();
     await age(late.ownerChangeId, 600);
     expectRefusal(await confirmChange(merchant, late), 400, { field: "challengeId" });
@@ -305,7 +305,7 @@ describe("a confirmation", () => {
     expectRefusal(await confirmChange(merchant, cancelled), 409, { issue: "cancelled" });
   });
 
-  test("error: is not cancelled on one network when it was executed on the other", async () => {
+  test("error: is not cancelled on one network if it was executed on the other", async () => {
     const person = await signUp(world.baseUrl);
     await setUpOn(person, "base");
     const { ownerChangeId: id } = await prepareChange(person.client, {
@@ -320,7 +320,7 @@ describe("a confirmation", () => {
     expect(await statesOf(id)).toEqual(["AWAITING_SIGNATURE", "MINED"]);
   });
 
-  test("is the same answer for the same assertion, 409 for another one, and for a second change of its nonce", async () => {
+  test("gets the same answer for the same assertion, 409 for another one, and for a second change of its nonce", async () => {
     const person = await signUp(world.baseUrl);
     await setUpOn(person, "base");
     const [first, second] = [

@@ -57,7 +57,7 @@ describe("the proof", () => {
   const refused = (answer: Answer) =>
     expectRefusal(answer, 400, { field: "signature", issue: "not_verified" });
 
-  test("error: an address that is no owner, another's signature and a used challenge mail no code", async () => {
+  test("error: an address that is not an owner, another's signature and a used challenge mail no code", async () => {
     const client = openClient(world.baseUrl);
     const count = async () => {
       const [row] = await world.sql<{ count: number }[]>`
@@ -74,7 +74,7 @@ describe("the proof", () => {
     expect(await count()).toBe(before);
   });
 
-  test("error: a right code is worth nothing with another proof, and a right proof nothing with another code", async () => {
+  test("error: a right code is worthless with another proof, and a right proof with another code", async () => {
     const client = openClient(world.baseUrl);
     const { email } = merchant;
     const { otp, address, signature } = await proven(client, email);
@@ -101,7 +101,7 @@ describe("the proof", () => {
   });
 });
 
-test("a lost phone: address owner and mailbox open a session that only registers a passkey, which then signs in and sends", async () => {
+test("a lost phone: address owner and mailbox open a session that only registers a passkey, which then works", async () => {
   const old = await signIn(merchant);
   const client = openClient(world.baseUrl);
   const { email } = merchant;

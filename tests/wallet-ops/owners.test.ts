@@ -35,7 +35,7 @@ async function merchantOnBoth(): Promise<Merchant> {
 }
 
 describe("a second passkey", () => {
-  test("is added by one signature, now where the wallet is deployed and with the first send elsewhere", async () => {
+  test("is added with one signature, immediately where the wallet is deployed, elsewhere with the first send", async () => {
     const merchant = await merchantOnBoth();
     const { client } = merchant;
     expect((await ownersOn(client)).warnings).toMatchObject([{ code: "single_owner" }]);
@@ -107,7 +107,7 @@ describe("a second passkey", () => {
     expect(both.networks).toMatchObject([{ status: "CONFIRMED" }, { status: "CONFIRMED" }]);
   }, 120_000);
 
-  test("removes the first one, which then neither sends nor signs in", async () => {
+  test("removes the first one, which then can neither send nor sign in", async () => {
     const merchant = await merchantOnBoth();
     const { passkey, add } = await newPasskeyOwner(merchant.client);
     await changeOwner(merchant, { add });
@@ -154,7 +154,7 @@ test("error: no further network once an owner who was added for every network ha
   expect(body.wallets.map(({ network }: { network: string }) => network)).toEqual(["base-sepolia"]);
 }, 120_000);
 
-test("error: no further network once the first passkey has been removed, which makes the address and would own the wallet there: removed_owner", async () => {
+test("error: removed_owner: no further network once the first passkey is removed, which would own the wallet there", async () => {
   const merchant = await signUp(world.baseUrl);
   const { passkey, add } = await newPasskeyOwner(merchant.client);
   await changeOwner(merchant, { add });

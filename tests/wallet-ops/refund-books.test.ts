@@ -63,8 +63,8 @@ async function drain(): Promise<bigint> {
   return units;
 }
 
-describe("money that does not fit its link", () => {
-  test("of an overpaid link gives back the surplus by default, then the rest, never more", async () => {
+describe("money that does not match its link", () => {
+  test("of an overpaid link returns the surplus by default, then the rest, never more", async () => {
     const linkId = await makeLink(1);
     const { from } = await transferFor(linkId, 1_500_000n);
     expect((await linkOf(linkId)).exception).toBe("OVERPAID");
@@ -77,7 +77,7 @@ describe("money that does not fit its link", () => {
     expectRefusal(await refund(linkId), 409, { issue: "nothing_to_refund" });
   });
 
-  test("of an underpaid link goes back in full, never more", async () => {
+  test("of an underpaid link is returned in full, never more", async () => {
     const linkId = await makeLink(1);
     const { from } = await transferFor(linkId, 400_000n);
     expect((await linkOf(linkId)).exception).toBe("UNDERPAID");
@@ -87,7 +87,7 @@ describe("money that does not fit its link", () => {
     expectRefusal(await refund(linkId), 409, { issue: "nothing_to_refund" });
   });
 
-  test("that came too late pays its link, and goes back", async () => {
+  test("that arrived too late pays its link, and is returned", async () => {
     const linkId = await makeLink(1);
     await sql`update payment_links set created_at = now() - interval '3 hours', expires_at = now() - interval '1 hour' where id = ${linkId}`;
     const { from } = await transferFor(linkId, 1_000_000n);
@@ -127,7 +127,7 @@ describe("a webhook endpoint", () => {
     expect(cancelled?.json.data).toEqual({ linkId, subjectId: declined, link });
   });
 
-  test("receives the failure of a refund and of a send, whose money can be asked for again", async () => {
+  test("receives the failure of a refund and of a send; the refund can be requested again", async () => {
     const { linkId } = await paidByX402(1);
     const prepared = (await refund(linkId)).body;
     const units = await drain();
@@ -165,7 +165,7 @@ describe("a webhook endpoint", () => {
   });
 });
 
-test("statistics, history and the accounting profile agree on what went back", async () => {
+test("statistics, history and the accounting profile agree on what was refunded", async () => {
   const { linkId, payer } = await paidByX402(3);
   await refunded(linkId, { amount: "1.25", reason: "=Damaged" });
   await refunded(linkId, { amount: "0.75" });

@@ -86,7 +86,7 @@ const isOver = (id: string) => sql`update wallet_operations set expires_at = now
 const LIVE = ["AWAITING_SIGNATURE", "QUEUED", "SIGNED", "BROADCAST", "MINED", "CONFIRMED"];
 const ENDED = ["EXPIRED", "CANCELLED", "FAILED"];
 
-test("a link has live refunds while an operation of its own has moved money or still may", async () => {
+test("a link has live refunds while one of its operations has moved money or still may", async () => {
   const other = await prepared({ linkId: otherLink });
   await operate(other.id, "CONFIRMED");
   const { id } = await prepared();
@@ -110,14 +110,14 @@ test("a link has live refunds while an operation of its own has moved money or s
   expect(await hasLiveRefunds(sql, link)).toBe(false);
 });
 
-describe("what a link has given back", () => {
+describe("the refunded amount of a link", () => {
   const unitsOf = async (id: string) => {
     const [row] = await sql<{ units: bigint }[]>`
       select refunded_units::bigint as units from payment_links where id = ${id}`;
     return row?.units;
   };
 
-  test("is the sum of its own CONFIRMED refunds, counted again for the links of these operations alone", async () => {
+  test("is the sum of its own CONFIRMED refunds, recalculated only for the links of these operations", async () => {
     const [first, second, failed] = [
       await prepared({ units: 3n }),
       await prepared({ units: 5n }),
@@ -135,7 +135,7 @@ describe("what a link has given back", () => {
     expect([await unitsOf(link), await unitsOf(otherLink)]).toEqual([3n, 0n]);
   });
 
-  test("is about to change for links of operations that are MINED at depth, or have these hashes, on this network", async () => {
+  test("is about to change for links of operations that are MINED and deep, or have these hashes, on this network", async () => {
     const links = await Promise.all(Array.from({ length: 6 }, () => seedLink(sql, merchant)));
     const [deep, shallow, confirmed, named, elsewhere, namedElsewhere] = await Promise.all(
       links.map((linkId) => prepared({ linkId })),
@@ -166,7 +166,7 @@ describe("what a link has given back", () => {
 });
 
 describe("a request for a refund", () => {
-  test("is made once by an Idempotency-Key of its user, and again once it was cancelled", async () => {
+  test("is created once by an Idempotency-Key of its user, and again once it was cancelled", async () => {
     const first = await requested("key-1", { a: 1 });
     expect([first.isNew, (await requested("key-1")).isNew]).toEqual([true, false]);
     expect((await requested("key-1", {}, { of: stranger })).isNew).toBe(true);
@@ -181,7 +181,7 @@ describe("a request for a refund", () => {
     expect((await requested("key-1")).isNew).toBe(true);
   });
 
-  test("is open while it is neither prepared nor cancelled; a refund that nobody asked for is none", async () => {
+  test("is open while it is neither prepared nor cancelled; a refund without a request does not count", async () => {
     const [open, cancelled, begun] = [await requested(), await requested(), await requested()];
     await requested(undefined, {}, { linkId: otherLink });
     await prepared();
@@ -205,7 +205,7 @@ describe("a request for a refund", () => {
     });
   });
 
-  test("is cancelled once, by its own user, alone; a refund that was not requested never is", async () => {
+  test("is cancelled once, only by its own user; a refund that was not requested never is", async () => {
     const [request, other] = [await requested(), await requested()];
     const own = await prepared();
     expect(await cancelRequest(sql, { id: request.id, userId: stranger.userId })).toBe(false);
@@ -228,7 +228,7 @@ describe("a request for a refund", () => {
     },
   );
 
-  test("whose operation was not signed in time is cancelled, also before that is recorded", async () => {
+  test("whose operation was not signed in time is cancelled, even before that is recorded", async () => {
     const [expired, over, signed] = [await requested(), await requested(), await requested()];
     await operate(expired.id, "EXPIRED");
     await operate(over.id, "AWAITING_SIGNATURE");

@@ -73,7 +73,7 @@ test("error: a refund is not confirmed once its payment has left the chain", asy
   await waitForRefund(prepared.refundId);
 });
 
-test("error: a refund is not confirmed after a cancelled refund of the same payment was executed, whether or not the indexer has read that block", async () => {
+test("error: a refund is not confirmed after a cancelled one of the same payment was executed, indexed yet or not", async () => {
   const { linkId, payer } = await paidByX402(1);
   await until(async () => {
     const [row] =

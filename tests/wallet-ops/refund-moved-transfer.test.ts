@@ -71,7 +71,7 @@ async function readAssigned(books: BooksLab, linkId: string, transfer: SeenTrans
 const leftOf = async (linkId: string) =>
   (await listRefundable(sql, linkId)).map(({ leftUnits }) => leftUnits);
 
-test("a transfer refunded for one link has nothing left when its merchant assigns it to another after a reorganisation", async () => {
+test("a transfer refunded for one link has nothing left when assigned to another after a reorganisation", async () => {
   const books = await openMerchant();
   const first = await seedLink(sql, books.merchant);
   const transfer = makeTransfer(books, 101);
@@ -86,7 +86,7 @@ test("a transfer refunded for one link has nothing left when its merchant assign
   expect(await leftOf(second)).toEqual([0n]);
 });
 
-test("a transfer refunded for one link has nothing left when it is assigned to another at another place of its block", async () => {
+test("a transfer refunded for one link has nothing left when assigned to another at a new position in its block", async () => {
   const books = await openMerchant();
   const first = await seedLink(sql, books.merchant);
   const transfer = makeTransfer(books, 101);
@@ -100,7 +100,7 @@ test("a transfer refunded for one link has nothing left when it is assigned to a
   expect(await leftOf(second)).toEqual([0n]);
 });
 
-test("of a link paid twice, the transfer that was refunded is the one that has nothing left, wherever reorganisations put both", async () => {
+test("of a link paid twice, the refunded transfer has nothing left, wherever reorganisations put both", async () => {
   const books = await openMerchant();
   const link = await seedLink(sql, books.merchant);
   const payment = await accepted(books, link);
@@ -153,7 +153,7 @@ test("a refunded payment whose authorization another transaction executes after 
   expect(await findReceipt(sql, { linkId: link })).toMatchObject({ refundedUnits: UNITS });
 });
 
-test("of two transfers of one sender in one transaction, the refunded one is found again by its order", async () => {
+test("of two transfers of one sender in one transaction, the refunded one is recognised by its order", async () => {
   const books = await openMerchant();
   const link = await seedLink(sql, books.merchant);
   const first = makeTransfer(books, 101, { logIndex: 3 });

@@ -45,7 +45,7 @@ async function makeRefund(
 const spend = (made: Made, nonce: bigint) =>
   recordOperationEvents(sql, NETWORK, [eventOf(made, { nonce, userOpHash: randomHash() })]);
 
-test("of a wallet whose operations the ledger knows, the nonce before a refund's must be among them", async () => {
+test("if the ledger knows a wallet's operations, the nonce before a refund's must be among them", async () => {
   const refund = await makeRefund(5n);
   expect(await isBehindNonce(sql, refund.id)).toBe(false);
   await spend(refund, 3n);
@@ -54,7 +54,7 @@ test("of a wallet whose operations the ledger knows, the nonce before a refund's
   expect(await isBehindNonce(sql, refund.id)).toBe(false);
 });
 
-test("an operation of another wallet, and a later one, say nothing of a refund's nonce", async () => {
+test("another wallet's operation, or a later one, is irrelevant to a refund's nonce", async () => {
   const refund = await makeRefund(5n);
   await spend(await makeRefund(0n), 3n);
   await spend(refund, 5n);
@@ -72,7 +72,7 @@ test("the nonce of an earlier refund of the same link must be known as spent", a
   expect(await isBehindNonce(sql, refund.id)).toBe(false);
 });
 
-test("so must that of an earlier refund of the same transfer for another link, not that of another transfer", async () => {
+test("the nonce of an earlier refund of the same transfer must be known as spent, even for another link", async () => {
   const paidBy = randomHash();
   const earlier = await makeRefund(2n, { paidBy });
   const [same, other] = [
@@ -89,7 +89,7 @@ test("a refund with the same nonce excludes the other, and needs no event", asyn
   expect(await isBehindNonce(sql, refund.id)).toBe(false);
 });
 
-test("a refund of another wallet of the link's money needs none of this wallet's nonces", async () => {
+test("a refund from another wallet of the link's money requires none of this wallet's nonces", async () => {
   const earlier = await makeRefund(2n);
   const refund = await makeRefund(5n, { linkId: earlier.linkId });
   expect(await isBehindNonce(sql, refund.id)).toBe(false);

@@ -56,7 +56,7 @@ const eventsOf = async (id: string) =>
   ).map(({ type }) => type);
 
 describe("a refund request", () => {
-  test("by an API key waits for the owner, who sees who asked, signs it, and the payer is refunded", async () => {
+  test("by an API key waits for the owner, who sees who requested it, signs it, and the payer is refunded", async () => {
     const { linkId, payer } = await paidByX402(2);
     const asked = await ask(linkId, { amount: "1.5", reason: "Sold out" });
     expect(asked.status).toBe(201);
@@ -129,7 +129,7 @@ describe("a refund request", () => {
     await cancel(refundId);
   });
 
-  test("an Idempotency-Key gives the same request as it is now, and is free once it was cancelled", async () => {
+  test("an Idempotency-Key returns the same request in its current state, and is free once it was cancelled", async () => {
     const { linkId } = await paidByX402(1);
     const headers = { "idempotency-key": "ask-1" };
     const [first, again] = [await ask(linkId, {}, headers), await ask(linkId, {}, headers)];
@@ -149,7 +149,7 @@ describe("a refund request", () => {
     expect(new Set(answers.map(({ body }) => body.refundId)).size).toBe(1);
   });
 
-  test("error: fifty of a link can be open, not one more", async () => {
+  test("error: fifty per link can be open, not one more", async () => {
     const { linkId } = await paidByX402(1);
     const { refundId } = (await ask(linkId)).body;
     await sql`
@@ -168,7 +168,7 @@ describe("a refund request", () => {
 });
 
 describe("a prepared request", () => {
-  test("is prepared again with a challenge of its own until it is signed; the older challenge is over", async () => {
+  test("is prepared again with a new challenge until it is signed; the older challenge is no longer valid", async () => {
     const { linkId, payer } = await paidByX402(1);
     const { refundId } = (await ask(linkId)).body;
     const first = (await prepare(refundId)).body;
@@ -180,7 +180,7 @@ describe("a prepared request", () => {
     expect(await readUsdcBalance(world.chain.rpcUrl, payer)).toBe(1_000_000n);
   });
 
-  test("waits for its owner again when it is not signed in time, with the wallet's nonce of then", async () => {
+  test("waits for its owner again if it is not signed in time, and then takes the wallet's current nonce", async () => {
     const { linkId, payer } = await paidByX402(1);
     const { refundId } = (await ask(linkId, { amount: "0.4" })).body;
     const first = (await prepare(refundId)).body;
@@ -213,7 +213,7 @@ describe("a prepared request", () => {
     expect(await eventsOf(declined)).toEqual(["refund.requested", "refund.cancelled"]);
   });
 
-  test("error: and cancelled while it is being prepared is never signable", async () => {
+  test("error: cancelled while it is being prepared can never be signed", async () => {
     const { linkId } = await paidByX402(1);
     const { refundId } = (await ask(linkId)).body;
     const held = await holdRow(`select from refunds where id = '${refundId}' for update`);
@@ -225,7 +225,7 @@ describe("a prepared request", () => {
     expect(await sql`select from wallet_operations where id = ${refundId}`).toHaveLength(0);
   });
 
-  test("and cancelled behind its preparation is cancelled with its operation", async () => {
+  test("cancelled after its preparation is cancelled with its operation", async () => {
     const { linkId } = await paidByX402(1);
     const { refundId } = (await ask(linkId)).body;
     const held = await holdRow(`select from refunds where id = '${refundId}' for update`);
@@ -264,7 +264,7 @@ async function waiting(count: number): Promise<void> {
 }
 
 describe("the sum of refunds and requests", () => {
-  test("of 16 at once never exceeds what came, whichever way they were asked for", async () => {
+  test("of 16 concurrent ones never exceeds what was received, however they were requested", async () => {
     const { linkId } = await paidByX402(1);
     const asked = await Promise.all(Array.from({ length: 8 }, () => ask(linkId, { amount: "0.3" })));
     // requests reserve nothing: all of them are taken
@@ -279,7 +279,7 @@ describe("the sum of refunds and requests", () => {
   });
 });
 
-test("a reorganisation that moves a refunded transfer to another place frees nothing of it", async () => {
+test("a reorganisation that moves a refunded transfer to another position releases nothing of it", async () => {
   const { linkId } = await paidByX402(1);
   const { refundId } = (await ask(linkId, { amount: "0.7" })).body;
   await confirm((await prepare(refundId)).body);
@@ -292,7 +292,7 @@ test("a reorganisation that moves a refunded transfer to another place frees not
 });
 
 describe("who may", () => {
-  test("error: an API key of another scope is refused, one that may ask never prepares, signs or cancels", async () => {
+  test("error: an API key of another scope is refused, one with the scope never prepares, signs or cancels", async () => {
     const { linkId } = await paidByX402(1);
     const { refundId } = (await ask(linkId)).body;
     const reader = await makeKey(merchant, ["links:read", "links:write", "transactions:read", "webhooks"]);
@@ -340,7 +340,7 @@ describe("who may", () => {
   }
 });
 
-test("the list of refunds is newest first, page by page, and by status", async () => {
+test("the list of refunds is newest first, page by page, and filtered by status", async () => {
   const { linkId } = await paidByX402(1);
   const made: string[] = [];
   for (let count = 0; count < 3; count++)

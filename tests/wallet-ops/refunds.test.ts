@@ -34,7 +34,7 @@ const { until, makeLink, linkOf, waitForPaid, paidByX402, transferFor, refund, c
   refundLab(() => ({ world, sql, merchant }));
 
 describe("a refund", () => {
-  test("goes to the x402 payer in full; link, statistics, history and events say so", async () => {
+  test("goes to the x402 payer in full; link, statistics, history and events show it", async () => {
     const { linkId, payer } = await paidByX402(2);
     const before = (await merchant.client.get("/v1/payment-links/stats")).body.totalRefunded;
     const prepared = await refund(linkId, { reason: "Sold out" });
@@ -94,7 +94,7 @@ describe("a refund", () => {
     expect(await readUsdcBalance(world.chain.rpcUrl, toAddress)).toBe(1_500_000n);
   });
 
-  test("of a link paid twice is by default the second payment, and caps hold for each transfer", async () => {
+  test("of a link paid twice takes the second payment by default, and caps apply to each transfer", async () => {
     const { linkId, payer } = await paidByX402(1);
     const { hash, from: second } = await transferFor(linkId, 1_000_000n);
     expect((await linkOf(linkId)).exception).toBe("DUPLICATE");
@@ -118,7 +118,7 @@ describe("a refund", () => {
     expectRefusal(await refund(linkId), 409, { issue: "nothing_to_refund" });
   });
 
-  test("error: three payers and nobody named is payer_ambiguous; an unknown transaction is 404", async () => {
+  test("error: three payers and none named is payer_ambiguous; an unknown transaction is 404", async () => {
     const { linkId } = await paidByX402(1);
     await transferFor(linkId, 400_000n);
     await transferFor(linkId, 600_000n);
@@ -158,7 +158,7 @@ describe("a refund", () => {
 });
 
 describe("the reservation", () => {
-  test("of 16 refunds at once never exceeds what came", async () => {
+  test("of 16 concurrent refunds never exceeds what was received", async () => {
     const { linkId } = await paidByX402(1);
     const answers = await Promise.all(Array.from({ length: 16 }, () => refund(linkId, { amount: "0.3" })));
     expect(answers.filter(({ status }) => status === 201)).toHaveLength(3);
@@ -169,7 +169,7 @@ describe("the reservation", () => {
     expect(row?.sum).toBe(900_000n);
   });
 
-  test("is free again when it is cancelled, and when its time is over", async () => {
+  test("is released when it is cancelled, and when it expires", async () => {
     const { linkId } = await paidByX402(1);
     const first = (await refund(linkId)).body;
     expectRefusal(await refund(linkId), 409, { issue: "nothing_to_refund" });
@@ -183,7 +183,7 @@ describe("the reservation", () => {
     expect(statuses).toEqual(["AWAITING_SIGNATURE", "EXPIRED", "CANCELLED"]);
   });
 
-  test("an Idempotency-Key gives the same refund again", async () => {
+  test("an Idempotency-Key returns the same refund again", async () => {
     const { linkId } = await paidByX402(1);
     const headers = { "idempotency-key": "refund-1" };
     const [first, again] = [await refund(linkId, {}, headers), await refund(linkId, {}, headers)];
@@ -216,7 +216,7 @@ test("a transfer with a refund in flight stays where the merchant assigned it", 
   expect((await merchant.client.post(`/v1/transactions/${row.id}/unassign`, {})).status).toBe(200);
 });
 
-test("after all of it the books agree with the chain, and a rebuild changes nothing", async () => {
+test("in the end the ledger agrees with the chain, and a rebuild changes nothing", async () => {
   await world.kill("indexer", "SIGTERM");
   await assertInvariants(sql, world.chain);
   const term = await openTerm({ ...world, sql });

@@ -100,7 +100,7 @@ describe("the token", () => {
     expect((await ask()).status).toBe(201);
   });
 
-  test("error: a blocked sender and a blocked payee of a refund are payment_not_allowed, another address is taken", async () => {
+  test("error: a blocked sender or payee of a refund is payment_not_allowed, another address is accepted", async () => {
     const { linkId, payer } = await paidByX402(1);
     const wallet = merchant.walletAddress as Hex;
     await tokenCall("blacklist", wallet);
@@ -114,7 +114,7 @@ describe("the token", () => {
 });
 
 describe("a refund", () => {
-  test("error: of more than the wallet holds is insufficient_funds", async () => {
+  test("error: of more than the wallet's balance is insufficient_funds", async () => {
     const { linkId } = await paidByX402(1);
     const from = merchant.walletAddress as Hex;
     const units = await readUsdcBalance(world.chain.rpcUrl, from);
@@ -125,7 +125,7 @@ describe("a refund", () => {
     expect((await refund(linkId)).status).toBe(201);
   });
 
-  test("error: and a request for one are over the gas budget, a request itself is not", async () => {
+  test("error: and preparing a request for one are over the gas budget, the request itself is not", async () => {
     const { linkId } = await paidByX402(1);
     const path = `/v1/payment-links/${linkId}/refund-requests`;
     await sql`
@@ -170,7 +170,7 @@ describe("a refund", () => {
     }
   });
 
-  test("error: the challenge of another refund, and one that is over, are invalid_or_expired", async () => {
+  test("error: the challenge of another refund, and an expired one, are invalid_or_expired", async () => {
     const { linkId } = await paidByX402(1);
     const [first, second] = [
       (await refund(linkId, { amount: "0.4" })).body,
@@ -186,7 +186,7 @@ describe("a refund", () => {
     await merchant.client.post(`/v1/refunds/${second.refundId}/cancel`, {});
   });
 
-  test("confirmed in two tabs is one of them; the same assertion again gets the same answer, also later", async () => {
+  test("confirmed in two tabs is sent once; the same assertion again gets the same answer, even later", async () => {
     const { linkId, payer } = await paidByX402(1);
     const prepared = [
       (await refund(linkId, { amount: "0.4" })).body,
@@ -232,7 +232,7 @@ describe("a refund", () => {
 });
 
 describe("an operation", () => {
-  test("error: whose call data was changed is refused by the EntryPoint; the signed one is executed", async () => {
+  test("error: with changed call data is refused by the EntryPoint; the signed one is executed", async () => {
     const prepared = await prepareSend(merchant, { to: randomAddress(), amount: "0.1" });
     const { userOperation, passkeyChallenge } = prepared;
     const { response } = await merchant.passkey.authenticate(passkeyChallenge);
@@ -260,7 +260,7 @@ describe("an operation", () => {
     await waitForSend(merchant, prepared.sendId);
   });
 
-  test("error: signed by a passkey that was removed from the account fails; a new one does not list it", async () => {
+  test("error: signed by a passkey removed from the account fails; a new one does not list that passkey", async () => {
     const user = await funded(1_000_000n);
     const wallet = user.walletAddress as Hex;
     const [row] = await sql<{ owners: Hex[] }[]>`select owners from wallets where user_id = ${user.userId}`;
@@ -283,7 +283,7 @@ describe("an operation", () => {
   });
 });
 
-test("a send that is refused while a reorganisation has its signer removed is sent when the signer is back", async () => {
+test("a send refused while a reorganisation has its signer removed is sent when the signer is back", async () => {
   const user = await funded(1_000_000n);
   const wallet = user.walletAddress as Hex;
   const [row] = await sql<{ owners: Hex[] }[]>`select owners from wallets where user_id = ${user.userId}`;

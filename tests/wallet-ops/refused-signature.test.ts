@@ -52,7 +52,7 @@ async function refused(nonce = 0n): Promise<Made> {
   return made;
 }
 
-test("once it has been refused over so many blocks that a reorganisation would have brought its signer back", async () => {
+test("a refused signature is final after enough blocks to rule out a reorganisation of its signer's addition", async () => {
   const made = await refused();
   expect((await lab.rowOf(made)).signatureRefusedBlock).toBe(BigInt(FIRST));
   await readTo(FIRST + BLOCKS - 1);
@@ -62,7 +62,7 @@ test("once it has been refused over so many blocks that a reorganisation would h
   expect((await lab.rowOf(made)).signatureRefusedBlock).toBe(BigInt(FIRST));
 });
 
-test("not when the account has accepted it in between, or a block has held it", async () => {
+test("a refused signature is not final if the account accepted it in between, or a block had the operation", async () => {
   const [made, mined] = [await refused(), await refused()];
   await forgetRefusedSignature(sql, made.id);
   expect(await note(made)).toBe(false);
@@ -74,7 +74,7 @@ test("not when the account has accepted it in between, or a block has held it", 
   expect(await note(mined)).toBe(false);
 });
 
-test("not for one that waits no more", async () => {
+test("a refused signature is not final for an operation that no longer waits", async () => {
   const [made, other] = [await refused(), await refused()];
   await set(made, { state: "CANCELLED", next_try_at: minutesAgo(1) });
   expect(await note(made)).toBe(false);
@@ -84,7 +84,7 @@ test("not for one that waits no more", async () => {
   expect(await note(other)).toBe(true);
 });
 
-test("not before its own nonce is the account's next: the signature is checked first", async () => {
+test("a refused signature is not final before its nonce is the account's next: the signature is checked first", async () => {
   const made = await refused(2n);
   const spend = (nonce: bigint, of = made, network: "base" | "base-sepolia" = NETWORK) =>
     recordOperationEvents(sql, network, [eventOf(of, { nonce, userOpHash: randomHash() })]);
@@ -96,13 +96,13 @@ test("not before its own nonce is the account's next: the signature is checked f
   expect(await note(made)).toBe(true);
 });
 
-test("at the first nonce of those for every network, too", async () => {
+test("a refused signature is also final at the first nonce of operations for every network", async () => {
   const key = 8453n << 64n;
   expect(await note(await refused(key))).toBe(true);
   expect(await note(await refused(key + 1n))).toBe(false);
 });
 
-test("not while an addition of its signer to this wallet is in flight, for a quarter of an hour", async () => {
+test("a refused signature is not final while its signer is being added to this wallet, for a quarter of an hour", async () => {
   const [made, stranger] = [await refused(), await lab.makeOperation()];
   await readTo(FIRST + BLOCKS);
   const owner = await ownerOf(made);
@@ -131,7 +131,7 @@ test("not while an addition of its signer to this wallet is in flight, for a qua
   expect(await note(made)).toBe(true);
 });
 
-test("it is simulated again the later, the longer it has waited", async () => {
+test("a refused operation is simulated again at intervals that grow with its waiting time", async () => {
   const made = await refused();
   const delayMs = async (minutes: number) => {
     await set(made, { updated_at: minutesAgo(minutes) });

@@ -134,16 +134,16 @@ async function refund(): Promise<string> {
 
 const balanceOf = (address: Parameters<typeof readUsdcBalance>[1]) => readUsdcBalance(chain.rpcUrl, address);
 
-test("a send that the backup holds unsigned is CONFIRMED, as the chain says", async () => {
+test("a send that is unsigned in the backup is CONFIRMED, as on the chain", async () => {
   await waitForSend(of(owner), prepared.sendId);
 });
 
-test("a send that the backup holds queued is CONFIRMED and not sent again", async () => {
+test("a send that is queued in the backup is CONFIRMED and not sent again", async () => {
   await waitForSend(of(queuer), queuedId);
   expect(await balanceOf(queuedTo)).toBe(2_000_000n);
 });
 
-test("a send made after the backup is found by the id it had; its confirmation sends nothing again", async () => {
+test("a send made after the backup is found by its former id; its confirmation sends nothing again", async () => {
   const { client } = of(owner);
   const shown = (await client.get(`/v1/wallets/sends/${lost.sendId}`)).body;
   expect(shown).toMatchObject({ status: "CONFIRMED", total: "6.000000", stillPossible: false });
@@ -168,7 +168,7 @@ test("a refund made after the backup counts for its link: it is not paid back tw
   expectRefusal(over, 409, { issue: "exceeds_refundable", refundable: 750 });
 });
 
-test("the books agree with the chain, a rebuild changes nothing, and one without these rows makes them again", async () => {
+test("the ledger agrees with the chain, a rebuild changes nothing, and one without these rows recreates them", async () => {
   await service.kill("indexer", "SIGTERM");
   await assertInvariants(sql, chain, { hasLostRows: true });
   const term = await openTerm({ sql, chain } as Lab);

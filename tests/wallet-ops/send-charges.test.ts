@@ -70,7 +70,7 @@ async function budgetOf(scope: string, subject: string) {
   return row && { used: row.used, reserved: row.reserved };
 }
 
-test("a relay at the network's maximum is signed, a gas above it is not, and counts nothing", async () => {
+test("a relay just within the network's maximum is signed, one gas more is not, and counts nothing", async () => {
   const bundle = [operationOf("user_full", 1)];
   const total = gasOf(bundle);
   await expect(sign(bundle, { ...NO_LIMITS, sendGasTotalPerDay: total - 1n })).rejects.toBeInstanceOf(
@@ -87,7 +87,7 @@ test("a relay at the network's maximum is signed, a gas above it is not, and cou
   await lab.sql`delete from relay_budgets`;
 });
 
-test("a user's maximum is counted, and never refuses what was confirmed", async () => {
+test("a user's maximum is counted, but never refuses what was confirmed", async () => {
   const bundle = [operationOf("user_above", 1)];
   await sign(bundle, { ...NO_LIMITS, sendGasPerDay: 1n });
   await sign(bundle, { ...NO_LIMITS, sendGasPerDay: 1n });
@@ -95,7 +95,7 @@ test("a user's maximum is counted, and never refuses what was confirmed", async 
   await lab.sql`delete from relay_budgets`;
 });
 
-test("a bundle's gas is shared by the limits of its operations, also when it reverted", async () => {
+test("a bundle's gas is divided by the limits of its operations, even if it reverted", async () => {
   for (const succeeded of [true, false]) {
     const bundle = [operationOf("user_one", 1), operationOf("user_many", 100), operationOf("user_one", 1)];
     const relayId = await sign(bundle, NO_LIMITS);

@@ -46,7 +46,7 @@ describe("a signature", () => {
     ["a registration", { type: "webauthn.create" }],
   ];
   for (const [what, quirk] of quirks) {
-    test(`error: ${what} is not_verified and uses the challenge up`, async () => {
+    test(`error: ${what} is not_verified and uses up the challenge`, async () => {
       const prepared = await prepareSend(merchant, { to: TO, amount: "1" });
       const refused = await confirmSend(merchant, prepared, quirk);
       expectRefusal(refused, 400, { field: "passkeyResponse", issue: "not_verified" });
@@ -94,7 +94,7 @@ describe("a signature", () => {
     expect(signedIn.status).toBe(401);
   });
 
-  test("error: after ten minutes it is EXPIRED and refused, a second before it is taken", async () => {
+  test("error: after ten minutes it is EXPIRED and refused, a second before it is accepted", async () => {
     const user = await funded(2_000_000n);
     const age = (id: string, seconds: number) => world.sql`
       with op as (
@@ -115,7 +115,7 @@ describe("a signature", () => {
     expect((await confirmSend(user, intime)).status).toBe(202);
   });
 
-  test("error: a row that was changed after preparation does not make its hash: nothing is queued", async () => {
+  test("error: a row that was changed after preparation does not match its hash: nothing is queued", async () => {
     const prepared = await prepareSend(merchant, { to: TO, amount: "1" });
     await world.sql`
       update wallet_operations set call_data = replace(call_data, ${TO.slice(2)}, ${randomAddress().slice(2)})
@@ -126,7 +126,7 @@ describe("a signature", () => {
 });
 
 describe("a confirmed send", () => {
-  test("answers the same assertion again, also many at once, and refuses another one", async () => {
+  test("returns the same answer for the same assertion, even concurrently, and refuses another one", async () => {
     const user = await funded(2_000_000n);
     const prepared = await prepareSend(user, { to: TO, amount: "1" });
     const { sendId, challengeId } = prepared;

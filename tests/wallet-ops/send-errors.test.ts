@@ -63,14 +63,14 @@ describe("a recipient", () => {
     expectRefusal(answer, 400, { field: "to", issue: "own_wallet" });
   });
 
-  test("is taken in lower case, in upper case and with its checksum", async () => {
+  test("is accepted in lower case, in upper case and with its checksum", async () => {
     for (const to of [TO, `0x${TO.slice(2).toUpperCase()}`, getAddress(TO)]) {
       const { body } = await prepare({ to, amount: "1" });
       expect(body.summary.payments).toEqual([{ to: TO, amount: "1.000000", note: "" }]);
     }
   });
 
-  test("error: one of several is named by its place", async () => {
+  test("error: one of several is named by its position", async () => {
     const payments = [
       { to: TO, amount: "1" },
       { to: USDC, amount: "1" },
@@ -107,13 +107,13 @@ describe("an amount", () => {
     });
   }
 
-  test("error: below SEND_MIN is below_minimum, SEND_MIN itself is taken", async () => {
+  test("error: below SEND_MIN is below_minimum, SEND_MIN itself is accepted", async () => {
     const below = await prepare({ to: TO, amount: "0.009999" });
     expectRefusal(below, 400, { field: "amount", issue: "below_minimum" });
     expect((await prepare({ to: TO, amount: "0.01" })).status).toBe(201);
   });
 
-  test("error: a micro-USDC over the balance is insufficient_funds, the balance itself is taken", async () => {
+  test("error: a micro-USDC over the balance is insufficient_funds, the balance itself is accepted", async () => {
     const over = await prepare({ to: TO, amount: "5.000001" });
     expectRefusal(over, 409, { field: "amount", issue: "insufficient_funds" });
     const { body } = await prepare({ to: TO, amount: 5 });
@@ -142,7 +142,7 @@ describe("an amount", () => {
 describe("a payout", () => {
   const of = (count: number) => Array.from({ length: count }, () => ({ to: TO, amount: "0.01" }));
 
-  test("error: 0 and 101 recipients and both forms are refused, 100 are taken", async () => {
+  test("error: 0 and 101 recipients and both forms are refused, 100 are accepted", async () => {
     expectRefusal(await prepare({ payments: [] }), 400, { field: "payments" });
     expectRefusal(await prepare({ payments: of(101) }), 400, { field: "payments" });
     expectRefusal(await prepare({ payments: of(1), to: TO, amount: "1" }), 400, { field: "payments" });
@@ -184,7 +184,7 @@ describe("who may send", () => {
     for (const answer of answers) expectRefusal(answer, 403, { issue: "session_required" });
   });
 
-  test("error: another user's send is unknown on every route, and stays as it is", async () => {
+  test("error: another user's send is unknown on every route, and unchanged", async () => {
     const prepared = await prepareSend(merchant, { to: TO, amount: "1" });
     const other = await funded(1_000_000n);
     const { client, passkey } = other;
@@ -202,7 +202,7 @@ describe("who may send", () => {
 });
 
 describe("an Idempotency-Key", () => {
-  test("gives the same send again, as it is now, and is free once that was cancelled", async () => {
+  test("returns the same send, in its current state, and is free once that was cancelled", async () => {
     const headers = { "idempotency-key": "key-1" };
     const body = { to: TO, amount: "1", note: "Rent" };
     const first = await prepare(body, headers);
@@ -217,7 +217,7 @@ describe("an Idempotency-Key", () => {
     expect(fresh.body.sendId).not.toBe(first.body.sendId);
   });
 
-  test("sixteen at once prepare one send", async () => {
+  test("sent sixteen times concurrently prepares one send", async () => {
     const headers = { "idempotency-key": "key-2" };
     const answers = await Promise.all(
       Array.from({ length: 16 }, () => prepare({ to: TO, amount: "1" }, headers)),

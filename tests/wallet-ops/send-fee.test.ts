@@ -74,7 +74,7 @@ async function gasOfOperations(): Promise<bigint> {
 }
 
 describe("the fee of a send", () => {
-  test("is shown, paid in the same batch, and in every book", async () => {
+  test("is shown, paid in the same batch, and in every record", async () => {
     const to = randomAddress();
     const before = await treasury();
     const { prepared, answer } = await sent({ to, amount: "1", note: "Rent" });
@@ -113,7 +113,7 @@ describe("the fee of a send", () => {
     expect(await treasury()).toBe(before + 50_000n);
   });
 
-  test("error: counts for the balance, to the micro-USDC", async () => {
+  test("error: counts towards the balance, to the micro-USDC", async () => {
     const other = await funded(1_000_000n);
     const ask = (amount: string) => other.client.post(SEND, { to: randomAddress(), amount });
     expectRefusal(await ask("0.950001"), 409, { field: "amount", issue: "insufficient_funds" });
@@ -121,7 +121,7 @@ describe("the fee of a send", () => {
     expect(exact.body.summary).toMatchObject({ fee: "0.050000", balanceAfter: "0.000000" });
   });
 
-  test("is not taken of a refund", async () => {
+  test("is not charged for a refund", async () => {
     const { linkId, payer } = await paidByX402(1);
     const before = await treasury();
     await refunded(linkId);
@@ -140,7 +140,7 @@ describe("the gas of sends", () => {
     expect((await settledBudget("SENDER", merchant.userId)).used).toBe(used);
   });
 
-  test("is shared in one bundle; what has no room waits, what has is sent, and limits never undo a confirmation", async () => {
+  test("is shared in one bundle; what exceeds the limit waits, and limits never undo a confirmation", async () => {
     const users = [await funded(2_000_000n), await funded(2_000_000n)];
     const before = await settledBudget("SENDS", "base-sepolia");
     await world.kill("worker");
@@ -179,7 +179,7 @@ describe("the gas of sends", () => {
   });
 });
 
-test("after all of it the books agree with the chain", async () => {
+test("in the end the ledger agrees with the chain", async () => {
   await world.kill("indexer", "SIGTERM");
   await assertInvariants(sql, world.chain);
 });

@@ -27,7 +27,7 @@ async function funded(units: bigint): Promise<Merchant> {
 }
 
 describe("a send", () => {
-  test("moves the money once, and every book says so", async () => {
+  test("moves the money once, and every record shows it", async () => {
     const merchant = await funded(10_000_000n);
     const to = randomAddress();
     const prepared = await prepareSend(merchant, { to, amount: "2.5", note: "Invoice 7" });

@@ -36,7 +36,7 @@ function expectInvalid(answer: Answer, field = "passkeyResponse"): void {
 }
 
 describe("POST /v1/wallets/setup/start", () => {
-  test("answers the documented creation options, challengeId at the top and inside", async () => {
+  test("returns the documented creation options, challengeId at the top and inside", async () => {
     const { client, userId, email } = await verifiedUser(world.baseUrl);
     const { status, body } = await client.post(START, {});
     expect(status).toBe(200);
@@ -253,7 +253,7 @@ describe("POST /v1/wallets/setup/complete", () => {
     expectInvalid(await attempt(client, owner.passkey));
   });
 
-  test("error: refuses the public key of another user's wallet on either network, whose owner sets up the second one", async () => {
+  test("error: refuses the public key of another user's wallet on either network; its owner sets up the second one", async () => {
     const owner = await signUp(world.baseUrl);
     const bytes = (coordinate: string) => Buffer.from(coordinate.slice(2), "hex");
     const point = { x: bytes(owner.passkey.publicKey.x), y: bytes(owner.passkey.publicKey.y) };

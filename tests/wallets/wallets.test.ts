@@ -52,7 +52,7 @@ describe("a second network", () => {
     expect(await world.sql`select 1 from passkeys where user_id = ${userId}`).toHaveLength(1);
   });
 
-  test("error: a registration of the user's own passkey, made without its key, neither adds a wallet nor counts as its use", async () => {
+  test("error: registering the user's own passkey without its key neither adds a wallet nor counts as its use", async () => {
     const { client, passkey, userId } = await signUp(world.baseUrl);
     await world.sql`update sessions set passkey_at = null where user_id = ${userId}`;
     const thief = await createSoftwarePasskey({

@@ -93,7 +93,7 @@ async function holding(work: (tx: Tx) => Promise<unknown>, during: (commit: () =
 }
 
 describe("a writer of an event", () => {
-  test("does not wait for a deletion that is open, and has it delivered to the others", async () => {
+  test("does not wait for an open deletion, and has its event delivered to the others", async () => {
     const [own, other] = [await endpoint(), await endpoint()];
     await holding(
       (tx) => deleteEndpoint(tx, own),
@@ -109,7 +109,7 @@ describe("a writer of an event", () => {
     expect((await take()).map(({ endpointId }) => endpointId)).toEqual([other.id]);
   });
 
-  test("waits for the end of a removal, as the version before deletes, and is not undone by it", async () => {
+  test("waits for a removal, as the previous version deletes, to end, and is not undone by it", async () => {
     const [own, other] = [await endpoint(), await endpoint()];
     await holding(
       (tx) => tx`delete from webhook_endpoints where id = ${own.id}`,
@@ -124,7 +124,7 @@ describe("a writer of an event", () => {
     expect([await deliveriesTo(own), await deliveriesTo(other)]).toEqual([[], [expect.any(String)]]);
   });
 
-  test("does not hold up a deletion, and what it has written goes when it has ended", async () => {
+  test("does not delay a deletion, and what it has written is deleted afterwards", async () => {
     const own = await endpoint();
     await holding(write, async () => {
       await sql.begin(async (tx) => {
@@ -141,7 +141,7 @@ describe("a writer of an event", () => {
     expect(await countEvents()).toBe(1);
   });
 
-  test("has no delivery made for an endpoint that is deleted", async () => {
+  test("creates no delivery for a deleted endpoint", async () => {
     const own = await endpoint();
     await deleteEndpoint(sql, own);
     await write(sql);
@@ -150,7 +150,7 @@ describe("a writer of an event", () => {
 });
 
 describe("a deleted endpoint", () => {
-  test("is found, listed, counted, changed, rotated, tested and deleted no more", async () => {
+  test("is no longer found, listed, counted, changed, rotated, tested or deleted", async () => {
     const own = await endpoint();
     expect(await insert(1)).toBeUndefined();
     expect(await deleteEndpoint(sql, own)).toBe(true);
@@ -165,7 +165,7 @@ describe("a deleted endpoint", () => {
     expect(await insert(1)).toBeDefined();
   });
 
-  test("has neither secrets nor an address, and is left out when secrets are resealed", async () => {
+  test("has neither secrets nor a URL, and is skipped when secrets are resealed", async () => {
     const [own, other] = [await endpoint(), await endpoint()];
     await rotateSecret(sql, own, { sealedSecret: Buffer.from("new"), oldLifeH: 1 });
     await deleteEndpoint(sql, own);
@@ -177,7 +177,7 @@ describe("a deleted endpoint", () => {
     expect(sealed.map(({ id }) => id)).toEqual([other.id]);
   });
 
-  test("stays deleted when a change, a rotation and another deletion have waited for that", async () => {
+  test("stays deleted when a change, a rotation and another deletion were waiting", async () => {
     const own = await endpoint();
     await holding(
       (tx) => deleteEndpoint(tx, own),
@@ -197,7 +197,7 @@ describe("a deleted endpoint", () => {
     expect(row?.sealedSecret).toHaveLength(0);
   });
 
-  test("gets nothing that was waiting for it, also when that is sent again, and its log is not found", async () => {
+  test("gets no pending message, even if that is sent again, and its log is not found", async () => {
     const own = await endpoint();
     await write(sql);
     const [id = ""] = await deliveriesTo(own);
@@ -219,7 +219,7 @@ describe("the log of a deleted endpoint", () => {
     return own;
   }
 
-  test("is left alone by the deletion, and removed in steps, with its attempts; the row goes last", async () => {
+  test("is kept by the deletion and removed in steps, with its attempts; the endpoint's row is removed last", async () => {
     const own = await withLog(5);
     const OK = { status: 200, error: undefined, response: "ok", durationMs: 5 };
     for (const one of await take()) await markDelivered(sql, one, OK);
@@ -240,7 +240,7 @@ describe("the log of a deleted endpoint", () => {
     expect(await rowsOf(own)).toHaveLength(0);
   });
 
-  test("keeps a delivery in flight until its result is recorded, or its lease is over", async () => {
+  test("keeps a delivery in flight until its result is recorded, or its lease has expired", async () => {
     const own = await withLog(2);
     const [recorded, died] = await take();
     if (!recorded || !died) throw new Error("two were due");
@@ -257,7 +257,7 @@ describe("the log of a deleted endpoint", () => {
     expect(await remove()).toEqual([1, 1]);
   });
 
-  test("is removed by housekeeping in one run, whatever its state; the others' logs and rows stay", async () => {
+  test("is removed by housekeeping in one run, whatever its state; other endpoints' logs and rows stay", async () => {
     const [own, other] = [await withLog(1), await withLog(2)];
     const empty = await endpoint();
     await sql`
@@ -271,7 +271,7 @@ describe("the log of a deleted endpoint", () => {
     expect((await listEndpoints(sql, merchant.userId)).map(({ id }) => id)).toEqual([other.id, empty.id]);
   });
 
-  test("of another step that is at it is passed over", async () => {
+  test("is skipped where another step is removing it", async () => {
     const own = await withLog(3);
     await deleteEndpoint(sql, own);
     await holding(

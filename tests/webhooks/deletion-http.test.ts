@@ -28,7 +28,7 @@ async function addEndpoint(): Promise<{ id: string; secret: string }> {
 
 const makeEvent = () => ann.client.post("/v1/payment-links", { amount: 1.5, description: "d" });
 
-test("a deleted endpoint is gone on every route at once, gets nothing more, and housekeeping removes its log", async () => {
+test("a deleted endpoint disappears from every route immediately, receives nothing more, and housekeeping removes its log", async () => {
   const endpoint = await addEndpoint();
   const path = `/v1/webhook-endpoints/${endpoint.id}`;
   await makeEvent();

@@ -102,14 +102,14 @@ describe("a delivery is taken", () => {
     expect(await taken()).toEqual([due]);
   });
 
-  test("of an endpoint that is enabled, with its own event", async () => {
+  test("for an endpoint that is enabled, with its own event", async () => {
     const [enabled, disabled] = [await endpointId(), await endpointId()];
     const [id] = [await delivery(enabled), await delivery(disabled)];
     await sql`update webhook_endpoints set enabled = false where id = ${disabled}`;
     expect(await take()).toMatchObject([{ id, endpointId: enabled, userId: user, subjectId: enabled }]);
   });
 
-  test("while its endpoint has a place: one only where it is failing", async () => {
+  test("while its endpoint has a free slot: only one if it is failing", async () => {
     const [healthy, failing] = [await endpointId(), await endpointId()];
     for (const of of [healthy, failing]) for (let count = 0; count < 3; count++) await delivery(of);
     await sql`update webhook_endpoints set failing_since = now() where id = ${failing}`;
@@ -123,7 +123,7 @@ describe("a delivery is taken", () => {
     expect(await counts()).toEqual([1, 1]);
   });
 
-  test("while its user has a place, whatever others have in flight", async () => {
+  test("while its user has a free slot, whatever others have in flight", async () => {
     const [first, second, foreign] = [await endpointId(), await endpointId(), await endpointId(stranger)];
     for (const of of [first, second]) for (let count = 0; count < 2; count++) await delivery(of);
     await delivery(foreign, stranger);
@@ -135,7 +135,7 @@ describe("a delivery is taken", () => {
     expect(await take({ limit: 2 })).toHaveLength(2);
   });
 
-  test("signed with the old secret too until its time is over", async () => {
+  test("with the old secret as well until that expires", async () => {
     const of = await endpointId();
     await rotateSecret(sql, { id: of, userId: user }, { sealedSecret: Buffer.from("new"), oldLifeH: 1 });
     const id = await delivery(of);
@@ -169,7 +169,7 @@ describe("an attempt", () => {
     expect(await listAttempts(sql, second.id)).toEqual([]);
   });
 
-  test("that failed puts its own delivery off, or ends it, and its endpoint fails since the first", async () => {
+  test("that failed postpones its own delivery, or ends it, and its endpoint counts as failing since the first", async () => {
     const [first, second] = await two();
     const since = await markFailedTry(sql, first, FAILED, 60);
     expect(await rowOf(first.id)).toMatchObject({ state: "PENDING", leaseUntil: null });
@@ -180,7 +180,7 @@ describe("an attempt", () => {
     expect(await rowOf(second.id)).toMatchObject({ state: "PENDING" });
   });
 
-  test("that failed late does not undo that another one has delivered it", async () => {
+  test("that failed late does not undo a delivery by another one", async () => {
     const [first] = await two();
     await markDelivered(sql, first, OK);
     await markFailedTry(sql, first, FAILED, 60);
@@ -201,7 +201,7 @@ describe("an attempt", () => {
     expect(await listAttempts(sql, first.id)).toMatchObject([{ number: 1, status: 500 }]);
   });
 
-  test("is due again at the next retry or the end of a lease of what is PENDING, whichever is first", async () => {
+  test("is due again at the next retry or at the end of a PENDING one's lease, whichever is first", async () => {
     const [first, second] = await two();
     await set(first.id, { lease_until: seconds(50), next_try_at: seconds(-10) });
     await set(second.id, { lease_until: null, next_try_at: seconds(40) });
@@ -238,7 +238,7 @@ describe("a delivery of another user", () => {
     expect(await redeliver(sql, { id, userId: user })).toBe(true);
   });
 
-  test("is not made by a test event, nor for an endpoint that is disabled", async () => {
+  test("is not created by a test event, nor for a disabled endpoint", async () => {
     const of = await endpointId();
     await endpointId();
     const record = (userId: string) =>
@@ -254,13 +254,13 @@ describe("a delivery of another user", () => {
 });
 
 describe("an endpoint", () => {
-  test("is one of at most so many of its user's", async () => {
+  test("counts towards its user's maximum", async () => {
     await endpoint(stranger);
     expect(await endpoint(user, 1)).toBeDefined();
     expect(await endpoint(user, 1)).toBeUndefined();
   });
 
-  test("is found, listed, changed, rotated and deleted by its own user, alone", async () => {
+  test("is found, listed, changed, rotated and deleted only by its own user", async () => {
     const [id, other, foreign] = [await endpointId(), await endpointId(), await endpointId(stranger)];
     const [own, wrong] = [
       { id, userId: user },
@@ -287,7 +287,7 @@ describe("an endpoint", () => {
     expect((await listEndpoints(sql, stranger)).map((one) => one.id)).toEqual([foreign]);
   });
 
-  test("keeps the reason for which it was disabled first, and is disabled alone", async () => {
+  test("keeps the first reason for which it was disabled, and no other is disabled with it", async () => {
     const [id, other] = [await endpointId(), await endpointId()];
     await disableEndpoint(sql, id, "gone");
     await disableEndpoint(sql, id, "failing");
@@ -302,7 +302,7 @@ describe("an endpoint", () => {
     expect(enabled).toMatchObject({ enabled: true, disabledReason: null });
   });
 
-  test("alone has its secret resealed unless it was changed meanwhile", async () => {
+  test("gets its secret resealed, and no other does, unless it was changed meanwhile", async () => {
     const [id, other] = [await endpointId(), await endpointId()];
     const renew = (sealed: Uint8Array) =>
       replaceSealedSecret(sql, { id, column: "sealedSecret", sealed, renewed: Buffer.from("renewed") });
@@ -317,7 +317,7 @@ describe("an endpoint", () => {
     expect([await page(""), await page(first), await page(second)]).toEqual([[first], [second], []]);
   });
 
-  test("keeps an old secret to be resealed only while it still signs", async () => {
+  test("has an old secret to be resealed only while that still signs", async () => {
     const id = await endpointId();
     const old = async (oldLifeH: number) => {
       await rotateSecret(sql, { id, userId: user }, { sealedSecret: Buffer.from("fresh"), oldLifeH });
@@ -329,7 +329,7 @@ describe("an endpoint", () => {
   });
 });
 
-test("an event names links and history rows of its own user alone", async () => {
+test("an event names only its own user's links and history rows", async () => {
   const [merchant, other] = [await seedMerchant(sql), await seedMerchant(sql)];
   const [link, foreign] = [await seedLink(sql, merchant), await seedLink(sql, other)];
   const [row = ""] = await insertHistory(sql, merchant.userId, [{}]);

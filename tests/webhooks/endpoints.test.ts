@@ -91,7 +91,7 @@ describe("endpoints", () => {
     await ann.client.delete(`${PATH}/${body.data.id}`);
   }, 120_000);
 
-  test("error: at most twenty, also when twenty-five are created concurrently", async () => {
+  test("error: at most twenty, even when twenty-five are created concurrently", async () => {
     const kim = await signUp(world.baseUrl);
     const answers = await Promise.all(
       Array.from({ length: 25 }, (_, n) => kim.client.post(PATH, { url: `https://example.com/${n}` })),
@@ -172,7 +172,7 @@ describe("a name that resolves to a private address", () => {
     await ann.client.post("/v1/payment-links", { amount: 1, description: "d" });
     await waitFor("the refusal", async () => {
       const { body: log } = await ann.client.get(`${PATH}/${body.data.id}/deliveries`);
-      return log.data[0]?.lastError === "the name localhost leads to an address that is not public";
+      return log.data[0]?.lastError === "the name localhost resolves to an address that is not public";
     });
     await world.sql`update webhook_endpoints set url = ${receiver.url} where id = ${body.data.id}`;
     await world.sql`update webhook_deliveries set next_try_at = now() where endpoint_id = ${body.data.id}`;

@@ -27,7 +27,7 @@ async function addEndpoint(body: Record<string, unknown> = {}): Promise<{ id: st
 }
 
 describe("a test event", () => {
-  test("goes to the endpoint it was asked for alone, whatever types that selected, under its own type", async () => {
+  test("goes only to the endpoint it was requested for, whatever types that selected, under its own type", async () => {
     const endpoint = await addEndpoint();
     const other = startReceiver();
     try {
@@ -55,7 +55,7 @@ describe("a test event", () => {
     }
   });
 
-  test("shows the type that was asked for; error: 400 for no such type, 409 while disabled, 404 for another's", async () => {
+  test("shows the requested type; error: 400 for an unknown type, 409 while disabled, 404 for another's", async () => {
     const endpoint = await addEndpoint();
     const path = `/v1/webhook-endpoints/${endpoint.id}/test`;
     await ann.client.post(path, { type: "transaction.confirmed" });

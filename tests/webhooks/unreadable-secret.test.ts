@@ -72,7 +72,7 @@ async function deliver(id: string, { number = 1, log = openLog("test", "silent")
 const makeDue = (id: string) =>
   sql`update webhook_deliveries set next_try_at = now() where endpoint_id = ${id}`;
 
-test("is left out of the signatures after its owner has rotated it", async () => {
+test("an unreadable secret is omitted from the signatures after its owner has rotated it", async () => {
   const { id, userId, place } = await endpoint(LOST);
   const fresh = newWebhookSecret();
   await rotateSecret(sql, { id, userId }, { sealedSecret: seal(NEW, place, fresh), oldLifeH: 24 });
@@ -82,7 +82,7 @@ test("is left out of the signatures after its owner has rotated it", async () =>
   expect(message && isSigned(message, fresh)).toBe(true);
 });
 
-test("that can be decrypted still signs next to the new one", async () => {
+test("an old secret that can be decrypted still signs next to the new one", async () => {
   const { id, userId, place, secret } = await endpoint(NEW);
   const fresh = newWebhookSecret();
   await rotateSecret(sql, { id, userId }, { sealedSecret: seal(NEW, place, fresh), oldLifeH: 24 });
@@ -91,7 +91,7 @@ test("that can be decrypted still signs next to the new one", async () => {
   expect(message && [isSigned(message, fresh), isSigned(message, secret)]).toEqual([true, true]);
 });
 
-test("is a failed try with its reason on the published schedule, and FAILED after ten", async () => {
+test("an unreadable secret is a failed attempt with its reason on the published schedule, and FAILED after ten", async () => {
   const { id, userId } = await endpoint(LOST);
   expect(await deliver(id)).toEqual({
     ...{ state: "PENDING", attempts: 1, tries: 1, logged: 1 },
@@ -107,7 +107,7 @@ test("is a failed try with its reason on the published schedule, and FAILED afte
   expect(receiver.received).toEqual([]);
 });
 
-test("disables its endpoint when a try fails after 72 hours", async () => {
+test("an unreadable secret disables its endpoint when an attempt fails after 72 hours", async () => {
   const { id, userId } = await endpoint(LOST);
   await sql`update webhook_endpoints set failing_since = now() - interval '73 hours' where id = ${id}`;
   await deliver(id);
@@ -116,7 +116,7 @@ test("disables its endpoint when a try fails after 72 hours", async () => {
   });
 });
 
-test("any other error while sending is a failed try that tells its owner nothing of it, and is logged", async () => {
+test("any other error while sending is a failed attempt that reveals nothing to the owner, and is logged", async () => {
   const { id } = await endpoint(NEW);
   // no URL: the error is not one of the connection
   await sql`update webhook_endpoints set url = 'inside' where id = ${id}`;
@@ -130,7 +130,7 @@ test("any other error while sending is a failed try that tells its owner nothing
   expect(lines).toMatchObject([[{ endpointId: id, err: expect.any(Error) }, "webhook not sent"]]);
 });
 
-test("a message that comes while another call looks for what is due is sent without a further event", async () => {
+test("a message that arrives while another call looks for due ones is sent without a further event", async () => {
   const config = { baseUrl: "http://localhost", webhookSealKeys: NEW, webhookPrivateTargets: true };
   const deps = { sql, log: openLog("test", "silent"), config };
   const { id: first } = await endpoint(NEW);

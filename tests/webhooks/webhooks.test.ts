@@ -263,7 +263,7 @@ describe("a receiver that fails", () => {
     await quick.stop();
   }, 120_000);
 
-  test("is disabled at once by a 410, and after three days without a success", async () => {
+  test("is disabled immediately by a 410, and after three days without a success", async () => {
     const endpoint = await addEndpoint();
     receiver.answer(() => new Response(null, { status: 410 }));
     await makeEvent();

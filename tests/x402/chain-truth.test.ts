@@ -78,7 +78,7 @@ async function waitForIndexer(): Promise<void> {
 }
 
 describe("another sender broadcasts the authorization", () => {
-  test("an authorization broadcast before it is shown pays the link, and the payer gets its hash", async () => {
+  test("an authorization broadcast before it is submitted pays the link, and the payer gets its hash", async () => {
     const { linkId, payment } = await prepare();
     const txHash = await broadcastAsStranger(world.chain.rpcUrl, payment);
     await waitForStatus(linkId, "PAID");
@@ -91,7 +91,7 @@ describe("another sender broadcasts the authorization", () => {
     expect(await byHeader.json()).toMatchObject({ success: true, txHash });
   });
 
-  test("an authorization broadcast before it is shown pays neither of two links that fit: it is public by then", async () => {
+  test("an authorization broadcast before it is submitted pays neither of two links that fit: it is already public", async () => {
     const { linkId, otherId, payment } = await prepare(2);
     const txHash = await broadcastAsStranger(world.chain.rpcUrl, payment);
     await waitForIndexer();

@@ -26,7 +26,7 @@ async function withoutDatabase(work: () => Promise<void>): Promise<void> {
   }
 }
 
-test("error: INTERNAL_ERROR on every way while the database is unavailable; nothing is stored, and the same payment pays later", async () => {
+test("error: INTERNAL_ERROR by every route while the database is unavailable; nothing is stored, and it pays later", async () => {
   const order = await newOrder(lab);
   const url = `${lab.service.baseUrl}/v1/x402/${order.linkId}`;
   const header = Buffer.from(JSON.stringify(standardV2(order.payment))).toString("base64");

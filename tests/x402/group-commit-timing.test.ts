@@ -8,7 +8,7 @@ test("a group of eight waits while its burst continues, and is committed once no
   expect(isGathered(13, { before: 13, passedMs: 20 })).toBe(true);
 });
 
-test("a group is gathered for 8 ms at least", () => {
+test("a group is gathered for at least 8 ms", () => {
   expect(isGathered(50, { before: 50, passedMs: 7.9 })).toBe(false);
   expect(isGathered(50, { before: 50, passedMs: 8 })).toBe(true);
 });

@@ -24,7 +24,7 @@ function startDroppingServer() {
   return { url, connections: () => connections, stop: () => server.stop(true) };
 }
 
-test("error: a lost connection rejects every waiting payment at once, not one after the other", async () => {
+test("error: a lost connection rejects every waiting payment together, not one after the other", async () => {
   const server = startDroppingServer();
   const sql = openDatabase(server.url, { name: "test", maxConnections: 1 });
   const acceptor = openAcceptor(sql, async () => new Set<string>());

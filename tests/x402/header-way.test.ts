@@ -54,7 +54,7 @@ for (const { header, answer, network, other, toPayload } of versions) {
     const send = (linkId: string, payload: unknown, init: RequestInit = {}) =>
       fetch(urlOf(linkId), { ...init, headers: { [header]: encode(payload) } });
 
-    test("pays: 200, and the answer's header has payer, hash and the network as its version names it", async () => {
+    test("pays: 200, and the response's header has payer, hash and the network as its version names it", async () => {
       const [linkId, payment] = [await newLink(), await sign()];
       const response = await send(linkId, toPayload(payment));
       expect(response.status).toBe(200);

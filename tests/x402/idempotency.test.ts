@@ -118,7 +118,7 @@ describe("payment-identifier", () => {
 });
 
 describe("Idempotency-Key", () => {
-  test("behavior: of 20 payers with one key at once one pays and the others get 409, never a 5xx", async () => {
+  test("behavior: of 20 payers with one key concurrently one pays and the others get 409, never a 5xx", async () => {
     const linkId = await newLink();
     const payments = await Promise.all(Array.from({ length: 20 }, sign));
     const answers = await Promise.all(
@@ -128,7 +128,7 @@ describe("Idempotency-Key", () => {
     expect(statuses).toEqual([200, ...Array.from({ length: 19 }, () => 409)]);
   });
 
-  test("error: 409 IDEMPOTENCY_KEY_REUSED for the same key with another payment; the same payment gets the first answer", async () => {
+  test("error: 409 IDEMPOTENCY_KEY_REUSED for a key with another payment; the same payment gets the first answer", async () => {
     const linkId = await newLink();
     const payment = shapeA(await sign());
     const first = await byJson(linkId, payment, "order 4711");

@@ -34,7 +34,7 @@ describe("rotating the signing key", () => {
     openJwsSigner(keys, "pay.example.com").document as Document;
   const signed = openJwsSigner([OLD], "pay.example.com").sign({ version: 1, payer: PAYER });
 
-  test("a signature verifies while its key is in the list, wherever it is, and not afterwards", async () => {
+  test("a signature verifies while its key is in the list, at any position, and not afterwards", async () => {
     for (const document of [documentOf(OLD), documentOf(OLD, NEW), documentOf(NEW, OLD)])
       expect(await verify(signed, document)).toMatchObject({ payer: PAYER });
     expect(() => verify(signed, documentOf(NEW))).toThrow("is not published");
@@ -53,14 +53,14 @@ describe("rotating the signing key", () => {
     await expect(verify(forged, documentOf(OLD))).rejects.toThrow();
   });
 
-  test("a key is named by 96 bits of its public key's SHA-256: the name of what was signed years ago still fits", () => {
+  test("a key is named by 96 bits of its public key's SHA-256, so that names in old signatures still match", () => {
     const [method] = documentOf(OLD).verificationMethod;
     const digest = createHash("sha256").update(Object(method?.publicKeyJwk).x).digest("base64url");
     expect(method?.id).toBe(`did:web:pay.example.com#${digest.slice(0, 16)}`);
     expect(kidOf(signed)).toBe(method?.id ?? "");
   });
 
-  test("a port is part of the key's identity, encoded as did:web writes it", () => {
+  test("a port is part of the key's identity, encoded as in did:web", () => {
     const { document } = openJwsSigner([OLD], "localhost:3000");
     expect(document).toMatchObject({ id: "did:web:localhost%3A3000" });
   });

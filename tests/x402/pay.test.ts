@@ -152,7 +152,7 @@ describe("the same authorization again", () => {
     expect(decode(first)).toMatchObject({ success: true, network: "base-sepolia" });
   });
 
-  test("error: 409 for an authorization shown to another link", async () => {
+  test("error: 409 for an authorization submitted for another link", async () => {
     const [one, other] = [
       await seedLink(sql, merchant, { amountUnits: AMOUNT }),
       await seedLink(sql, merchant, { amountUnits: AMOUNT }),
@@ -165,7 +165,7 @@ describe("the same authorization again", () => {
     expect(await linkRow(other)).toEqual({ status: "ACTIVE", exception: "NONE" });
   });
 
-  test("behavior: one payment sent 16 times at once is one transfer and 16 equal hashes", async () => {
+  test("behavior: one payment sent 16 times concurrently is one transfer and 16 equal hashes", async () => {
     const linkId = await seedLink(sql, merchant, { amountUnits: AMOUNT });
     const payment = await sign();
     const answers = await Promise.all(

@@ -47,7 +47,7 @@ async function post(linkId: string, payment: SignedPayment) {
 
 const newLink = () => seedLink(sql, merchant, { amountUnits: AMOUNT });
 
-test("a payment that is replayed at other links leaves its payer's limit alone", async () => {
+test("a payment that is replayed at other links does not count towards its payer's limit", async () => {
   const { payer, payment } = await newPayer();
   const { status, txHash } = await post(await newLink(), payment);
   expect(status).toBe(200);
@@ -65,7 +65,7 @@ test("a payment that is replayed at a reusable link opens no use of it", async (
   expect(await sql`select from payment_links where parent_id = ${reusable}`).toHaveLength(0);
 }, 120_000);
 
-test("an authorization that another transaction executed leaves its payer's limit alone, wherever it is shown", async () => {
+test("an authorization executed by another transaction does not count towards its payer's limit, at any link", async () => {
   const { payer, payment } = await newPayer();
   await broadcastAsStranger(world.chain.rpcUrl, payment);
   const pause = openPauses();

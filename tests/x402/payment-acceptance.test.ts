@@ -298,7 +298,7 @@ describe("decideAcceptance", () => {
     },
   );
 
-  test("tells an expired link from a cancelled one by the message", () => {
+  test("distinguishes an expired link from a cancelled one by the message", () => {
     const messageOf = (link: Partial<PayableLink>) =>
       findObstacle({ ...LINK, ...link }, LIMITS, NOW)?.message;
     expect(messageOf({ expiresAt: NOW })).toBe("this link has expired");

@@ -112,7 +112,7 @@ test("error: NONCE_USED for a payment's nonce under another signature, network, 
   expect(await byHeader(linkId, elsewhere, "base")).toMatchObject({ status: 402, reported: false });
 });
 
-test("error: NONCE_USED at once for a forged copy of a payment in flight", async () => {
+test("error: NONCE_USED immediately for a forged copy of a payment in flight", async () => {
   const { linkId, payment } = await newOrder();
   await world.kill("worker");
   const paying = byJson(linkId, shapeA(payment));

@@ -221,7 +221,7 @@ describe("signed offers and receipts, verified by the reference with the key tha
     },
   );
 
-  test("a reusable link is a price that is paid again and again, with receipts for the link that was called", async () => {
+  test("a reusable link is a price that can be paid repeatedly, with receipts for the link that was called", async () => {
     const [linkId = ""] = await seedLinks(sql, merchant, { amountUnits: AMOUNT, isReusable: true });
     const url = `${world.baseUrl}/v1/x402/${linkId}`;
     const payer = makePayer();

@@ -9,7 +9,7 @@ import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { parseQuantity, toQuantity } from "../../core/rpc/parse-answers.ts";
 import { withWorkLock } from "../../db/postgres/work-lock.ts";
-import { BudgetExceededError, settleCharges } from "../../db/relays/budgets.ts";
+import { settleCharges } from "../../db/relays/budgets.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import {
   countMiss,
@@ -225,7 +225,10 @@ async function isNonceUsedAt(
   return nonce < parseQuantity(count, "eth_getTransactionCount");
 }
 
-/** A nonce without a transaction blocks all later ones: a no-op uses it. */
+/**
+ * A nonce without a transaction blocks all later ones: a no-op uses it. An exhausted fee budget does not stop it: the transactions behind the
+ * gap, which have their place in the budget, would wait for the next day, and expire.
+ */
 async function fillNonceGaps(network: RelayNetwork, busy: ReadonlySet<string>): Promise<void> {
   const { deps, chain } = network;
   const market = await reportMarket(network);
@@ -259,15 +262,14 @@ async function fillNonceGap(
   const dailyFeeMaxWei = deps.config.relayDailyFeeMaxWei;
   try {
     const relay = await signAndCommit(network, key, (tx, signing) =>
-      storeRelay(tx, chain, signing, { kind: "NOOP", call, fees, nonce, dailyFeeMaxWei }),
+      storeRelay(tx, chain, signing, { kind: "NOOP", call, fees, nonce, dailyFeeMaxWei, isDue: true }),
     );
     await sendAttempt(deps, chain, relay);
     deps.log.warn(label, "nonce gap filled");
   } catch (error) {
     // already reported; the next pass tries again
     if (error instanceof SignerError) return;
-    if (!(error instanceof BudgetExceededError)) throw error;
-    deps.log.error({ ...label, err: error }, "daily fee budget exhausted: nonce gap not filled");
+    throw error;
   }
 }
 

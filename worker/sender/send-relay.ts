@@ -42,6 +42,8 @@ export type NewCall = {
   /** Binds the relay's contents to its row. Returns its charges in addition to the fee. */
   bind?: (tx: Tx, relayId: bigint) => Promise<readonly Charge[]>;
   dailyFeeMaxWei: bigint | undefined;
+  /** Charged to the daily fee budget also when that is exhausted. */
+  isDue?: boolean;
 };
 
 /**
@@ -52,7 +54,7 @@ export async function storeRelay(
   tx: Tx,
   chain: Chain,
   key: SigningKey,
-  { call, fees, bind, dailyFeeMaxWei, ...relay }: NewCall,
+  { call, fees, bind, dailyFeeMaxWei, isDue = false, ...relay }: NewCall,
 ): Promise<SignedRelay> {
   const lane = { network: chain.network.id, relayer: key.address };
   const nonce = relay.nonce ?? (await takeNonce(tx, lane));
@@ -69,6 +71,7 @@ export async function storeRelay(
     items: 1,
     amount: call.gas * fees.maxFeePerGas,
     maximum: dailyFeeMaxWei ?? null,
+    isAdvisory: isDue,
   };
   const charges = [fee, ...((await bind?.(tx, relayId)) ?? [])];
   await reserveCharges(tx, { relayId, network: lane.network, charges });

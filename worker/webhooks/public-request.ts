@@ -43,7 +43,7 @@ export async function getFile(url: URL, { allowPrivate }: { allowPrivate: boolea
   const answer = await send(url, { text, allowPrivate, limits });
   const { status, body } = parseAnswer(answer);
   if (status !== 200) throw new WebhookError(`answered ${status}`);
-  if (!isComplete(answer)) throw new WebhookError("the file did not come whole, or without its length");
+  if (!isComplete(answer)) throw new WebhookError("the file is incomplete, or has no content length");
   return body;
 }
 
@@ -97,7 +97,7 @@ async function resolvePublic(host: string, allowPrivate: boolean): Promise<strin
   const [first] = found;
   if (!first) throw new WebhookError(`the name ${host} does not resolve`);
   if (!allowPrivate && !found.every(({ address }) => isPublicAddress(address)))
-    throw new WebhookError(`the name ${host} leads to an address that is not public`);
+    throw new WebhookError(`the name ${host} resolves to an address that is not public`);
   return first.address;
 }
 

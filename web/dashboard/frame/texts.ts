@@ -13,6 +13,10 @@ export function say(text: string, values: Readonly<Record<string, string | numbe
 
 const amounts = new Intl.NumberFormat(digits, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
 const counts = new Intl.NumberFormat(digits);
+/** "1.000" is a thousand in the reader's language. */
+export const groupsWithPoint = counts
+  .formatToParts(12_345)
+  .some(({ type, value }) => type === "group" && value === ".");
 
 /** `amount`: decimal text or a number of USDC. Decimal text is formatted without becoming a float. */
 export function formatAmount(amount: string | number): string {

@@ -20,7 +20,6 @@ const EXPIRIES = [
   [720, "30 days"],
   [2_160, "90 days"],
 ] as const;
-const AMOUNT = "[0-9]{1,7}([.][0-9]{1,6})?";
 
 const EMPTY = {
   amount: "",
@@ -74,21 +73,8 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
       <Form onSubmit={create}>
         {fields.isOpenAmount ? (
           <div class="pair">
-            <Field
-              label={say("At least")}
-              unit="USDC"
-              {...bind("minAmount")}
-              inputMode="decimal"
-              pattern={AMOUNT}
-              autofocus
-            />
-            <Field
-              label={say("At most")}
-              unit="USDC"
-              {...bind("maxAmount")}
-              inputMode="decimal"
-              pattern={AMOUNT}
-            />
+            <Field label={say("At least")} unit="USDC" {...bind("minAmount")} inputMode="decimal" autofocus />
+            <Field label={say("At most")} unit="USDC" {...bind("maxAmount")} inputMode="decimal" />
           </div>
         ) : (
           <Field
@@ -96,7 +82,6 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
             unit="USDC"
             {...bind("amount")}
             inputMode="decimal"
-            pattern={AMOUNT}
             placeholder="0.00"
             required
             autofocus

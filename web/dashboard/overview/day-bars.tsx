@@ -9,7 +9,9 @@ const BAR = 14;
 const LEAST = 2;
 const WEEK = 7;
 
-export function DayBars({ days, isLoading }: { days: readonly Day[]; isLoading: boolean }) {
+type DayBarsProps = { days: readonly Day[]; title: string; isLoading: boolean };
+
+export function DayBars({ days, title, isLoading }: DayBarsProps) {
   // only for heights and headings: a float is precise enough
   const amounts = days.map(({ received }) => Number(received));
   const highest = Math.max(...amounts, 0);
@@ -54,7 +56,7 @@ export function DayBars({ days, isLoading }: { days: readonly Day[]; isLoading: 
         <span>{say("Today")}</span>
       </p>
       <table class="hidden">
-        <caption>{say("Received in 30 days")}</caption>
+        <caption>{title}</caption>
         <thead>
           <tr>
             <th scope="col">{say("Day")}</th>

@@ -2,7 +2,7 @@
 
 import { useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
-import { nameOfNetwork } from "../frame/page-data.ts";
+import { nameOfNetwork, networkOf } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { formatCount, say } from "../frame/texts.ts";
@@ -21,6 +21,13 @@ export function Overview({ me }: ScreenProps) {
   const links = useLoad("GET /v1/payment-links", { query: { limit: LATEST } });
   const isNew = stats.value !== undefined && stats.value.paidLinks === 0;
   const isUnknown = stats.error !== undefined && stats.value === undefined;
+  const real = realNetworkBesideTest(me.wallets);
+  const received = real
+    ? say("Received on {network} in 30 days", { network: nameOfNetwork(real) })
+    : say("Received in 30 days");
+  const days = real
+    ? stats.value?.daysByNetwork?.find(({ network }) => network === real)?.days
+    : stats.value?.days;
   return (
     <Screen
       title={say("Overview")}
@@ -46,19 +53,23 @@ export function Overview({ me }: ScreenProps) {
         >
           <Link to="/links?status=ACTIVE">{say("Show them")}</Link>
         </Tile>
-        <Tile
-          title={say("Received through links")}
-          value={isUnknown ? "—" : stats.value && <Amount of={stats.value.totalEarnings} />}
-          unit
-        >
-          {stats.value && say("{count} paid", { count: formatCount(stats.value.paidLinks) })}
-        </Tile>
+        {real ? (
+          <RealEarnings network={real} />
+        ) : (
+          <Tile
+            title={say("Received through links")}
+            value={isUnknown ? "—" : stats.value && <Amount of={stats.value.totalEarnings} />}
+            unit
+          >
+            {stats.value && say("{count} paid", { count: formatCount(stats.value.paidLinks) })}
+          </Tile>
+        )}
       </section>
-      <Panel title={say("Received in 30 days")}>
+      <Panel title={received}>
         {stats.error && !stats.value ? (
           <Broken loaded={stats} />
         ) : (
-          <DayBars days={stats.value?.days ?? []} isLoading={!stats.value} />
+          <DayBars days={days ?? []} title={received} isLoading={!stats.value} />
         )}
       </Panel>
       <Panel title={say("Latest links")} actions={<Link to="/links">{say("All links")}</Link>}>
@@ -73,6 +84,31 @@ export function Overview({ me }: ScreenProps) {
         </Loading>
       </Panel>
     </Screen>
+  );
+}
+
+type Network = ScreenProps["me"]["wallets"][number]["network"];
+
+/** For who has wallets with test USDC and with real USDC: the network of the real one, which alone is summed up. */
+function realNetworkBesideTest(wallets: readonly { network: Network }[]): Network | undefined {
+  const isTest = ({ network }: { network: Network }) => networkOf(network)?.isTestnet === true;
+  return wallets.some(isTest) ? wallets.find((wallet) => !isTest(wallet))?.network : undefined;
+}
+
+function RealEarnings({ network }: { network: Network }) {
+  const loaded = useLoad("GET /v1/transactions/summary", {
+    query: { types: ["PAYMENT_LINK"], statuses: ["CONFIRMED"], networks: [network] },
+  });
+  const { value, error } = loaded;
+  const [sum] = value?.data.summary ?? [];
+  return (
+    <Tile
+      title={say("Received through links")}
+      value={error && !value ? "—" : value && <Amount of={sum?.amount ?? 0} />}
+      unit
+    >
+      {error && !value ? error.message : nameOfNetwork(network)}
+    </Tile>
   );
 }
 

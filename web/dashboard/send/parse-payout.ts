@@ -2,8 +2,8 @@
  * Parses a payout's lines: address, amount and an optional note, separated by commas, semicolons or tabs. Every line is checked before
  * anything is sent to the service.
  */
+import { faultOfAmount, TWO_READINGS } from "../parts/amount-fault.ts";
 import { filledLines, splitCells } from "../parts/split-cells.ts";
-import { hasTwoReadings, TWO_READINGS } from "../parts/two-readings.ts";
 import { readUnits } from "./check-signed-operation.ts";
 
 export const LINES_MAX = 100;
@@ -25,7 +25,7 @@ const NOTE_MAX = 500;
 /** Between commas "12,50" is an amount of 12 and a note, or twelve and a half; "1,000.50" is 1 and a note, or a thousand. */
 const SPLIT_AMOUNT = /^[^,;\t"]*,\s*\d+,(\d{1,2}|\d{3}(\.\d*)?)\s*(,|$)/;
 
-export function readPayout(text: string, ownAddress: string): PayoutLine[] {
+export function readPayout(text: string, ownAddress: string, groupsWithPoint = false): PayoutLine[] {
   const filled = filledLines(text);
   const rows = filled.filter(({ line }, index) => index > 0 || !isHeading(line));
   const seen = new Map<string, number>();
@@ -36,10 +36,9 @@ export function readPayout(text: string, ownAddress: string): PayoutLine[] {
     const key = `${to.toLowerCase()} ${units}`;
     const twin = seen.get(key);
     seen.set(key, twin ?? number);
-    const fault =
-      SPLIT_AMOUNT.test(line) || hasTwoReadings(amount)
-        ? TWO_READINGS
-        : faultOf({ to, units, note, twin, ownAddress });
+    const fault = SPLIT_AMOUNT.test(line)
+      ? TWO_READINGS
+      : faultOf({ to, amount, units, note, twin, ownAddress, groupsWithPoint });
     return { number, to, amount: amount.replace(",", "."), note, units: units ?? 0n, fault, twin };
   });
 }
@@ -56,17 +55,20 @@ export function sumPayout(lines: readonly PayoutLine[]): { payable: number; faul
 
 type Given = {
   to: string;
+  amount: string;
   units: bigint | undefined;
   note: string;
   twin: number | undefined;
   ownAddress: string;
+  groupsWithPoint: boolean;
 };
 
-function faultOf({ to, units, note, twin, ownAddress }: Given): string | undefined {
+function faultOf({ to, amount, units, note, twin, ownAddress, groupsWithPoint }: Given): string | undefined {
   if (!ADDRESS.test(to)) return "Not an address: it needs 0x and 40 hexadecimal digits.";
   if (/^0x0{40}$/.test(to)) return "The zero address: what it receives is lost.";
   if (to.toLowerCase() === ownAddress.toLowerCase()) return "This is your own wallet.";
-  if (units === undefined) return "Not an amount: use at most 6 decimal places, such as 12.50.";
+  const fault = faultOfAmount(amount, groupsWithPoint);
+  if (fault) return fault;
   if (units === 0n) return "The amount is 0.";
   if (Array.from(note).length > NOTE_MAX) return "The note is longer than 500 characters.";
   return twin === undefined ? undefined : "The same as line {number}: same address, same amount.";

@@ -5,7 +5,7 @@ import { useLoad } from "../frame/load.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { say, sayCount } from "../frame/texts.ts";
+import { groupsWithPoint, say, sayCount } from "../frame/texts.ts";
 import { Button, Field, Notice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";
@@ -23,7 +23,7 @@ export function Payout({ me }: ScreenProps) {
   const { isBusy, fault, field, run } = useAction();
   const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
   const own = me.wallets.find((wallet) => wallet.network === network)?.address ?? "";
-  const lines = useMemo(() => readPayout(text, own), [text, own]);
+  const lines = useMemo(() => readPayout(text, own, groupsWithPoint), [text, own]);
   const { payable, faulty, total } = sumPayout(lines);
   const held = balance.value?.balance.amount;
   const isTooMuch = held !== undefined && total > (readUnits(held) ?? 0n);

@@ -4,12 +4,12 @@ import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { type Answer, call, type Given } from "../frame/service.ts";
-import { formatAmount, say, shorten } from "../frame/texts.ts";
+import { formatAmount, groupsWithPoint, say, shorten } from "../frame/texts.ts";
 import { type LinkData, openRequests, type Refunds } from "../links/link-data.ts";
+import { faultOfAmount } from "../parts/amount-fault.ts";
 import { Button, Choice, Dialog, Field, Notice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { Address, Amount, Facts } from "../parts/page-parts.tsx";
-import { hasTwoReadings, TWO_READINGS } from "../parts/two-readings.ts";
 import { readUnits, tagOf } from "./check-signed-operation.ts";
 import { SignSheet, type ToSign } from "./sign-sheet.tsx";
 
@@ -138,9 +138,8 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
     const note = reason.trim();
     setFault(undefined);
     if (!ADDRESS.test(to)) return setFault(say("Not an address: it needs 0x and 40 hexadecimal digits."));
-    if (hasTwoReadings(amount)) return setFault(say(TWO_READINGS));
-    if (readUnits(wanted) === undefined)
-      return setFault(say("Not an amount: use at most 6 decimal places, such as 12.50."));
+    const wrong = amount.trim() && faultOfAmount(amount, groupsWithPoint);
+    if (wrong) return setFault(say(wrong));
     const body = {
       amount: wanted,
       ...(payment.transactionId ? { transactionId: payment.transactionId } : {}),

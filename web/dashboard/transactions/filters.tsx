@@ -71,14 +71,6 @@ export function Filters({ query }: { query: URLSearchParams }) {
           onInput={set("statuses")}
           options={[["", say("Any")], ...STATUSES.map((status) => [status, nameOfStatus(status)] as const)]}
         />
-        {page.networks.length > 1 && (
-          <Choice
-            label={say("Network")}
-            value={value("networks")}
-            onInput={set("networks")}
-            options={[["", say("Any")], ...page.networks.map(({ id }) => [id, nameOfNetwork(id)] as const)]}
-          />
-        )}
         <Field label={say("From")} type="date" value={value("dateFrom")} onInput={set("dateFrom")} />
         <Field label={say("To")} type="date" value={value("dateTo")} onInput={set("dateTo")} />
         <Field
@@ -95,6 +87,14 @@ export function Filters({ query }: { query: URLSearchParams }) {
           onInput={typed("amountMax")}
           inputMode="decimal"
         />
+        {page.networks.length > 1 && (
+          <Choice
+            label={say("Network")}
+            value={value("networks")}
+            onInput={set("networks")}
+            options={[["", say("Any")], ...page.networks.map(({ id }) => [id, nameOfNetwork(id)] as const)]}
+          />
+        )}
       </div>
     </>
   );

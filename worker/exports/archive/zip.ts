@@ -45,7 +45,7 @@ export async function* zip(files: AsyncIterable<ZipFile>): AsyncGenerator<Uint8A
   for await (const file of files) {
     const entry = entryOf(file, offset);
     entries.push(entry);
-    if (entries.length > FILES_MAX) throw new Error("the archive holds too many files");
+    if (entries.length > FILES_MAX) throw new Error("the archive contains too many files");
     for await (const piece of "bytes" in file
       ? storedFile(entry, file.bytes)
       : deflatedFile(entry, file.pieces)) {
