@@ -69,11 +69,14 @@ const AGAIN: [state: "SENDING" | "SENT" | "CUT", secondsAgo: number, Partial<Ask
   ["SENT", 61, IDENTIFIED, "claimed"],
   ["SENT", 61, { ...IDENTIFIED, ...OTHER }, "refused"],
 ];
-test.each(AGAIN)("an answer that was %s %d s ago, asked for again (%p): %s", async (state, secondsAgo, given, expected) => {
-  await answered(state, secondsAgo);
-  expect(await isDue(given)).toBe(expected === "claimed");
-  expect(await claim(given)).toBe(expected);
-});
+test.each(AGAIN)(
+  "an answer that was %s %d s ago, asked for again (%p): %s",
+  async (state, secondsAgo, given, expected) => {
+    await answered(state, secondsAgo);
+    expect(await isDue(given)).toBe(expected === "claimed");
+    expect(await claim(given)).toBe(expected);
+  },
+);
 
 describe("the success of a payment", () => {
   test("belongs to the API key that submitted it", async () => {

@@ -68,7 +68,9 @@ describe("a transfer that executed an authorization", () => {
   async function readAs({ userId }: { userId: string }, payment: Parameters<typeof makeTransfer>[2]) {
     const transfer = makeTransfer(lab, 101, payment);
     await read(lab, [transfer]);
-    const [row] = await lab.sql<{ id: string }[]>`select id from transactions where tx_hash = ${transfer.txHash}`;
+    const [row] = await lab.sql<
+      { id: string }[]
+    >`select id from transactions where tx_hash = ${transfer.txHash}`;
     const found = await findAssignableTransfer(lab.sql, { transactionId: row?.id ?? "", userId });
     return { transfer, found };
   }

@@ -76,7 +76,10 @@ function paying() {
 
 const open = (proof: "EOA" | null = null) => claim(lab, linkId, { txHash, from: sender }, proof);
 const check = (claimId: string) =>
-  checkClaim({ sql: lab.sql, log: openLog("test", "silent"), chains: new Map([[NETWORK, chain]]) }, { claimId });
+  checkClaim(
+    { sql: lab.sql, log: openLog("test", "silent"), chains: new Map([[NETWORK, chain]]) },
+    { claimId },
+  );
 const passEnd = () =>
   lab.sql`update payment_links set expires_at = now() - interval '1 minute' where id = ${linkId}`;
 async function claimOf(id: string) {

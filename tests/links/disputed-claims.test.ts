@@ -74,7 +74,9 @@ describe("a proof for another link", () => {
     async (state) => {
       const { second, transfer, claimId } = await proven({ isDeep: true });
       await lab.sql`update claims set state = ${state} where id = ${claimId}`;
-      const [row] = await lab.sql<{ id: bigint }[]>`select id from transfers where tx_hash = ${transfer.txHash}`;
+      const [row] = await lab.sql<
+        { id: bigint }[]
+      >`select id from transfers where tx_hash = ${transfer.txHash}`;
       const dispute = { transferId: row?.id ?? 0n, claimId, claimedLinkId: second };
       await lab.sql.begin((tx) => disputeTransfers(tx, [dispute]));
       expect(await stateOf(claimId)).toBe(state);

@@ -341,8 +341,7 @@ describe("a worker whose lease is over since another one has failed the payment 
 
   test("does not fail the retry for a reason of the earlier attempt", async () => {
     const failure = { id: payment.id, reason: "EXPIRED_TRANSFER" };
-    const failWith = (signature: Hex) =>
-      lab.sql.begin((tx) => failPayments(tx, [{ ...failure, signature }]));
+    const failWith = (signature: Hex) => lab.sql.begin((tx) => failPayments(tx, [{ ...failure, signature }]));
     expect(await failWith(stale.signature)).toEqual([]);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED", reason: null });
     expect(await failWith(RETRIED)).toEqual([{ id: payment.id, linkId }]);
