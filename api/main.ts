@@ -2,6 +2,7 @@
 
 import type { NetworkId } from "../core/domain/networks.ts";
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
+import { wrongChainLog } from "../core/runtime/chain-env.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { listenAt } from "../core/runtime/listen.ts";
 import { openLog } from "../core/runtime/log.ts";
@@ -91,7 +92,13 @@ stop.onStop("outcomes", () => outcomes.close());
 const chains = new Map<NetworkId, Chain>();
 for (const { id, rpcUrls } of config.chains) {
   const { walletFactories } = config;
-  const chain = openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS, walletFactories });
+  const onWrongChain = wrongChainLog(log, id);
+  const chain = openChain({
+    ...{ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS },
+    ...{ walletFactories, onWrongChain },
+  });
+  // a node of another chain is reported at start, not with the first request that needs it
+  void chain.refreshHeads();
   chains.set(id, chain);
   stop.onStop(`chain ${id}`, () => chain.close());
 }

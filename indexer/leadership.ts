@@ -4,6 +4,7 @@
  * heartbeats stopped although its connections are still open.
  */
 import type { NetworkId } from "../core/domain/networks.ts";
+import { openFailureLog } from "../core/runtime/failure-log.ts";
 import type { Log } from "../core/runtime/log.ts";
 import { type IndexerLeaderLock, openIndexerLeaderLock } from "../db/ledger/indexer-leader-lock.ts";
 
@@ -26,6 +27,7 @@ export async function waitForLeadership(
   { stop, log, name = "indexer-lead" }: { stop: AbortSignal; log: Log; name?: string },
 ): Promise<Leadership | undefined> {
   const lost = new AbortController();
+  const logFailure = openFailureLog(log);
   let isLeading = false;
   const lock = openIndexerLeaderLock(databaseUrl, network, {
     name,
@@ -44,7 +46,7 @@ export async function waitForLeadership(
           log.warn({ network }, "the leader is frozen: its lock was terminated, the next indexer takes over");
       }
     } catch (error) {
-      log.warn({ network, err: error }, "could not determine the leader");
+      logFailure("warn", { network, err: error }, "could not determine the leader");
     }
     await sleep(TRY_EVERY_MS, stop);
   }

@@ -1,6 +1,7 @@
 /** The indexer process: one loop per network, each led by one process at a time. */
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import type { ChainSettings } from "../core/runtime/chain-env.ts";
+import { wrongChainLog } from "../core/runtime/chain-env.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { inspectMachine } from "../core/runtime/machine-limits.ts";
@@ -61,8 +62,11 @@ stop.onStop("networks", () => Promise.all(runs), CLOSE_TIMEOUT_MS);
 log.info({ networks: config.chains.map(({ id }) => id) }, "indexer started");
 
 function open({ id, rpcUrls }: ChainSettings): Chain {
-  const chain = openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS });
+  const onWrongChain = wrongChainLog(log, id);
+  const chain = openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS, onWrongChain });
   stop.onStop(`chain ${id}`, () => chain.close());
+  // also by a standby, which asks the nodes nothing until it leads
+  void chain.refreshHeads();
   return chain;
 }
 

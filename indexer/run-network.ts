@@ -2,6 +2,7 @@
 
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Chain } from "../core/rpc/chain-client.ts";
+import { openFailureLog } from "../core/runtime/failure-log.ts";
 import type { Log } from "../core/runtime/log.ts";
 import type { Sql } from "../db/postgres/client.ts";
 import { runMaintenance } from "./audit/maintenance.ts";
@@ -32,6 +33,7 @@ export type NetworkParts = {
 /** Runs until `stop`. Never throws: errors are logged and the loop restarts. */
 export async function runNetwork(parts: NetworkParts): Promise<void> {
   const { network, databaseUrl, log, metrics, stop } = parts;
+  const logFailure = openFailureLog(log);
   // reported even by a process that never leads: an absent value would look like a missing network
   metrics.leading(network, false);
   while (!stop.aborted) {
@@ -42,7 +44,8 @@ export async function runNetwork(parts: NetworkParts): Promise<void> {
       await leadOnce(parts, leadership);
     } catch (error) {
       if (error instanceof FencedError) log.warn({ network }, error.message);
-      else if (!stop.aborted) log.error({ network, err: error }, "the leader's term ended with an error");
+      else if (!stop.aborted)
+        logFailure("error", { network, err: error }, "the leader's term ended with an error");
     } finally {
       metrics.leading(network, false);
       await leadership.release();

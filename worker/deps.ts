@@ -19,4 +19,6 @@ export type WorkerDeps = {
   readonly proofChains: ReadonlyMap<NetworkId, Chain>;
   readonly config: WorkerConfig;
   readonly metrics: Metrics;
+  /** Aborted when the process is asked to stop. */
+  readonly stop: AbortSignal;
 };

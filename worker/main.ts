@@ -1,5 +1,6 @@
 /** The worker process: runs the job queue and relays transactions. Any number of them may run on one database. */
 import { openChain } from "../core/rpc/chain-client.ts";
+import { wrongChainLog } from "../core/runtime/chain-env.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { inspectMachine } from "../core/runtime/machine-limits.ts";
@@ -34,9 +35,10 @@ import { singleFlight } from "./sender/single-flight.ts";
 import { openTasks } from "./tasks.ts";
 import { sendBudgets } from "./wallet-ops/send-budgets.ts";
 import { sendOperations } from "./wallet-ops/send-operations.ts";
+import { endDeliveries } from "./webhooks/deliver-webhooks.ts";
 
 const RPC_TIMEOUT_MS = 5_000;
-/** Running jobs end first. */
+/** Running jobs end first, and webhooks in flight, which wait for their receivers for ten seconds. */
 const QUEUE_TIMEOUT_MS = 12_000;
 /** Time to release locks: an unreachable database must not delay the stop, and its locks end with the connections. */
 const CLOSE_TIMEOUT_MS = 1_500;
@@ -84,17 +86,21 @@ metrics.addPage(
   statusPage(`worker ${packageJson.version}`, () => readServiceStatus(sql, networkIds)),
 );
 
-const openChains = () =>
+const openChains = (isReported: boolean) =>
   new Map(
     config.chains.map(({ id, rpcUrls }) => [
       id,
-      openChain({ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS }),
+      openChain({
+        ...{ network: id, urls: rpcUrls, timeoutMs: RPC_TIMEOUT_MS },
+        ...(isReported ? { onWrongChain: wrongChainLog(log, id) } : {}),
+      }),
     ]),
   );
-const [chains, proofChains] = [openChains(), openChains()];
+const [chains, proofChains] = [openChains(true), openChains(false)];
+for (const chain of chains.values()) void chain.refreshHeads();
 for (const opened of [chains, proofChains])
   stop.onStop("chains", () => opened.forEach((chain) => void chain.close()));
-await checkUsdcContracts([...chains.values()], log);
+await checkUsdcContracts([...chains.values()], { log, stop });
 
 const replica = config.databaseReadUrl
   ? openDatabase(config.databaseReadUrl, { name: "worker reads", maxConnections: READ_CONNECTIONS })
@@ -103,7 +109,7 @@ stop.onStop("replica", () => replica?.end({ timeout: 2 }));
 const onRead = openReadMetrics(metrics.registry);
 const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
 
-const deps = { sql, reader, asyncCommitSql, log, chains, proofChains, config, metrics };
+const deps = { sql, reader, asyncCommitSql, log, chains, proofChains, config, metrics, stop: stop.signal };
 // payment statements never vary, so a connection plans each of them once
 const senderDeps = { ...deps, sql: plannedSql };
 const relayMetrics = { ...openRelayMetrics(metrics.registry), ...openPaymentMetrics(metrics.registry) };
@@ -173,5 +179,5 @@ const { databaseUrl, concurrency, connections } = config;
 const stopQueue = await waitForDatabase(() =>
   runQueue({ sql, log, databaseUrl, concurrency, maxConnections: connections.queue, taskList }),
 );
-stop.onStop("queue", stopQueue, QUEUE_TIMEOUT_MS);
+stop.onStop("queue", () => endDeliveries(deps, stopQueue()), QUEUE_TIMEOUT_MS);
 log.info({ networks: [...chains.keys()], concurrency: config.concurrency }, "worker is ready");

@@ -3,8 +3,8 @@
  * It never signs in an ACTIVE user, who needs the passkey: access to a mailbox must not give access to a wallet.
  */
 import { conflict, invalid, ServiceError } from "../../core/domain/errors.ts";
-import { isOtpCode, OTP_ATTEMPTS_MAX, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
-import { consumeOtp, isOtpExhausted, takeOtpAttempt } from "../../db/accounts/otps.ts";
+import { isOtpCode, OTP_ATTEMPTS_MAX } from "../../core/domain/otp.ts";
+import { consumeOtp, secondsLocked, takeOtpAttempt } from "../../db/accounts/otps.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { lockUser, lockUserByEmail, markVerified } from "../../db/accounts/users.ts";
 import { deleteChallengesOf } from "../../db/auth/challenges.ts";
@@ -17,8 +17,8 @@ import type { ApiDeps } from "../http/deps.ts";
 import { type Browser, startSession } from "../sessions/start-session.ts";
 import type { ResendTarget } from "./resend-code.ts";
 
-type Refusal = "invalid" | "locked" | "active";
-type Outcome = { user: User; session: Session } | { refusal: Refusal };
+type Refusal = { refusal: "invalid" | "active" } | { refusal: "locked"; retryAfterS: number };
+type Outcome = { user: User; session: Session } | Refusal;
 
 /** One message for wrong, expired, used and unknown; RATE_LIMITED when a code has no attempts left; CONFLICT for ACTIVE users. */
 export async function verifyEmail(
@@ -27,7 +27,7 @@ export async function verifyEmail(
 ): Promise<{ user: User; session: Session }> {
   // A refusal is a value until the transaction has committed, because the consumed attempt must persist.
   const outcome = await deps.sql.begin((tx) => tryCode(tx, deps, given));
-  if ("refusal" in outcome) throw toError(outcome.refusal);
+  if ("refusal" in outcome) throw toError(outcome);
   return outcome;
 }
 
@@ -42,7 +42,10 @@ async function tryCode(
   if (!user) return { refusal: "invalid" };
   if (user.status === "ACTIVE") return { refusal: "active" };
   const otp = await takeOtpAttempt(tx, user.id);
-  if (!otp) return { refusal: (await isOtpExhausted(tx, user.id)) ? "locked" : "invalid" };
+  if (!otp) {
+    const retryAfterS = await secondsLocked(tx, user.id);
+    return retryAfterS === undefined ? { refusal: "invalid" } : { refusal: "locked", retryAfterS };
+  }
   if (!isOtpCode(config.otpPeppers, otp, code)) {
     const type = otp.attempts >= OTP_ATTEMPTS_MAX ? "otp_locked" : "otp_refused";
     await recordSecurityEvent(tx, { userId: user.id, type, ...trace });
@@ -65,13 +68,13 @@ async function verifyUser(tx: Tx, userId: string, trace: Trace): Promise<User> {
   return user;
 }
 
-function toError(refusal: Refusal): ServiceError {
-  switch (refusal) {
+function toError(refused: Refusal): ServiceError {
+  switch (refused.refusal) {
     case "invalid":
       return invalid("otp", "invalid_or_expired", "The code is wrong or has expired");
     case "locked":
       return new ServiceError("RATE_LIMITED", "Too many wrong codes; ask for a new one", {
-        headers: { "retry-after": String(OTP_COOL_DOWN_S) },
+        headers: { "retry-after": String(refused.retryAfterS) },
         details: { field: "otp", issue: "too_many_attempts" },
       });
     case "active":

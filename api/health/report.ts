@@ -4,7 +4,7 @@
  * and the report is cached for one.
  */
 import type { Chain } from "../../core/rpc/chain-client.ts";
-import type { Log } from "../../core/runtime/log.ts";
+import { type FailureLog, openFailureLog } from "../../core/runtime/failure-log.ts";
 import { readDiskSpace } from "../../core/runtime/machine-limits.ts";
 import { isOnThisMachine } from "../../core/runtime/public-url.ts";
 import packageJson from "../../package.json" with { type: "json" };
@@ -35,16 +35,19 @@ const REMEMBERED_MS = 1_000;
 
 /** Concurrent callers share one round of checks. */
 export function openHealth(deps: ApiDeps): () => Promise<HealthReport> {
+  const logFailure = openFailureLog(deps.log);
   let last: { startedMs: number; report: Promise<HealthReport> } | undefined;
   return () => {
-    if (!last || Date.now() - last.startedMs > REMEMBERED_MS)
-      last = { startedMs: Date.now(), report: examine(deps) };
+    // a monotonic clock: a wall clock that is set back would keep the report for as long
+    const nowMs = performance.now();
+    if (!last || nowMs - last.startedMs > REMEMBERED_MS)
+      last = { startedMs: nowMs, report: examine(deps, logFailure) };
     return last.report;
   };
 }
 
-async function examine(deps: ApiDeps): Promise<HealthReport> {
-  const judged = await Promise.all(componentsOf(deps));
+async function examine(deps: ApiDeps, logFailure: FailureLog): Promise<HealthReport> {
+  const judged = await Promise.all(componentsOf(deps, logFailure));
   const isHealthy = judged.every(({ finding, isCritical }) => !isCritical || finding.status === "healthy");
   return {
     status: isHealthy ? "healthy" : "unhealthy",
@@ -56,23 +59,27 @@ async function examine(deps: ApiDeps): Promise<HealthReport> {
 }
 
 /** Critical: the database, the chain of each enabled network and its contracts, a relayer key. Other components are reported but do not affect the status. */
-function componentsOf({ sql, chains, config, log }: ApiDeps): Promise<Judged>[] {
+function componentsOf({ sql, chains, config }: ApiDeps, logFailure: FailureLog): Promise<Judged>[] {
   const all = [...chains.values()];
   // a local chain may use a stand-in for the wallet contracts
   const isPublic = ({ network }: Chain) =>
     config.nodeEnv === "production" &&
     config.chains.some(({ id, rpcUrls }) => id === network.id && !rpcUrls.every(isOnThisMachine));
-  const relayer = bounded("x402-relayer", () => checkRelayer(sql, all, config.relayerBalanceFloorWei), log);
+  const relayer = bounded(
+    "x402-relayer",
+    () => checkRelayer(sql, all, config.relayerBalanceFloorWei),
+    logFailure,
+  );
   return [
-    judge("database", true, () => checkDatabase(sql), log),
-    judge("disk", false, async () => judgeDisk(readDiskSpace(process.cwd())), log),
+    judge("database", true, () => checkDatabase(sql), logFailure),
+    judge("disk", false, async () => judgeDisk(readDiskSpace(process.cwd())), logFailure),
     ...all.flatMap((chain) => [
-      judge(`network-${chain.network.id}`, true, () => checkNetwork(chain), log),
+      judge(`network-${chain.network.id}`, true, () => checkNetwork(chain), logFailure),
       judge(
         `smart-contract-${chain.network.id}`,
         true,
         () => checkContracts(chain, { isPublic: isPublic(chain) }),
-        log,
+        logFailure,
       ),
     ]),
     relayer.then(
@@ -82,7 +89,9 @@ function componentsOf({ sql, chains, config, log }: ApiDeps): Promise<Judged>[] 
         isCritical: isMissing,
       }),
     ),
-    ...all.map((chain) => judge(`indexer-${chain.network.id}`, false, () => checkIndexer(sql, chain), log)),
+    ...all.map((chain) =>
+      judge(`indexer-${chain.network.id}`, false, () => checkIndexer(sql, chain), logFailure),
+    ),
   ];
 }
 
@@ -90,16 +99,16 @@ async function judge(
   name: ComponentName,
   isCritical: boolean,
   check: () => Promise<Finding>,
-  log: Log,
+  logFailure: FailureLog,
 ): Promise<Judged> {
-  return { name, finding: await bounded(name, check, log), isCritical };
+  return { name, finding: await bounded(name, check, logFailure), isCritical };
 }
 
 /** Errors are logged in full; the public response only says that there was one. */
 async function bounded<Found extends Finding>(
   name: ComponentName,
   check: () => Promise<Found>,
-  log: Log,
+  logFailure: FailureLog,
 ): Promise<Found | (Finding & { isMissing?: boolean })> {
   const timeout = Promise.withResolvers<Finding>();
   const timer = setTimeout(
@@ -109,7 +118,7 @@ async function bounded<Found extends Finding>(
   try {
     return await Promise.race([check(), timeout.promise]);
   } catch (error) {
-    log.warn({ err: error, component: name }, "health check failed");
+    logFailure("warn", { err: error, component: name }, "health check failed");
     return { status: "unhealthy", error: "could not be reached" };
   } finally {
     clearTimeout(timer);

@@ -1,5 +1,6 @@
 /** The caller's IP address: the socket's, or the one that trusted proxies forwarded. */
 import { isIP, isIPv6 } from "node:net";
+import { isPublicAddress } from "../../core/runtime/public-ip-ranges.ts";
 import type { TrustedProxies } from "../../core/runtime/trusted-proxies.ts";
 
 const HOPS_MAX = 20;
@@ -23,6 +24,20 @@ export function clientAddressOf(
     if (!proxies.isTrusted(address)) break;
   }
   return trusted;
+}
+
+/**
+ * The address of what is probably a proxy that nobody trusts, so that all its callers count as one: it forwards, and is not on the internet. A caller
+ * on the internet may send the header too.
+ */
+export function untrustedProxyOf(
+  peer: string | undefined,
+  forwardedFor: string | null,
+  proxies: TrustedProxies,
+): string | undefined {
+  if (!forwardedFor) return undefined;
+  const address = normalizeAddress(peer ?? "");
+  return address && !isPublicAddress(address) && !proxies.isTrusted(address) ? address : undefined;
 }
 
 const behalves = new WeakMap<Request, string>();

@@ -9,7 +9,7 @@
 import { Elysia } from "elysia";
 import { newRequestId } from "../../core/domain/ids.ts";
 import type { Caller } from "./caller.ts";
-import { behalfOf, clientAddressOf } from "./client-address.ts";
+import { behalfOf, clientAddressOf, untrustedProxyOf } from "./client-address.ts";
 import type { ApiDeps } from "./deps.ts";
 import { oncePer } from "./memoize-per-key.ts";
 import { openRequestMetrics } from "./request-metrics.ts";
@@ -25,6 +25,16 @@ export const requestContext = oncePer(({ config, log, metrics, drain }: ApiDeps)
   const observe = openRequestMetrics(metrics.registry);
   // The request line has fixed fields without secrets; redaction costs ten times the line.
   const requestLines = log.child({}, { redact: [] });
+  let isProxyReported = !config.rateLimits;
+  const reportUntrustedProxy = (peer: string | undefined, forwardedFor: string | null) => {
+    const proxy = untrustedProxyOf(peer, forwardedFor, config.trustedProxies);
+    if (proxy === undefined) return;
+    isProxyReported = true;
+    log.warn(
+      { proxy },
+      "X-Forwarded-For is ignored: TRUSTED_PROXIES does not name its sender, whose callers all share one rate limit",
+    );
+  };
   return new Elysia({ name: "request-context" })
     .decorate({
       requestId: "",
@@ -42,13 +52,10 @@ export const requestContext = oncePer(({ config, log, metrics, drain }: ApiDeps)
       context.admission = {};
       // Created on first use: most requests log nothing else.
       Object.defineProperty(context, "log", { get: () => log.child({ requestId }) });
-      context.clientAddress =
-        behalfOf(request) ??
-        clientAddressOf(
-          server?.requestIP(request)?.address,
-          request.headers.get("x-forwarded-for"),
-          config.trustedProxies,
-        );
+      const peer = server?.requestIP(request)?.address;
+      const forwardedFor = request.headers.get("x-forwarded-for");
+      if (!isProxyReported) reportUntrustedProxy(peer, forwardedFor);
+      context.clientAddress = behalfOf(request) ?? clientAddressOf(peer, forwardedFor, config.trustedProxies);
       set.headers["x-request-id"] = requestId;
       for (const [name, value] of headers) set.headers[name] = value;
       if (drain.isDraining) set.headers.connection = "close";

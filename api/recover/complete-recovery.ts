@@ -6,11 +6,11 @@ import { encodeAddOwner } from "../../core/chain/passkey-account.ts";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { nameOfOwner } from "../../core/domain/notice-mail.ts";
-import { isOtpCode, OTP_ATTEMPTS_MAX, OTP_COOL_DOWN_S } from "../../core/domain/otp.ts";
+import { isOtpCode, OTP_ATTEMPTS_MAX } from "../../core/domain/otp.ts";
 import { addressOfOwner } from "../../core/domain/owner.ts";
-import { consumeOtp, isOtpExhausted, takeOtpAttempt } from "../../db/accounts/otps.ts";
+import { consumeOtp, secondsLocked, takeOtpAttempt } from "../../db/accounts/otps.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
-import { lockUserByEmail } from "../../db/accounts/users.ts";
+import { findUserByEmail, lockUserByEmail } from "../../db/accounts/users.ts";
 import { hasChallengeOf, takeChallengeOf } from "../../db/auth/challenges.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { addNotice } from "../../db/notices/notices.ts";
@@ -34,38 +34,57 @@ export type RecoveryRequest = {
   trace: Trace;
 };
 
-type Outcome = { user: User; session: Session } | { refusal: "invalid" | "locked" };
+type Outcome =
+  | { user: User; session: Session }
+  | { refusal: "invalid" }
+  | { refusal: "locked"; retryAfterS: number };
 
 /** One message for wrong, expired, used and unknown; RATE_LIMITED when a code has no attempts left. */
 export async function recover(deps: ApiDeps, request: RecoveryRequest) {
   // a refusal is a value until the transaction has committed, because the consumed attempt must persist
-  const outcome = await deps.sql.begin((tx) => tryCode(tx, deps, request));
+  const isOwner = await isStillOwner(deps, request);
+  const outcome = await deps.sql.begin((tx) => tryCode(tx, deps, { ...request, isOwner }));
   if (!("refusal" in outcome)) return outcome;
   if (outcome.refusal === "invalid")
     throw invalid("otp", "invalid_or_expired", "The code or the proof is wrong or has expired");
   throw new ServiceError("RATE_LIMITED", "Too many wrong codes; start again", {
-    headers: { "retry-after": String(OTP_COOL_DOWN_S) },
+    headers: { "retry-after": String(outcome.retryAfterS) },
     details: { field: "otp", issue: "too_many_attempts" },
   });
 }
 
-async function tryCode(tx: Tx, deps: ApiDeps, request: RecoveryRequest): Promise<Outcome> {
-  const { email, code, address, browser, trace } = request;
+/** Asked before the transaction: a node that hangs must not keep the user's row locked, on which the indexer would wait. */
+async function isStillOwner(deps: ApiDeps, request: RecoveryRequest): Promise<boolean> {
+  const user = await findUserByEmail(deps.sql, request.email);
+  if (user?.status !== "ACTIVE") return false;
+  const meant = { userId: user.id, purpose: "recover_proven" as const };
+  if (!(await hasChallengeOf(deps.sql, digestOf(request), meant))) return false;
+  return (await findOwnedChains(deps, user, request.address)).length > 0;
+}
+
+async function tryCode(
+  tx: Tx,
+  deps: ApiDeps,
+  request: RecoveryRequest & { isOwner: boolean },
+): Promise<Outcome> {
+  const { email, code, address, isOwner, browser, trace } = request;
   const user = await lockUserByEmail(tx, email);
   if (user?.status !== "ACTIVE") return { refusal: "invalid" };
   // only a request with the proof for which the code was sent counts as an attempt
   const meant = { userId: user.id, purpose: "recover_proven" as const };
   if (!(await hasChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
   const otp = await takeOtpAttempt(tx, user.id);
-  if (!otp) return { refusal: (await isOtpExhausted(tx, user.id)) ? "locked" : "invalid" };
+  if (!otp) {
+    const retryAfterS = await secondsLocked(tx, user.id);
+    return retryAfterS === undefined ? { refusal: "invalid" } : { refusal: "locked", retryAfterS };
+  }
   if (!isOtpCode(deps.config.otpPeppers, otp, code)) {
     const type = otp.attempts >= OTP_ATTEMPTS_MAX ? "otp_locked" : "otp_refused";
     await recordSecurityEvent(tx, { userId: user.id, type, ...trace });
     return { refusal: "invalid" };
   }
-  // the address must still be an owner
   if (!(await takeChallengeOf(tx, digestOf(request), meant))) return { refusal: "invalid" };
-  if ((await findOwnedChains(deps, user, address)).length === 0) return { refusal: "invalid" };
+  if (!isOwner) return { refusal: "invalid" };
   if (!(await consumeOtp(tx, otp.id))) return { refusal: "invalid" };
   const session = await startSession(tx, { user, method: "recovery", browser, trace });
   const ended = await deleteOtherSessions(tx, user.id, session.id);

@@ -65,6 +65,8 @@ export type ChainOptions = {
   readonly timeoutMs: number;
   /** Default: WALLET_FACTORIES. */
   readonly walletFactories?: readonly Hex[];
+  /** Told once of a node that serves another chain, and again only after it has served the right one. */
+  readonly onWrongChain?: (message: string) => void;
 };
 
 const ATTEMPTS_MAX = 3;
@@ -77,6 +79,7 @@ export function openChain({
   urls,
   timeoutMs,
   walletFactories = WALLET_FACTORIES,
+  onWrongChain,
 }: ChainOptions): Chain {
   const network = NETWORKS[networkId];
   if (urls.length === 0) throw new RangeError(`${networkId} needs at least one RPC URL`);
@@ -98,7 +101,7 @@ export function openChain({
       const message = `${node.label} asked for no requests during the next ${restMs} ms`;
       throw new RpcTransportError("rate-limit", message, { retryAfterMs: restMs });
     }
-    await proveChainId(node, network.chainId, timeoutMs);
+    await proveChainId(node, { chainId: network.chainId, timeoutMs, onWrongChain });
     return exchangeAll(node, calls, { timeoutMs, inOrder });
   }
 
@@ -227,12 +230,22 @@ function probeFailing(nodes: readonly ChainNode[], probe: (node: ChainNode) => P
 }
 
 /** EIP-155 id of the node, asked once a connection. A node of another chain is never trusted. */
-function proveChainId(node: ChainNode, chainId: number, timeoutMs: number): Promise<void> {
+function proveChainId(
+  node: ChainNode,
+  {
+    chainId,
+    timeoutMs,
+    onWrongChain,
+  }: { chainId: number; timeoutMs: number; onWrongChain: ChainOptions["onWrongChain"] },
+): Promise<void> {
   node.health.chainIdProof ??= (async () => {
     const outcomes = await exchange(node, [{ method: "eth_chainId", params: [] }], timeoutMs);
     const answered = parseQuantity(resultOf(outcomes), `eth_chainId on ${node.label}`);
-    if (answered === BigInt(chainId)) return;
+    const wasWrong = node.health.servesWrongChain;
+    node.health.servesWrongChain = answered !== BigInt(chainId);
+    if (!node.health.servesWrongChain) return;
     const message = `${node.label} serves chain ${answered}, expected ${chainId}`;
+    if (!wasWrong) onWrongChain?.(message);
     const error = new RpcTransportError("wrong-chain", message);
     noteFailure(node.health, error, performance.now());
     throw error;

@@ -19,6 +19,8 @@ export type NodeHealth = {
   isProbing: boolean;
   /** Settles when the node has proved its chain id; forgotten with the connection, behind which another node may come back. */
   chainIdProof: Promise<void> | undefined;
+  /** By its latest answer about its chain id. */
+  servesWrongChain: boolean;
   readonly batchCalls: AdaptiveLimit;
   readonly logBlocks: AdaptiveLimit;
 };
@@ -48,6 +50,7 @@ export function newHealth(): NodeHealth {
     probeAtMs: 0,
     isProbing: false,
     chainIdProof: undefined,
+    servesWrongChain: false,
     batchCalls: newAdaptiveLimit(BATCH_CALLS),
     logBlocks: newAdaptiveLimit(LOG_BLOCKS),
   };

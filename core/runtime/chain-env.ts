@@ -1,6 +1,7 @@
 /** The enabled networks and their RPC URLs: variables shared by every process that reads a chain. */
 import { z } from "zod";
 import { commaList, wholeNumber } from "./env.ts";
+import type { Log } from "./log.ts";
 import { isEncryptedOrLocal } from "./public-url.ts";
 
 const NETWORK_SUFFIX = { base: "BASE", "base-sepolia": "BASE_SEPOLIA" } as const;
@@ -36,10 +37,17 @@ export function enabledNetworks(env: Partial<ChainEnv>): NetworkName[] {
   return [...new Set(env.NETWORKS ?? (env.NODE_ENV === "production" ? NAMES : ["base-sepolia" as const]))];
 }
 
+const rpcVariableOf = (id: NetworkName) => `RPC_URL_${NETWORK_SUFFIX[id]}` as const;
+
+/** Logs that a node serves another chain, and which variable names the node. */
+export function wrongChainLog(log: Pick<Log, "error">, id: NetworkName): (message: string) => void {
+  return (message) => log.error({ network: id }, `${rpcVariableOf(id)}: ${message}; the node is not used`);
+}
+
 /** Reports an enabled network without an RPC URL, and in production one reached over the internet without encryption. */
 export function chainFaults(env: Partial<ChainEnv>, broken: ReadonlySet<string>): string[] {
   return enabledNetworks(env).flatMap((id) => {
-    const name = `RPC_URL_${NETWORK_SUFFIX[id]}` as const;
+    const name = rpcVariableOf(id);
     const urls = env[name];
     if (!urls && !broken.has(name))
       return [`${name} is not set; network ${id} is enabled and needs an RPC URL`];
@@ -55,7 +63,7 @@ export function chainFaults(env: Partial<ChainEnv>, broken: ReadonlySet<string>)
 export function enabledChains(env: ChainEnv): ChainSettings[] {
   return enabledNetworks(env).map((id) => ({
     id,
-    rpcUrls: env[`RPC_URL_${NETWORK_SUFFIX[id]}`] ?? [],
+    rpcUrls: env[rpcVariableOf(id)] ?? [],
     confirmations: env[`CONFIRMATIONS_${NETWORK_SUFFIX[id]}`],
   }));
 }

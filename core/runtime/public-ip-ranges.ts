@@ -1,6 +1,10 @@
 /** Which IP addresses are public. Special-purpose ranges (IANA registries) are not: they could be ours or on our network. */
 import { BlockList, isIP } from "node:net";
 
+/** All that is allocated of global unicast (RFC 4291, 2.4): what is outside of it translates IPv4 addresses, or leads nowhere public. */
+const GLOBAL_6 = new BlockList();
+GLOBAL_6.addSubnet("2000::", 3, "ipv6");
+
 /** Two lists, because one would match an IPv4 address against IPv6 ranges. */
 const SPECIAL_4 = new BlockList();
 const SPECIAL_6 = new BlockList();
@@ -23,19 +27,8 @@ for (const range of [
   SPECIAL_4.addSubnet(address, Number(bits), "ipv4");
 }
 for (const range of [
-  // unspecified and loopback, IPv4 in IPv6 of all kinds, discard, Teredo and friends, documentation, 6to4
-  ...[
-    "::/96",
-    "::ffff:0:0/96",
-    "64:ff9b::/96",
-    "64:ff9b:1::/48",
-    "100::/64",
-    "2001::/23",
-    "2001:db8::/32",
-    "2002::/16",
-  ],
-  // documentation, segment routing, unique local, link local, site local, multicast
-  ...["3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"],
+  // Teredo and friends, 6to4, documentation
+  ...["2001::/23", "2002::/16", "2001:db8::/32", "3fff::/20"],
   // AS112: delegated reverse names of private ranges
   "2620:4f:8000::/48",
 ]) {
@@ -47,5 +40,6 @@ for (const range of [
 export function isPublicAddress(address: string): boolean {
   const version = isIP(address);
   if (version === 0 || address.includes("%")) return false;
-  return version === 6 ? !SPECIAL_6.check(address, "ipv6") : !SPECIAL_4.check(address, "ipv4");
+  if (version === 4) return !SPECIAL_4.check(address, "ipv4");
+  return GLOBAL_6.check(address, "ipv6") && !SPECIAL_6.check(address, "ipv6");
 }

@@ -3,6 +3,7 @@ import { maySignIn } from "../auth/sign-in-passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type User, users } from "../schema.ts";
+import { maySignInAgain } from "../sessions/sessions.ts";
 import { lockUser } from "./users.ts";
 
 export type IdentityKey = { issuer: string; subject: string };
@@ -94,7 +95,7 @@ export async function listIdentities(tx: Tx, userId: string): Promise<Identity[]
 
 /**
  * Links an identity to the user of a session, which must still be live. False when the identity already belongs to a user, when the
- * user has IDENTITIES_MAX, or when the session has ended. Call with the user's row locked.
+ * user has IDENTITIES_MAX, or when the session has ended or its passkey may not sign in any more. Call with the user's row locked.
  */
 export async function insertIdentityOfSession(
   tx: Tx,
@@ -108,6 +109,7 @@ export async function insertIdentityOfSession(
       select user_id
       from sessions
       where id = ${sessionId} and user_id = ${userId} and expires_at > now() and absolute_end_at > now()
+        and ${maySignInAgain(tx)}
       for update
     ) live
     where (select count(*) from identities where identities.user_id = live.user_id) < ${IDENTITIES_MAX}

@@ -62,8 +62,8 @@ export async function takeOtpAttempt(tx: Tx, userId: string): Promise<Otp | unde
   return otp;
 }
 
-/** Whether the live code has no attempts left. */
-export async function isOtpExhausted(tx: Tx, userId: string): Promise<boolean> {
+/** Seconds until another code may be sent, at least 1, when the live code has no attempts left; else undefined. Call with the user's row locked. */
+export async function secondsLocked(tx: Tx, userId: string): Promise<number | undefined> {
   const rows = await tx`
     select 1
     from otps
@@ -72,7 +72,7 @@ export async function isOtpExhausted(tx: Tx, userId: string): Promise<boolean> {
       and consumed_at is null
       and expires_at > now()
       and attempts >= ${OTP_ATTEMPTS_MAX}`;
-  return rows.length > 0;
+  return rows.length > 0 ? Math.max(1, await secondsUntilNextOtp(tx, userId)) : undefined;
 }
 
 /** Consumes a code. False when a concurrent request consumed it first. */

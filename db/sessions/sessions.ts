@@ -68,21 +68,27 @@ export async function renewSession(tx: Tx, id: string): Promise<Session | undefi
   const [row] = await tx<Session[]>`
     update sessions
     set expires_at = least(now() + make_interval(secs => ${SESSION_LIFE_S}), absolute_end_at)
-    where id = ${id}
-      and expires_at > now()
-      and not exists (
-        select from passkeys passkey
-        where passkey.id = sessions.passkey_id and not ${maySignIn(tx)}
-      )
+    where id = ${id} and expires_at > now() and ${maySignInAgain(tx)}
     returning ${columnsOf(tx, sessions)}`;
   return row;
 }
 
-/** Until the transaction ends, the session does not: what it makes is there to be found by whoever ends it. False when it has ended. */
+/** Whether the passkey that opened one of `sessions`, if one did, may still sign in. */
+export function maySignInAgain(tx: Tx) {
+  return tx`not exists (
+    select from passkeys passkey
+    where passkey.id = sessions.passkey_id and not ${maySignIn(tx)}
+  )`;
+}
+
+/**
+ * Until the transaction ends, the session does not: what it makes is there to be found by whoever ends it. False when it has ended, or its passkey
+ * may not sign in any more.
+ */
 export async function holdSession(tx: Tx, id: string): Promise<boolean> {
   const rows = await tx`
     select from sessions
-    where id = ${id} and expires_at > now() and absolute_end_at > now()
+    where id = ${id} and expires_at > now() and absolute_end_at > now() and ${maySignInAgain(tx)}
     for key share`;
   return rows.length === 1;
 }

@@ -41,8 +41,8 @@ const TAKE_LOCK = 7_041_035;
 
 /**
  * Leases at most `limit` due deliveries for `leaseS`, so that no endpoint has more than `perEndpoint` in flight, a failing one no more
- * than one, and no user more than `perUser`. Endpoints with fewer in flight go first, then those due longest.
- * Call in a transaction of its own.
+ * than one, and no user more than `perUser`. Users with fewer in flight go first, then endpoints with fewer, then those due longest: the age
+ * of some users' backlogs does not delay the others. Call in a transaction of its own.
  */
 export async function takeDeliveries(
   tx: Tx,
@@ -103,11 +103,12 @@ export async function takeDeliveries(
       from (
         select
           id, next_try_at, user_id, round,
-          row_number() over (partition by user_id order by round, next_try_at, id) as place
+          row_number() over (partition by user_id order by round, next_try_at, id)
+            + (select count(*) from on_their_way where on_their_way.user_id = due.user_id) as place
         from due
       ) ranked
-      where place <= ${perUser}::int - (select count(*) from on_their_way where on_their_way.user_id = ranked.user_id)
-      order by round, next_try_at, id
+      where place <= ${perUser}::int
+      order by place, round, next_try_at, id
       limit ${limit}
     ),
     taken as (
@@ -162,8 +163,8 @@ export async function markDelivered(tx: Tx, taken: TakenDelivery, result: Attemp
 }
 
 /**
- * Schedules a retry, or FAILED when `retryAfterS` is undefined. Returns since when the endpoint has been failing. A worker whose lease was over
- * changes nothing once another one has taken the delivery, or its owner has asked for it again.
+ * Schedules a retry, or FAILED when `retryAfterS` is undefined. Neither when this attempt's lease was over and a later one has begun, or the
+ * delivery was asked for again. Returns since when the endpoint has been failing; undefined when the attempt went to a URL that it has no more.
  */
 export async function markFailedTry(
   tx: Tx,
@@ -185,7 +186,7 @@ export async function markFailedTry(
   const [endpoint] = await tx<{ failingSince: Date }[]>`
     update webhook_endpoints
     set failing_since = coalesce(failing_since, now())
-    where id = ${taken.endpointId}
+    where id = ${taken.endpointId} and url = ${taken.url}
     returning failing_since`;
   return endpoint?.failingSince;
 }

@@ -68,7 +68,7 @@ export async function listEndpoints(tx: Tx, userId: string): Promise<WebhookEndp
 
 export type EndpointChange = Partial<Pick<WebhookEndpoint, "url" | "description" | "eventTypes" | "enabled">>;
 
-/** Omitted fields are unchanged. Enabling clears the reason of disabling. */
+/** Omitted fields are unchanged. Enabling clears the reason of disabling; another URL has not failed yet. */
 export async function updateEndpoint(
   tx: Tx,
   { id, userId }: { id: string; userId: string },
@@ -86,7 +86,10 @@ export async function updateEndpoint(
         when ${change.enabled ?? null}::boolean then null
         else 'by_owner'
       end,
-      failing_since = case when ${change.enabled ?? false}::boolean then null else failing_since end,
+      failing_since = case
+        when ${change.enabled ?? false}::boolean or ${change.url ?? null}::text <> url then null
+        else failing_since
+      end,
       updated_at = now()
     where id = ${id} and user_id = ${userId}
     returning ${columns(tx)}`;
@@ -125,12 +128,17 @@ export async function rotateSecret(
   return row;
 }
 
-/** Disables an endpoint that is gone or keeps failing. */
-export async function disableEndpoint(tx: Tx, id: string, reason: "gone" | "failing"): Promise<void> {
-  await tx`
+/** Disables an endpoint whose URL is gone or keeps failing. False when it has another URL by now, or is disabled. */
+export async function disableEndpoint(
+  tx: Tx,
+  { id, url }: { id: string; url: string },
+  reason: "gone" | "failing",
+): Promise<boolean> {
+  const result = await tx`
     update webhook_endpoints
     set enabled = false, disabled_reason = ${reason}, updated_at = now()
-    where id = ${id} and enabled`;
+    where id = ${id} and url = ${url} and enabled`;
+  return result.count > 0;
 }
 
 export type SealedSecret = Pick<WebhookEndpoint, "id" | "sealedSecret" | "sealedOldSecret">;

@@ -118,8 +118,29 @@ describe("POST /v1/email-verification/verify", () => {
     const answer = await client.post(VERIFY, { email, otp: code });
     expect(answer.status).toBe(429);
     expect(answer.body.error).toMatchObject({ code: "RATE_LIMITED", details: { field: "otp" } });
-    expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(Number(answer.headers.get("retry-after"))).toBeWithin(50, 61);
     expect(await statusOf(email)).toBe("REGISTERED");
+  });
+
+  test("error: Retry-After of a code without attempts says when another one can be sent, also at the hour's last", async () => {
+    const email = newEmail();
+    await client.post(REGISTER, { email });
+    for (let codes = 1; codes < 5; codes++) {
+      await ageCodes(world.sql, email, 100);
+      expect((await client.post(RESEND, { email })).status).toBe(200);
+    }
+    const code = await readCode(client, email);
+    const retryAfterS = async () => {
+      const answer = await client.post(VERIFY, { email, otp: code });
+      return [answer.status, Number(answer.headers.get("retry-after"))];
+    };
+    for (let tries = 0; tries < 5; tries++) await client.post(VERIFY, { email, otp: wrong(code) });
+    const [status, waitS = 0] = await retryAfterS();
+    expect(status).toBe(429);
+    const resent = await client.post(RESEND, { email });
+    expect(resent.status).toBe(429);
+    expect(Number(resent.headers.get("retry-after"))).toBeWithin(waitS - 5, waitS + 1);
+    expect(waitS).toBeGreaterThan(3_000);
   });
 
   test("a right code is accepted at the fifth attempt", async () => {

@@ -128,12 +128,22 @@ test(`behavior: the same processes go on after Postgres was unavailable for ${AW
   const pids = NAMES.map((name) => service.pidOf(name));
   let isOver = false;
   const jobs = keepJobsRunning(() => isOver);
+  const [indexerBefore, workerBefore] = [service.logOf("indexer"), service.logOf("worker")];
   await postgres.stop();
   await Bun.sleep(AWAY_MS);
   const { port } = postgres;
   postgres = await startPostgres({ dataDir, database: "crash" });
   expect(postgres.port).toBe(port);
   await expectService(pids, 2_000_000n);
+  // one line for each kind of error: closed, refused, starting up
+  const repeats = (log: string, before: string, line: string) =>
+    log.slice(before.length).split(line).length - 1;
+  expect(
+    repeats(service.logOf("indexer"), indexerBefore, "could not determine the leader"),
+  ).toBeLessThanOrEqual(4);
+  expect(
+    repeats(service.logOf("worker"), workerBefore, "job queue failed to start; retrying"),
+  ).toBeLessThanOrEqual(4);
   isOver = true;
   await jobs;
   await waitForJobs();

@@ -1,6 +1,7 @@
 /** Whose session, and until when: the conditions of the statements that find, renew and end sessions, one by one. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newSessionId } from "../../core/domain/ids.ts";
+import { insertIdentityOfSession } from "../../db/accounts/identities.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import {
   deleteOtherSessions,
@@ -10,6 +11,7 @@ import {
   deleteSessionsOf,
   deleteSessionsOfRemovedPasskeys,
   findLiveSession,
+  holdSession,
   insertSession,
   listLiveSessions,
   noteActedFor,
@@ -202,9 +204,18 @@ describe("ending sessions", () => {
       await open(user),
       await open(stranger, "passkey", foreign),
     ];
-    // one that was opened while they were ended is not renewed
+    // one that was opened while they were ended is not renewed, and makes nothing that outlasts it
     const renewed = await Promise.all(sessions.map(({ id }) => renewSession(sql, id)));
     expect(renewed.map((session) => session !== undefined)).toEqual([true, false, true, false]);
+    const held = await Promise.all(sessions.map(({ id }) => holdSession(sql, id)));
+    expect(held).toEqual([true, false, true, false]);
+    const linked = await Promise.all(
+      sessions.map(({ id, userId }) => {
+        const identity = { issuer: "https://issuer.test", subject: id, email: null };
+        return insertIdentityOfSession(sql, identity, { sessionId: id, userId });
+      }),
+    );
+    expect(linked).toEqual([true, false, true, false]);
     await deleteSessionsOfRemovedPasskeys(sql, user);
     expect(await left(...sessions)).toEqual([true, false, true, true]);
   });

@@ -135,6 +135,17 @@ describe("a delivery is taken", () => {
     expect(await take({ limit: 2 })).toHaveLength(2);
   });
 
+  test("of the user with the fewest in flight first, however long others have waited", async () => {
+    const backlog = [await endpointId(), await endpointId()];
+    for (const of of backlog)
+      for (let count = 0; count < 3; count++) await set(await delivery(of), { next_try_at: seconds(-3_600) });
+    const next = async () => (await take({ limit: 1 })).map(({ userId }) => userId);
+    expect(await next()).toEqual([user]);
+    const of = await endpointId(stranger);
+    for (let count = 0; count < 2; count++) await delivery(of, stranger);
+    expect([await next(), await next(), await next()].flat()).toEqual([stranger, user, stranger]);
+  });
+
   test("with the old secret as well until that expires", async () => {
     const of = await endpointId();
     await rotateSecret(sql, { id: of, userId: user }, { sealedSecret: Buffer.from("new"), oldLifeH: 1 });
@@ -199,6 +210,16 @@ describe("an attempt", () => {
     await markFailedTry(sql, second, FAILED, undefined);
     expect(await rowOf(second.id)).toMatchObject({ state: "PENDING", leaseUntil: expect.any(Date) });
     expect(await listAttempts(sql, first.id)).toMatchObject([{ number: 1, status: 500 }]);
+  });
+
+  test("that failed at a URL that was replaced meanwhile says nothing of the endpoint", async () => {
+    const [first] = await two();
+    const own = { id: first.endpointId, userId: user };
+    await updateEndpoint(sql, own, { url: "https://new.example.test" });
+    expect(await markFailedTry(sql, first, FAILED, 60)).toBeUndefined();
+    expect(await failingSince(first.endpointId)).toBeNull();
+    expect(await disableEndpoint(sql, { ...own, url: first.url }, "gone")).toBe(false);
+    expect(await findEndpoint(sql, own)).toMatchObject({ enabled: true });
   });
 
   test("is due again at the next retry or at the end of a PENDING one's lease, whichever is first", async () => {
@@ -289,8 +310,9 @@ describe("an endpoint", () => {
 
   test("keeps the first reason for which it was disabled, and no other is disabled with it", async () => {
     const [id, other] = [await endpointId(), await endpointId()];
-    await disableEndpoint(sql, id, "gone");
-    await disableEndpoint(sql, id, "failing");
+    const url = "https://example.test";
+    expect(await disableEndpoint(sql, { id, url }, "gone")).toBe(true);
+    expect(await disableEndpoint(sql, { id, url }, "failing")).toBe(false);
     expect(await findEndpoint(sql, { id, userId: user })).toMatchObject({
       enabled: false,
       disabledReason: "gone",
@@ -300,6 +322,17 @@ describe("an endpoint", () => {
     expect(renamed).toMatchObject({ enabled: false, disabledReason: "gone" });
     const enabled = await updateEndpoint(sql, { id, userId: user }, { enabled: true });
     expect(enabled).toMatchObject({ enabled: true, disabledReason: null });
+  });
+
+  test("has not failed yet at another URL", async () => {
+    const own = { id: await endpointId(), userId: user };
+    await sql`update webhook_endpoints set failing_since = now()`;
+    for (const [change, isFailing] of [
+      [{ description: "a name" }, true],
+      [{ url: "https://example.test" }, true],
+      [{ url: "https://new.example.test" }, false],
+    ] as const)
+      expect((await updateEndpoint(sql, own, change))?.failingSince !== null).toBe(isFailing);
   });
 
   test("gets its secret resealed, and no other does, unless it was changed meanwhile", async () => {

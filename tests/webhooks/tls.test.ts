@@ -27,14 +27,16 @@ afterAll(async () => {
   await world?.stop();
 });
 
-/** Sends one event to a server with this certificate and returns its delivery. */
+/** Sends one event to a server with this certificate, or without TLS, and returns its delivery. */
 async function deliverTo(
-  certificate: string,
+  certificate: string | undefined,
 ): Promise<{ state: string; lastError: string | null; received: number }> {
   let received = 0;
   const server = Bun.serve({
     port: 0,
-    tls: { cert: read(`${certificate}.cert.pem`), key: read(`${certificate}.key.pem`) },
+    ...(certificate
+      ? { tls: { cert: read(`${certificate}.cert.pem`), key: read(`${certificate}.key.pem`) } }
+      : {}),
     fetch: () => {
       received += 1;
       return new Response("ok");
@@ -56,6 +58,12 @@ async function deliverTo(
 
 test("a trusted certificate for the name is accepted", async () => {
   expect(await deliverTo("trusted")).toEqual({ state: "DELIVERED", lastError: null, received: 1 });
+}, 120_000);
+
+test("error: a receiver without TLS gets no message, and its certificate is not blamed", async () => {
+  const { state, lastError, received } = await deliverTo(undefined);
+  expect([state, received]).toEqual(["PENDING", 0]);
+  expect(lastError).toContain("offered no TLS connection we can use");
 }, 120_000);
 
 test("error: an untrusted certificate gets no message", async () => {

@@ -62,7 +62,7 @@ const rowOf = async (id: string) => {
 async function deliver(id: string, { number = 1, log = openLog("test", "silent") } = {}): Promise<Row> {
   const config = { baseUrl: "http://localhost", webhookSealKeys: NEW, webhookPrivateTargets: true };
   return waitFor("the result", async () => {
-    await deliverWebhooks({ sql, log, config });
+    await deliverWebhooks({ sql, log, config, stop: new AbortController().signal });
     const [row] = await sql`
       select from webhook_deliveries
       where endpoint_id = ${id} and attempts = ${number} and lease_until is null`;
@@ -132,7 +132,7 @@ test("any other error while sending is a failed attempt that reveals nothing to 
 
 test("a message that arrives while another call looks for due ones is sent without a further event", async () => {
   const config = { baseUrl: "http://localhost", webhookSealKeys: NEW, webhookPrivateTargets: true };
-  const deps = { sql, log: openLog("test", "silent"), config };
+  const deps = { sql, log: openLog("test", "silent"), config, stop: new AbortController().signal };
   const { id: first } = await endpoint(NEW);
   const second = Promise.withResolvers<Promise<void>>();
   let during: Promise<void> | undefined;

@@ -6,6 +6,7 @@
  */
 import { EventEmitter } from "node:events";
 import { Logger, parseCronItems, run, type TaskList, type WorkerEvents } from "graphile-worker";
+import { type FailureLog, openFailureLog } from "../../core/runtime/failure-log.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { watchLiveness } from "./liveness.ts";
@@ -36,6 +37,7 @@ export type QueueSettings = {
 export async function runQueue(settings: QueueSettings): Promise<() => Promise<void>> {
   const over = Promise.withResolvers<void>();
   const closing = new Set<Promise<void>>();
+  const logFailure = openFailureLog(settings.log);
   let isOver = false;
 
   /** Its jobs finish while the next runner is already working. */
@@ -46,7 +48,7 @@ export async function runQueue(settings: QueueSettings): Promise<() => Promise<v
 
   async function keep(first: Runner): Promise<void> {
     let pauseMs = PAUSE_MIN_MS;
-    for (let runner: Runner | undefined = first; ; runner = await tryOpenRunner(settings)) {
+    for (let runner: Runner | undefined = first; ; runner = await tryOpenRunner(settings, logFailure)) {
       const startedMs = performance.now();
       const why = runner && (await Promise.race([runner.ended, over.promise]));
       if (runner) close(runner);
@@ -68,13 +70,13 @@ export async function runQueue(settings: QueueSettings): Promise<() => Promise<v
   };
 }
 
-async function tryOpenRunner(settings: QueueSettings): Promise<Runner | undefined> {
+async function tryOpenRunner(settings: QueueSettings, logFailure: FailureLog): Promise<Runner | undefined> {
   try {
     const runner = await openRunner(settings);
     settings.log.info("job queue restarted");
     return runner;
   } catch (error) {
-    settings.log.warn({ err: error }, "job queue failed to start; retrying");
+    logFailure("warn", { err: error }, "job queue failed to start; retrying");
     return undefined;
   }
 }

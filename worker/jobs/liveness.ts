@@ -1,4 +1,5 @@
 /** Holds a pool's liveness lock and unlocks the jobs of dead pools, so that a kill -9 costs seconds instead of the queue's four hours. */
+import { openFailureLog } from "../../core/runtime/failure-log.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { holdLiveness, isAlive, type Liveness, releaseDeadPools } from "../../db/jobs/dead-workers.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -9,6 +10,7 @@ const CHECK_MS = 1_000;
 export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise<void> {
   const over = Promise.withResolvers<void>();
   let held: Liveness | undefined;
+  const logFailure = openFailureLog(log);
   let stopped = false;
 
   async function check(): Promise<void> {
@@ -19,7 +21,7 @@ export function watchLiveness(sql: Sql, log: Log, poolId: string): () => Promise
       if (freed.length > 0) log.warn({ pools: freed }, "jobs of dead workers unlocked");
     } catch (error) {
       // a failed check says nothing about the lock that is held
-      log.warn({ err: error }, "liveness check failed; retrying");
+      logFailure("warn", { err: error }, "liveness check failed; retrying");
     }
   }
 

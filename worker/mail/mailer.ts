@@ -38,25 +38,46 @@ const PERMANENT_FROM = 500;
 export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: string }): Mailer {
   const open = new Set<SMTPConnection>();
   let isClosed = false;
+  let isFailing = false;
+  let isProbed = false;
+
+  async function connect(): Promise<MailConnection> {
+    const { parseConnectionUrl, Connection, Composer } = await loadPackage();
+    if (isClosed) throw new Error("the mailer is closed");
+    const { auth, ...options } = parseConnectionUrl(smtpUrl);
+    const connection = new Connection({
+      ...options,
+      connectionTimeout: CONNECT_TIMEOUT_MS,
+      greetingTimeout: CONNECT_TIMEOUT_MS,
+      dnsTimeout: CONNECT_TIMEOUT_MS,
+      socketTimeout: SOCKET_TIMEOUT_MS,
+    });
+    open.add(connection.once("end", () => open.delete(connection)));
+    await opened(connection);
+    if (auth?.user) await loggedIn(connection, { user: auth.user, pass: auth.pass ?? "" });
+    return {
+      deliver: (mail) => deliver(connection, new Composer({ from: mailFrom, ...mail })),
+      close: () => connection.quit(),
+    };
+  }
+
   return {
+    /** Of the mails for a server that failed last, one at a time waits for it: a server that hangs would occupy all jobs. */
     async connect() {
-      const { parseConnectionUrl, Connection, Composer } = await loadPackage();
-      if (isClosed) throw new Error("the mailer is closed");
-      const { auth, ...options } = parseConnectionUrl(smtpUrl);
-      const connection = new Connection({
-        ...options,
-        connectionTimeout: CONNECT_TIMEOUT_MS,
-        greetingTimeout: CONNECT_TIMEOUT_MS,
-        dnsTimeout: CONNECT_TIMEOUT_MS,
-        socketTimeout: SOCKET_TIMEOUT_MS,
-      });
-      open.add(connection.once("end", () => open.delete(connection)));
-      await opened(connection);
-      if (auth?.user) await loggedIn(connection, { user: auth.user, pass: auth.pass ?? "" });
-      return {
-        deliver: (mail) => deliver(connection, new Composer({ from: mailFrom, ...mail })),
-        close: () => connection.quit(),
-      };
+      if (isFailing && isProbed)
+        throw new Error("the mail server is unavailable, and another mail is trying it");
+      const isProbe = isFailing;
+      if (isProbe) isProbed = true;
+      try {
+        const connected = await connect();
+        isFailing = false;
+        return connected;
+      } catch (error) {
+        isFailing = true;
+        throw error;
+      } finally {
+        if (isProbe) isProbed = false;
+      }
     },
     close() {
       isClosed = true;

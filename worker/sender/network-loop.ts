@@ -2,6 +2,7 @@
  * The loop of one network: monitors its transactions each half second and after each block the indexer has read, and drains the queues
  * that send through it.
  */
+import { openFailureLog } from "../../core/runtime/failure-log.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { openMonitorLease } from "./monitor-lease.ts";
 import { isNodeUnavailable } from "./monitor-relays.ts";
@@ -30,6 +31,7 @@ export async function startNetworkLoop(
 ): Promise<() => Promise<void>> {
   const { deps, chain } = network;
   const monitorLease = openMonitorLease(network);
+  const logFailure = openFailureLog(deps.log);
   const draining = new Map<RelayQueue, Promise<void>>();
   let stopped = false;
   // a monotonic clock: a wall clock that is set back would stop the loop for as long
@@ -52,7 +54,7 @@ export async function startNetworkLoop(
       await work();
     } catch (error) {
       const level = isNodeUnavailable(error) ? "warn" : "error";
-      deps.log[level]({ network: chain.network.id, err: error }, `${what} failed; retrying`);
+      logFailure(level, { network: chain.network.id, err: error }, `${what} failed; retrying`);
     }
   }
 

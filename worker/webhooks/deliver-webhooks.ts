@@ -27,6 +27,8 @@ export type WebhookDeps = {
   sql: Sql;
   log: Log;
   config: { baseUrl: string; webhookSealKeys: KeyList; webhookPrivateTargets: boolean };
+  /** Once aborted no delivery begins. */
+  stop: AbortSignal;
 };
 
 /** Maximum deliveries in flight: per process, and over all processes per endpoint and per user. */
@@ -41,6 +43,7 @@ const UNREADABLE_SECRET = "the endpoint's secret can no longer be decrypted: rot
 const NOT_SENT = "service error: the message was not sent";
 
 let inFlight = 0;
+const idle = new Set<() => void>();
 let taking: Promise<void> | undefined;
 let takingNext: Promise<void> | undefined;
 
@@ -64,7 +67,19 @@ export function deliverWebhooks(deps: WebhookDeps): Promise<void> {
   return takingNext;
 }
 
+/**
+ * Waits, once `deps.stop` is aborted, until nothing is in flight and `queueEnded`, then leaves what is due to the other processes. A process that ended
+ * earlier would leave sent messages without a result, which are sent again when their leases expire.
+ */
+export async function endDeliveries({ sql }: WebhookDeps, queueEnded: Promise<void>): Promise<void> {
+  await taking?.catch(() => undefined);
+  if (inFlight > 0) await new Promise<void>((resolve) => idle.add(resolve));
+  await queueEnded;
+  await enqueue(sql, "deliver_webhooks", {});
+}
+
 async function takeDue(deps: WebhookDeps): Promise<void> {
+  if (deps.stop.aborted) return;
   const free = IN_FLIGHT_MAX - inFlight;
   if (free <= 0) return;
   const taken = await deps.sql.begin((tx) =>
@@ -99,6 +114,7 @@ async function deliverOne(deps: WebhookDeps, delivery: TakenDelivery): Promise<v
     log.warn({ ...label, err: error }, "webhook result could not be recorded");
   } finally {
     inFlight -= 1;
+    if (inFlight === 0) for (const resolve of idle) resolve();
   }
   await deliverWebhooks(deps).catch((error: unknown) =>
     log.warn({ err: error }, "webhooks could not be leased"),
@@ -163,8 +179,9 @@ async function recordResult(
     const failingMs = failingSince ? Date.now() - failingSince.getTime() : 0;
     const reason = whyDisable(result.status, failingMs);
     if (!reason) return;
-    await disableEndpoint(tx, delivery.endpointId, reason);
-    log.warn({ endpointId: delivery.endpointId, reason }, "webhook endpoint disabled");
+    const { endpointId: id, url } = delivery;
+    if (await disableEndpoint(tx, { id, url }, reason))
+      log.warn({ endpointId: id, reason }, "webhook endpoint disabled");
   });
 }
 

@@ -1,7 +1,7 @@
 /**
  * One HTTP request to a third-party host: a POST to a receiver chosen by a merchant, or a GET of a file. The name is resolved once, every address
- * must be public, and the connection goes to the very address that was checked, so DNS rebinding gains nothing. TLS still checks the certificate
- * against the name. Redirects are not followed. Implemented on sockets, because fetch resolves names itself.
+ * must be public, and the connection goes to one of the very addresses that were checked, so DNS rebinding gains nothing. TLS still checks the
+ * certificate against the name. Redirects are not followed. Implemented on sockets, because fetch resolves names itself.
  */
 import { lookup } from "node:dns/promises";
 import { connect, type Socket } from "node:net";
@@ -16,7 +16,16 @@ export class WebhookError extends Error {
   override readonly name = "WebhookError";
 }
 
+/** Nothing was sent. */
+class UnconnectedError extends WebhookError {}
+
+export type Lookup = (host: string) => Promise<readonly { address: string }[]>;
+const lookupAll: Lookup = (host) => lookup(host, { all: true });
+
 const TIMEOUT_MS = 10_000;
+/** Of a name's addresses, for one that does not work; each but the last gets this long to accept a connection. */
+const ADDRESSES_MAX = 3;
+const CONNECT_TIMEOUT_MS = 3_000;
 /** Time limit for the body after the headers. */
 const BODY_TIMEOUT_MS = 2_000;
 const ANSWER_MAX_BYTES = 16 * 1024;
@@ -28,10 +37,14 @@ const USER_AGENT = "usdc-payment-service/1 (+webhooks)";
 /** Throws WebhookError when there was no HTTP response. `allowPrivate` admits http and private addresses. */
 export async function postWebhook(
   url: URL,
-  { headers, body, allowPrivate }: { headers: Record<string, string>; body: string; allowPrivate: boolean },
+  {
+    headers,
+    body,
+    ...given
+  }: { headers: Record<string, string>; body: string; allowPrivate: boolean; lookup?: Lookup },
 ): Promise<WebhookAnswer> {
   const limits = { timeoutMs: TIMEOUT_MS, bodyTimeoutMs: BODY_TIMEOUT_MS, maxBytes: ANSWER_MAX_BYTES };
-  const answer = await send(url, { text: requestText(url, headers, body), allowPrivate, limits });
+  const answer = await send(url, { text: requestText(url, headers, body), ...given, limits });
   return parseAnswer(answer);
 }
 
@@ -51,7 +64,12 @@ type Limits = { timeoutMs: number; bodyTimeoutMs: number; maxBytes: number };
 
 async function send(
   url: URL,
-  { text, allowPrivate, limits }: { text: string; allowPrivate: boolean; limits: Limits },
+  {
+    text,
+    allowPrivate,
+    limits,
+    lookup = lookupAll,
+  }: { text: string; allowPrivate: boolean; limits: Limits; lookup?: Lookup },
 ): Promise<Buffer> {
   const isTls = url.protocol === "https:";
   if (!isTls && !(allowPrivate && url.protocol === "http:")) throw new WebhookError("only https is allowed");
@@ -59,24 +77,30 @@ async function send(
   if (!allowPrivate && !isWebhookPort(port)) throw new WebhookError(`port ${port} is not allowed`);
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const deadline = performance.now() + limits.timeoutMs;
-  const address = await inTime(
-    resolvePublic(host, allowPrivate),
+  const addresses = await inTime(
+    resolvePublic(host, { allowPrivate, lookup }),
     deadline,
     `the name ${host} does not resolve`,
   );
-  const socket = isTls
-    ? connectTls({
-        host: address,
-        port,
-        ...(host === address ? {} : { servername: host }),
-        ALPNProtocols: ["http/1.1"],
-      })
-    : connect({ host: address, port });
-  try {
-    return await exchange(socket, { request: text, isTls, deadline, limits });
-  } finally {
-    socket.destroy();
+  for (const [index, address] of addresses.entries()) {
+    const isLast = index === addresses.length - 1;
+    const socket = isTls
+      ? connectTls({
+          host: address,
+          port,
+          ...(host === address ? {} : { servername: host }),
+          ALPNProtocols: ["http/1.1"],
+        })
+      : connect({ host: address, port });
+    try {
+      return await exchange(socket, { request: text, isTls, isLast, deadline, limits });
+    } catch (error) {
+      if (isLast || !(error instanceof UnconnectedError)) throw error;
+    } finally {
+      socket.destroy();
+    }
   }
+  throw new WebhookError(`the name ${host} does not resolve`);
 }
 
 /** An unresponsive resolver is not waited for. */
@@ -92,13 +116,15 @@ async function inTime<T>(work: Promise<T>, deadline: number, otherwise: string):
   }
 }
 
-async function resolvePublic(host: string, allowPrivate: boolean): Promise<string> {
-  const found = await lookup(host, { all: true }).catch(() => []);
-  const [first] = found;
-  if (!first) throw new WebhookError(`the name ${host} does not resolve`);
+async function resolvePublic(
+  host: string,
+  { allowPrivate, lookup }: { allowPrivate: boolean; lookup: Lookup },
+): Promise<string[]> {
+  const found = await lookup(host).catch(() => []);
+  if (found.length === 0) throw new WebhookError(`the name ${host} does not resolve`);
   if (!allowPrivate && !found.every(({ address }) => isPublicAddress(address)))
     throw new WebhookError(`the name ${host} resolves to an address that is not public`);
-  return first.address;
+  return found.slice(0, ADDRESSES_MAX).map(({ address }) => address);
 }
 
 function requestText(url: URL, headers: Record<string, string>, body: string): string {
@@ -118,22 +144,41 @@ function requestText(url: URL, headers: Record<string, string>, body: string): s
 /** Sends, then reads until the response is complete, the peer ends, enough was read, or the time limit is reached. */
 function exchange(
   socket: Socket,
-  { request, isTls, deadline, limits }: { request: string; isTls: boolean; deadline: number; limits: Limits },
+  {
+    request,
+    isTls,
+    isLast,
+    deadline,
+    limits,
+  }: { request: string; isTls: boolean; isLast: boolean; deadline: number; limits: Limits },
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const answer = receive();
     let bodyTimer: ReturnType<typeof setTimeout> | undefined;
+    let isConnected = false;
+    const fail = (message: string) => {
+      clearTimeout(timer);
+      clearTimeout(connectTimer);
+      reject(new (isConnected ? WebhookError : UnconnectedError)(message));
+    };
+    const connectTimer = isLast
+      ? undefined
+      : setTimeout(() => fail("no connection in time"), CONNECT_TIMEOUT_MS);
     const timer = setTimeout(
-      () => reject(new WebhookError(`no answer within ${limits.timeoutMs / 1000} seconds`)),
+      () => fail(`no answer within ${limits.timeoutMs / 1000} seconds`),
       Math.max(0, deadline - performance.now()),
     );
     const end = () => {
       clearTimeout(timer);
       clearTimeout(bodyTimer);
       if (answer.bytes() > 0) resolve(answer.join());
-      else reject(new WebhookError("the receiver ended the connection without an answer"));
+      else fail("the receiver ended the connection without an answer");
     };
-    socket.once(isTls ? "secureConnect" : "connect", () => socket.write(request));
+    socket.once(isTls ? "secureConnect" : "connect", () => {
+      isConnected = true;
+      clearTimeout(connectTimer);
+      socket.write(request);
+    });
     socket.on("data", (piece: Buffer) => {
       answer.add(piece);
       if (answer.bytes() >= limits.maxBytes || answer.isWhole()) end();
@@ -145,8 +190,7 @@ function exchange(
     socket.once("close", end);
     socket.once("error", (error) => {
       if (answer.hasHead()) return end();
-      clearTimeout(timer);
-      reject(new WebhookError(describeFailure(error)));
+      fail(describeFailure(error));
     });
   });
 }
@@ -211,7 +255,8 @@ function headOf(answer: Buffer): Head | undefined {
 
 function describeFailure(error: Error): string {
   const code = "code" in error ? String(error.code) : error.name;
-  if (/CERT|TLS|SSL|ALTNAME|SELF_SIGNED|UNABLE_TO/i.test(code))
+  if (/CERT|ALTNAME|SELF_SIGNED|UNABLE_TO/i.test(code))
     return `the receiver's certificate was refused (${code})`;
+  if (/TLS|SSL/i.test(code)) return `the receiver offered no TLS connection we can use (${code})`;
   return `the receiver could not be reached (${code})`;
 }
