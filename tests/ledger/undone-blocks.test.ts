@@ -61,7 +61,8 @@ describe("the claim of an undone transfer", () => {
     await setState(claimId, state);
     await undoAbove(lab, ANCESTOR);
     expect(await stateOf(claimId)).toBe(state);
-    const rows = await lab.sql`select status from transactions where claim_id = ${claimId} or link_id = ${linkId}`;
+    const rows =
+      await lab.sql`select status from transactions where claim_id = ${claimId} or link_id = ${linkId}`;
     expect([...rows]).toEqual([{ status: "ORPHANED" }]);
   });
 
