@@ -66,7 +66,7 @@ export function assignTransaction(
     const pays = paysLink(link, transfer, accept);
     await saveAssignment(tx, { ...transfer, userId, linkId, accept });
     await book(tx, transfer, { linkId, pays, settledBy: "merchant" });
-    await matchClaimsOf(tx, { linkId, txHash: transfer.txHash });
+    await matchClaimsOf(tx, { ...transfer, linkId });
     return finish(tx, asked, { linkId, type: "transaction.assigned", data: { linkId, pays } });
   });
 }

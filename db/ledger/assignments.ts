@@ -17,6 +17,7 @@ export type AssignableTransfer = {
   status: TransactionStatus;
   txHash: Hex;
   logIndex: number;
+  sender: Hex;
   recipient: Hex;
   amountUnits: bigint;
   linkId: string | null;
@@ -43,7 +44,7 @@ export async function findAssignableTransfer(
   const [row] = await tx<AssignableTransfer[]>`
     select
       history.transfer_id, history.network, history.type, history.status, transfer.tx_hash, transfer.log_index,
-      transfer.to_address as recipient, transfer.amount_units, transfer.link_id, transfer.pays, transfer.settled_by,
+      transfer.from_address as sender, transfer.to_address as recipient, transfer.amount_units, transfer.link_id, transfer.pays, transfer.settled_by,
       transfer.payment_id,
       exists (
         select from payments elsewhere
@@ -132,16 +133,19 @@ export async function saveAssignment(
     set user_id = excluded.user_id, link_id = excluded.link_id, accept = excluded.accept, updated_at = now()`;
 }
 
-/** Matches the link's claims of this transaction; the transfer's history row replaces the rows that were opened for them. */
+/** Matches the link's claim of this transaction by its sender; the transfer's history row replaces the row that was opened for it. */
 export async function matchClaimsOf(
   tx: Tx,
-  { linkId, txHash }: { linkId: string; txHash: Hex },
+  { linkId, txHash, sender }: { linkId: string; txHash: Hex; sender: Hex },
 ): Promise<void> {
   await tx`
     with matched as (
       update claims
       set state = 'MATCHED', reason = null, updated_at = now()
-      where link_id = ${linkId} and tx_hash = ${txHash} and state in ('OPEN', 'HINT', 'DISPUTED', 'EXPIRED')
+      where link_id = ${linkId}
+        and tx_hash = ${txHash}
+        and client_address = ${sender}
+        and state in ('OPEN', 'HINT', 'DISPUTED', 'EXPIRED')
       returning id
     )
     delete from transactions

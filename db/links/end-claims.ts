@@ -71,6 +71,8 @@ export async function endClaimsOfLink(tx: Tx, linkId: string): Promise<void> {
  * Ends an open claim and releases its link when nothing else holds it. An EXPIRED claim still counts if its transaction is mined
  * later, a REJECTED one never does. The history row is deleted, or FAILED when the chain disproved the claim.
  * The link is locked first, so that the search for other holders sees what previous lock holders committed.
+ * `openedAtMicros`: when the claim that was judged was opened. One that was opened again or proven since then is left: it has a check
+ * of its own, and a proof allows more.
  */
 export async function endClaim(
   tx: Tx,
@@ -79,7 +81,14 @@ export async function endClaim(
     state,
     reason,
     isProven,
-  }: { id: string; state: "REJECTED" | "EXPIRED"; reason: string; isProven: boolean },
+    openedAtMicros,
+  }: {
+    id: string;
+    state: "REJECTED" | "EXPIRED";
+    reason: string;
+    isProven: boolean;
+    openedAtMicros?: bigint;
+  },
 ): Promise<boolean> {
   await tx`
     select id
@@ -89,7 +98,9 @@ export async function endClaim(
   const [claim] = await tx<Pick<Claim, "linkId">[]>`
     update claims
     set state = ${state}, reason = ${reason}, updated_at = now()
-    where id = ${id} and state = 'OPEN'
+    where id = ${id}
+      and state = 'OPEN'
+      ${openedAtMicros === undefined ? tx`` : tx`and timestamp_micros(created_at) = ${openedAtMicros}::bigint`}
     returning link_id`;
   if (!claim) return false;
   if (isProven) {

@@ -188,15 +188,27 @@ export async function noteUnavailable(
   return new Set(rows.filter((row) => row.isOver).map((row) => row.id));
 }
 
-/** Binds leased payments to their relay. Returns those that were still queued; the caller rolls back when some are missing. */
-export async function markSigned(tx: Tx, relayId: bigint, paymentIds: readonly string[]): Promise<string[]> {
+/**
+ * Binds leased payments to their relay, as they were leased: the lease may be over since, and the payment failed and accepted again with
+ * another signature. Returns those that were still queued; the caller rolls back when some are missing.
+ */
+export async function markSigned(
+  tx: Tx,
+  relayId: bigint,
+  leased: readonly Pick<Payment, "id" | "signature">[],
+): Promise<string[]> {
+  const ids = leased.map(({ id }) => id);
   const rows = await tx<{ id: string }[]>`
-    with ended as (${endLeases(tx, paymentIds)})
+    with ended as (${endLeases(tx, ids)})
     update payments
     set
       state = 'SIGNED', relay_id = ${relayId}, refusals = 0, unavailable_since = null, updated_at = now()
-    where id = any(${[...paymentIds]}::text[]) and state = 'QUEUED'
-    returning id`;
+    from unnest(${ids}::text[], ${leased.map(({ signature }) => signature)}::bytea[]) as given (id, signature)
+    where payments.id = given.id
+      and payments.id = any(${ids}::text[])
+      and payments.state = 'QUEUED'
+      and payments.signature = given.signature
+    returning payments.id`;
   return rows.map((row) => row.id);
 }
 

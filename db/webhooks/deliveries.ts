@@ -163,8 +163,8 @@ export async function markDelivered(tx: Tx, taken: TakenDelivery, result: Attemp
 }
 
 /**
- * Schedules a retry, or FAILED when `retryAfterS` is undefined; a later attempt, begun when this one's lease was over, decides instead. Returns since
- * when the endpoint has been failing; undefined when the attempt went to a URL that it has no more.
+ * Schedules a retry, or FAILED when `retryAfterS` is undefined. Neither when this attempt's lease was over and a later one has begun, or the
+ * delivery was asked for again. Returns since when the endpoint has been failing; undefined when the attempt went to a URL that it has no more.
  */
 export async function markFailedTry(
   tx: Tx,
@@ -179,7 +179,10 @@ export async function markFailedTry(
       state = ${retryAfterS === undefined ? "FAILED" : "PENDING"},
       next_try_at = now() + make_interval(secs => ${retryAfterS ?? 0}),
       lease_until = null, last_status = ${result.status ?? null}, last_error = ${result.error ?? null}
-    where id = ${taken.id} and state = 'PENDING' and attempts = ${taken.attempts}`;
+    where id = ${taken.id}
+      and state = 'PENDING'
+      and attempts = ${taken.attempts}
+      and tries = ${taken.tries}`;
   const [endpoint] = await tx<{ failingSince: Date }[]>`
     update webhook_endpoints
     set failing_since = coalesce(failing_since, now())

@@ -1,8 +1,17 @@
-/** What a merchant may assign a transfer to: his own link, with what pays it and what may still. */
+/** What a merchant may assign, and to what: his own link, with what pays it and what may still. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { findAssignableLink } from "../../db/ledger/assignments.ts";
+import { findAssignableLink, findAssignableTransfer } from "../../db/ledger/assignments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
-import { accept, type BooksLab, openBooks } from "../support/ledger-lab.ts";
+import {
+  accept,
+  accepted,
+  acceptFacilitated,
+  type BooksLab,
+  makeTransfer,
+  openBooks,
+  read,
+  UNITS,
+} from "../support/ledger-lab.ts";
 import { seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
@@ -51,5 +60,32 @@ describe("a transfer that is recorded for the link", () => {
   ] as const)("is %s and pays it (%p): the link is taken: %p", async (status, pays, isTaken) => {
     await bookTransfer(lab, { link: linkId, status, pays });
     expect(await find()).toMatchObject({ isTaken });
+  });
+});
+
+describe("a transfer that executed an authorization", () => {
+  /** As its merchant, or another one, asks for its row of the history. */
+  async function readAs({ userId }: { userId: string }, payment: Parameters<typeof makeTransfer>[2]) {
+    const transfer = makeTransfer(lab, 101, payment);
+    await read(lab, [transfer]);
+    const [row] = await lab.sql<
+      { id: string }[]
+    >`select id from transactions where tx_hash = ${transfer.txHash}`;
+    const found = await findAssignableTransfer(lab.sql, { transactionId: row?.id ?? "", userId });
+    return { transfer, found };
+  }
+
+  test("of a facilitated payment paid for another resource", async () => {
+    const facilitated = { ...(await acceptFacilitated(lab)), linkId: "" };
+    const { transfer, found } = await readAs(lab.merchant, { payment: facilitated });
+    expect(found).toMatchObject({ isFacilitated: true, sender: transfer.from, recipient: transfer.to });
+  });
+
+  test("of a link's payment, of another amount, did not, and is its merchant's alone", async () => {
+    const payment = await accepted(lab, linkId);
+    const given = { payment, amountUnits: UNITS + 1n };
+    expect((await readAs(lab.merchant, given)).found).toMatchObject({ isFacilitated: false });
+    const other = await accepted(lab, await seedLink(lab.sql, lab.merchant));
+    expect((await readAs(await seedMerchant(lab.sql), { payment: other })).found).toBeUndefined();
   });
 });

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { newTransactionId } from "../../core/domain/ids.ts";
 import { matchClaimsOf, reopenClaims } from "../../db/ledger/assignments.ts";
 import { loadClaims } from "../../db/ledger/attribution.ts";
+import { endClaim } from "../../db/links/end-claims.ts";
 import {
   type BooksLab,
   claim,
@@ -12,7 +13,7 @@ import {
   read,
   undoAbove,
 } from "../support/ledger-lab.ts";
-import { seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
 beforeAll(async () => {
@@ -108,12 +109,34 @@ describe("the claims of a link to which its merchant assigns their transaction",
     const [linkId, other] = [await seedLink(lab.sql, lab.merchant), await seedLink(lab.sql, lab.merchant)];
     const { txHash, from } = makeTransfer(lab, 91);
     const claimId = await claim(lab, linkId, { txHash, from });
-    const otherTransaction = await claim(lab, linkId, makeTransfer(lab, 91));
+    const otherTransaction = await claim(lab, linkId, { ...makeTransfer(lab, 91), from });
     const otherLink = await claim(lab, other, { txHash, from });
-    await lab.sql`update claims set state = ${state} where id = any(${[claimId, otherTransaction, otherLink]}::text[])`;
-    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash }));
+    const otherSender = await claim(lab, linkId, { txHash, from: randomAddress() });
+    const others = [otherTransaction, otherLink, otherSender];
+    await lab.sql`update claims set state = ${state} where id = any(${[claimId, ...others]}::text[])`;
+    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash, sender: from }));
     expect(await stateOf(claimId)).toBe("MATCHED");
-    expect([await stateOf(otherTransaction), await stateOf(otherLink)]).toEqual([state, state]);
+    // no rebuild would match the claim of another sender again
+    expect(await Promise.all(others.map(stateOf))).toEqual([state, state, state]);
+  });
+
+  test("stay rejected when the chain has disproved them", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const { txHash, from } = makeTransfer(lab, 91);
+    const claimId = await claim(lab, linkId, { txHash, from });
+    await lab.sql`update claims set state = 'REJECTED' where id = ${claimId}`;
+    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash, sender: from }));
+    expect(await stateOf(claimId)).toBe("REJECTED");
+  });
+
+  test("leave the row of an attempt that reverted", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const { txHash, from } = makeTransfer(lab, 91);
+    const id = await claim(lab, linkId, { txHash, from });
+    const reverted = { id, state: "EXPIRED", reason: "reverted", isProven: true } as const;
+    await lab.sql.begin((tx) => endClaim(tx, reverted));
+    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash, sender: from }));
+    expect(await historyRows()).toMatchObject([{ status: "FAILED" }]);
   });
 
   test("leave no pending history row; those of other transactions stay", async () => {
@@ -122,7 +145,7 @@ describe("the claims of a link to which its merchant assigns their transaction",
     await claim(lab, linkId, mine);
     const opened = (await historyRows()).map(({ id }) => id);
     await claim(lab, linkId, another);
-    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash: mine.txHash }));
+    await lab.sql.begin((tx) => matchClaimsOf(tx, { linkId, txHash: mine.txHash, sender: mine.from }));
     const left = await historyRows();
     expect(left).toHaveLength(1);
     expect(opened).not.toContain(left[0]?.id ?? "");

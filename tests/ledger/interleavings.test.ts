@@ -300,7 +300,7 @@ describe("a mined relay that did not settle its payment", () => {
         },
         ...{ gasLimit: 1n, attempt: { txHash, raw: "0x", ...fees } },
       });
-      await markSigned(tx, id, [payment.id]);
+      await markSigned(tx, id, [payment]);
       const place = { blockNumber: 90n, blockHash: randomHash() };
       await markMined(tx, [{ relayId: id, txHash, ...place, succeeded: false, gasUsed: 1n, feeWei: 1n }]);
       return id;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { newLinkId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
-import { findClaim } from "../../db/links/claims.ts";
+import { findClaim, findOpenClaim } from "../../db/links/claims.ts";
 import { type BooksLab, claim, makeTransfer, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
@@ -32,6 +32,15 @@ test("a claim is found by its link, transaction and sender together", async () =
   expect(await findClaim(lab.sql, { ...key, linkId: newLinkId() })).toBeUndefined();
   expect(await findClaim(lab.sql, { ...key, txHash: randomHash() })).toBeUndefined();
   expect(await findClaim(lab.sql, { ...key, clientAddress: randomAddress() })).toBeUndefined();
+});
+
+test("a claim is checked while it is open, and no longer", async () => {
+  const id = await open();
+  expect(await findOpenClaim(lab.sql, id)).toMatchObject({ id, linkId, isProven: false });
+  for (const state of ENDED) {
+    await lab.sql`update claims set state = ${state} where id = ${id}`;
+    expect(await findOpenClaim(lab.sql, id)).toBeUndefined();
+  }
 });
 
 describe("a link that loses a transfer to a proof for another link", () => {

@@ -93,7 +93,7 @@ describe("transfers of the link", () => {
     expect(await judge({ headNumber: 99n + 15n })).toBe("free");
   });
 
-  test("one that returned and pays another link, or paid another link before a reorganisation: free", async () => {
+  test("one that returned and pays another link, or paid another link before a reorganisation: free; another transfer like it: early", async () => {
     const elsewhere = await seedLink(lab.sql, lab.merchant);
     await book({ pays: true, status: "ORPHANED", link: elsewhere });
     expect(await judge()).toBe("free");
@@ -101,7 +101,13 @@ describe("transfers of the link", () => {
     for (const same of [{ txHash }, { nonce }]) {
       await book({ pays: true, status: "ORPHANED", from, ...same });
       expect(await judge()).toBe("early");
-      await book({ from, ...same, link: null, units: UNITS + 1n });
+      const others: BookedTransfer[] = [
+        { units: UNITS + 1n },
+        { network: "base" },
+        { from: randomAddress() },
+        { to: randomAddress() },
+      ];
+      for (const other of others) await book({ from, ...same, link: null, ...other });
       expect(await judge()).toBe("early");
       await book({ from, ...same, link: null });
       expect(await judge()).toBe("free");

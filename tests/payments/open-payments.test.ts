@@ -90,7 +90,7 @@ test("a relay names its payments; one that was queued again no longer belongs to
   const [lost, kept] = [await acceptOne(), await acceptOne()];
   const { relayId } = await signRelay(lab, lost);
   expect(await carriedBy(relayId)).toEqual([lost.id]);
-  await lab.sql.begin((tx) => markSigned(tx, relayId, [kept.id]));
+  await lab.sql.begin((tx) => markSigned(tx, relayId, [kept]));
   expect(await carriedBy(relayId)).toEqual([lost.id, kept.id]);
   const nowS = BigInt(Math.floor(Date.now() / 1000));
   expect(await findExpiredRelays(lab.sql, [relayId], { nowS })).toEqual(new Set());
@@ -128,7 +128,7 @@ test("signing and settling a payment change none of its indexes", async () => {
   const payment = await acceptOne();
   const moved = await lab.sql.begin(async (tx) => {
     const before = await countUpdates(tx, "payments");
-    await markSigned(tx, 9_999n, [payment.id]);
+    await markSigned(tx, 9_999n, [payment]);
     const place = { txHash: randomHash(), logIndex: 1, blockNumber: 103 };
     await settlePayments(tx, [{ id: payment.id, ...place, isConfirmed: true }]);
     const after = await countUpdates(tx, "payments");

@@ -99,6 +99,12 @@ describe("accepting a payment", () => {
     expect(await accept(lab, linkId)).toBeDefined();
   });
 
+  test("a payment is accepted for a link that has received another amount", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    await bookTransfer(lab, { link: linkId, units: UNITS - 1n });
+    expect(await accept(lab, linkId)).toBeDefined();
+  });
+
   test("no payment is accepted for a link that a transfer already pays", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     await payUndeep(linkId);
@@ -136,6 +142,13 @@ describe("queueing a failed payment again", () => {
     const payment = await failed(linkId);
     await payUndeep(linkId);
     expect(await requeue(payment)).toBeUndefined();
+  });
+
+  test("a failed payment is queued again for a link that has received another amount", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await failed(linkId);
+    await bookTransfer(lab, { link: linkId, units: UNITS - 1n });
+    expect(await requeue(payment)).toEqual({ id: payment.id });
   });
 
   test("a failed payment is not queued again after the link's expiry", async () => {
@@ -214,6 +227,14 @@ describe("ending a payment as FAILED", () => {
     const payment = await accepted(lab, linkId);
     await fail(lab, payment);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "EXPIRED_TRANSFER" });
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+  });
+
+  test("failing releases a link that has received another amount", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accepted(lab, linkId);
+    await bookTransfer(lab, { link: linkId, units: UNITS - 1n });
+    await fail(lab, payment);
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   });
 

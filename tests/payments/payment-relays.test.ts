@@ -16,6 +16,7 @@ import {
   signRelay,
 } from "../support/ledger-lab.ts";
 import { seedLink } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 const MINED_AT = 90n;
 const WINDOW_END_S = 2_000_000_000n;
@@ -112,37 +113,35 @@ test("a relay mined in the second in which the payment's window ends counts no r
   expect(reverted).toEqual(relays.slice(1).map(({ relayId }) => relayId));
 });
 
-test("a replacement omits payments that failed or were queued again since signing, and keeps those a block settled", async () => {
+/** A relay that carries two payments. */
+async function signedTogether() {
   const [kept, other] = [await signed(), await signed()];
   const { relayId } = kept;
+  const ids = [kept.payment.id, other.payment.id];
+  await lab.sql`update relay_payments set payment_ids = ${ids}::text[] where relay_id = ${relayId}`;
   await lab.sql`
-    update relay_payments set payment_ids = ${[kept.payment.id, other.payment.id]}::text[] where relay_id = ${relayId}`;
-  await lab.sql`
-    update payments set signature = decode(repeat('1b', 65), 'hex')
-    where id = any(${[kept.payment.id, other.payment.id]}::text[])`;
-  await lab.sql`update payments set relay_id = ${relayId} where id = ${other.payment.id}`;
-  const readCursor = async () => {
-    const [cursor] = await lab.sql<{ headNumber: bigint; headHash: Hex }[]>`
+    update payments set signature = decode(repeat('1b', 65), 'hex'), relay_id = ${relayId}
+    where id = any(${ids}::text[])`;
+  return { relayId, kept, other };
+}
+
+/** What replaces the relay, at the head that the ledger has read. */
+function revise(relayId: bigint) {
+  return lab.sql.begin(async (tx) => {
+    const [relay] = (await findInFlight(tx, NETWORK, { after: undefined, limit: 100 })).filter(
+      ({ id }) => id === relayId,
+    );
+    const [cursor] = await tx<{ headNumber: bigint; headHash: Hex }[]>`
       select number as head_number, hash as head_hash from cursors where network = ${NETWORK}`;
-    if (!cursor) throw new Error("there is no cursor");
-    return cursor;
-  };
-  const revise = () =>
-    lab.sql.begin(async (tx) => {
-      const [relay] = (await findInFlight(tx, NETWORK, { after: undefined, limit: 100 })).filter(
-        ({ id }) => id === relayId,
-      );
-      if (!relay || !kind.revise) throw new Error("the relay is not pending");
-      return kind.revise(tx, NETWORKS[NETWORK], relay, {
-        ...(await readCursor()),
-        askedAtMs: performance.now(),
-        isStalled: false,
-      });
-    });
-  await lab.sql`
-    insert into cursors (network, number, hash, head_number) values (${NETWORK}, 1, ${randomHash()}, 1)
-    on conflict do nothing`;
-  expect((await revise())?.leftOut ?? []).toEqual([]);
+    if (!relay || !cursor || !kind.revise) throw new Error("the relay is not pending");
+    const head = { ...cursor, askedAtMs: performance.now(), isStalled: false };
+    return kind.revise(tx, NETWORKS[NETWORK], relay, head);
+  });
+}
+
+test("a replacement omits payments that failed or were queued again since signing, and keeps those a block settled", async () => {
+  const { relayId, other } = await signedTogether();
+  expect((await revise(relayId))?.leftOut ?? []).toEqual([]);
   for (const [state, isBound, leftOut] of [
     ["MINED", true, []],
     ["FAILED", true, [other.payment.id]],
@@ -153,11 +152,26 @@ test("a replacement omits payments that failed or were queued again since signin
       update payments
       set state = ${state}, relay_id = ${isBound ? relayId : null}, reason = ${state === "FAILED" ? "INSUFFICIENT_FUNDS" : null}
       where id = ${other.payment.id}`;
-    const revised = await revise();
+    const revised = await revise(relayId);
     expect({ state, isNoop: revised?.isNoop, leftOut: revised?.leftOut ?? [] }).toEqual({
       state,
       isNoop: false,
       leftOut: [...leftOut],
     });
   }
+});
+
+test("a replacement omits a payment that is signed in another transaction while it waits for the payment", async () => {
+  const { relayId, kept, other } = await signedTogether();
+  const { relayId: elsewhere } = await signed();
+  let revising: ReturnType<typeof revise> | undefined;
+  await lab.sql.begin(async (tx) => {
+    await tx`update payments set relay_id = ${elsewhere} where id = ${other.payment.id}`;
+    revising = revise(relayId);
+    await untilBlocked(lab.sql, revising);
+  });
+  const revised = await revising;
+  expect(revised).toMatchObject({ isNoop: false, leftOut: [other.payment.id] });
+  const carries = ({ payment }: typeof kept) => revised?.call.data.includes(payment.nonce.slice(2));
+  expect([carries(kept), carries(other)]).toEqual([true, false]);
 });

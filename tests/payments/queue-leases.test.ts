@@ -1,10 +1,25 @@
 /** The queue of payments: what a lease takes and reports, and what handing it back leaves alone. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import type { NewPayment } from "../../db/payments/accept-payments.ts";
+import type { Hex } from "../../core/domain/networks.ts";
+import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
-import { leaseQueuedPayments, noteRefusals, noteUnavailable, returnLeases } from "../../db/payments/queue.ts";
+import {
+  leaseQueuedPayments,
+  markSigned,
+  noteRefusals,
+  noteUnavailable,
+  returnLeases,
+} from "../../db/payments/queue.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
-import { accept, type BooksLab, NETWORK, openBooks, signRelay, UNITS } from "../support/ledger-lab.ts";
+import {
+  accept,
+  type BooksLab,
+  NETWORK,
+  openBooks,
+  paymentOf,
+  signRelay,
+  UNITS,
+} from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
 
@@ -302,5 +317,33 @@ describe("signing", () => {
       { id: payment.id, state: "SIGNED", relayId },
       { id: other.id, state: "QUEUED", relayId: null },
     ]);
+  });
+});
+
+describe("a worker whose lease is over since another one has failed the payment and its payer has retried", () => {
+  const RETRIED = "0x02";
+  let stale: NewPayment;
+  beforeEach(async () => {
+    const [one] = await lease();
+    if (!one) throw new Error("nothing was leased");
+    stale = { ...one, linkId };
+    await change({ state: "FAILED", reason: "EXPIRED_TRANSFER" });
+    const retry = { ...payment, signature: RETRIED } as const;
+    expect(await lab.sql.begin((tx) => requeuePayment(tx, payment.id, retry))).toEqual({ id: payment.id });
+  });
+
+  test("signs the retry as it was accepted, not what it has leased", async () => {
+    const { id } = payment;
+    expect(await lab.sql.begin((tx) => markSigned(tx, 1n, [stale]))).toEqual([]);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
+    expect(await lab.sql.begin((tx) => markSigned(tx, 1n, [{ id, signature: RETRIED }]))).toEqual([id]);
+  });
+
+  test("does not fail the retry for a reason of the earlier attempt", async () => {
+    const failure = { id: payment.id, reason: "EXPIRED_TRANSFER" };
+    const failWith = (signature: Hex) => lab.sql.begin((tx) => failPayments(tx, [{ ...failure, signature }]));
+    expect(await failWith(stale.signature)).toEqual([]);
+    expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED", reason: null });
+    expect(await failWith(RETRIED)).toEqual([{ id: payment.id, linkId }]);
   });
 });

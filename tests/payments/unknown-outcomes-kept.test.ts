@@ -172,7 +172,7 @@ describe("a mined attempt that left out a payment", () => {
           ...{ ...lane, nonce: 0n, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x", gasLimit: 1n },
           attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
         });
-        await markSigned(tx, relayId, [payment.id]);
+        await markSigned(tx, relayId, [payment]);
         await tx`
           update relay_attempts set left_out = ${isLeftOut ? [payment.id] : []}::text[] where tx_hash = ${txHash}`;
         const place = { blockNumber: 50n, blockHash };

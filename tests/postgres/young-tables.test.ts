@@ -157,7 +157,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
       checkUnpaidBeforeSigning(tx, simulationHead(), { paymentIds, state: "QUEUED" }),
     );
     const { relayId, txHash } = await newRelay(tx);
-    await step("markSigned", () => markSigned(tx, relayId, [first.id]));
+    await step("markSigned", () => markSigned(tx, relayId, [first]));
     await step("recordSend", () => recordSend(tx, relayId, { txHash, answer: "accepted", isAccepted: true }));
     await step("findExpiredRelays", () => findExpiredRelays(tx, [relayId], { nowS: 0n }));
     await step("findPaymentViews", () => findPaymentViews(tx, [first.id]));
@@ -304,11 +304,7 @@ test("behavior: a relay's payments are read once, however many of its transfers 
       const [judged, carried] = [newPayment(judgedLink), links.map(newPayment)];
       await insertPayments(tx, [judged, ...carried]);
       const { relayId, txHash } = await newRelay(tx);
-      await markSigned(
-        tx,
-        relayId,
-        carried.map(({ id }) => id),
-      );
+      await markSigned(tx, relayId, carried);
       const transfers = carried.map(({ payer, recipient, amountUnits }) => ({
         ...{ txHash, from: payer, to: recipient, amountUnits },
       }));

@@ -95,11 +95,7 @@ async function storePayments(
     storeRelay(tx, chain, key, {
       ...{ kind: "PAYMENTS", call, fees: FEES, dailyFeeMaxWei: undefined },
       async bind(tx, relayId) {
-        await markSigned(
-          tx,
-          relayId,
-          payments.map(({ id }) => id),
-        );
+        await markSigned(tx, relayId, payments);
         return chargesOf(payments, { gas, implementation, limits: { ...NO_LIMITS, ...limits } });
       },
     }),

@@ -93,7 +93,7 @@ const stateOf = async ({ id }: Relay) => {
 async function carries({ id }: Relay, state: string): Promise<void> {
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
   if (!payment) throw new Error("the link accepted no payment");
-  await lab.sql.begin((tx) => markSigned(tx, id, [payment.id]));
+  await lab.sql.begin((tx) => markSigned(tx, id, [payment]));
   await lab.sql`update payments set state = ${state} where id = ${payment.id}`;
 }
 

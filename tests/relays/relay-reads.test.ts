@@ -120,9 +120,9 @@ describe("a relay that is mined deep enough", () => {
   test("does not wait for a payment that another relay carries by now", async () => {
     const [first, second] = [await relay(), await relay()];
     const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
-    await lab.sql.begin((tx) => markSigned(tx, first.id, [payment.id]));
+    await lab.sql.begin((tx) => markSigned(tx, first.id, [payment]));
     await lab.sql`update payments set state = 'QUEUED', relay_id = null where id = ${payment.id}`;
-    await lab.sql.begin((tx) => markSigned(tx, second.id, [payment.id]));
+    await lab.sql.begin((tx) => markSigned(tx, second.id, [payment]));
     await mine(first, "MINED", 98);
     await confirm([first.id]);
     expect(await stateOf(first)).toBe("CONFIRMED");
@@ -150,7 +150,7 @@ test("a payment in flight contradicts its own network's relay, and none once it 
   const [first, second] = [await relay(), await relay()];
   for (const one of [first, second]) {
     const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
-    await lab.sql.begin((tx) => markSigned(tx, one.id, [payment.id]));
+    await lab.sql.begin((tx) => markSigned(tx, one.id, [payment]));
     await mine(one, "CONFIRMED", 50);
   }
   const contradicted = async (network: "base" | typeof NETWORK) =>

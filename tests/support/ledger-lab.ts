@@ -197,7 +197,7 @@ export function makePayment(
 }
 
 /** The worker has signed a transaction that carries the payment. */
-export function signRelay({ sql }: Pick<BooksLab, "sql">, payment: Pick<NewPayment, "id">) {
+export function signRelay({ sql }: Pick<BooksLab, "sql">, payment: Pick<NewPayment, "id" | "signature">) {
   const [relayer, txHash] = [randomAddress(), randomHash()];
   const lane = { network: NETWORK, relayer } as const;
   return sql.begin(async (tx) => {
@@ -206,7 +206,7 @@ export function signRelay({ sql }: Pick<BooksLab, "sql">, payment: Pick<NewPayme
       ...{ ...lane, nonce: 0n, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x", gasLimit: 1n },
       attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
     });
-    await markSigned(tx, relayId, [payment.id]);
+    await markSigned(tx, relayId, [payment]);
     return { relayId, txHash };
   });
 }

@@ -32,7 +32,7 @@ export async function relayOf(
       },
       attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
     });
-    expect((await markSigned(tx, relayId, ids)).sort()).toEqual(ids.toSorted());
+    expect((await markSigned(tx, relayId, all)).sort()).toEqual(ids.toSorted());
   });
   return { relayId, txHash };
 }

@@ -198,13 +198,17 @@ describe("an attempt", () => {
     expect(await rowOf(first.id)).toMatchObject({ state: "DELIVERED" });
   });
 
-  test("that failed after its lease does not put off the attempt that followed it", async () => {
-    const [first] = await two();
-    await set(first.id, { lease_until: new Date() });
-    const again = (await take()).find(({ id }) => id === first.id);
-    await markFailedTry(sql, first, FAILED, undefined);
+  test("that failed after its lease ends neither the attempt of the next worker nor what its owner has asked for again", async () => {
+    const [first, second] = await two();
+    for (const { id } of [first, second]) await set(id, { lease_until: seconds(-1) });
+    expect(await redeliver(sql, { id: second.id, userId: user })).toBe(true);
+    expect(await take({ limit: 1 })).toMatchObject([{ id: first.id, attempts: 2 }]);
+    for (const late of [first, second]) await markFailedTry(sql, late, FAILED, undefined);
     expect(await rowOf(first.id)).toMatchObject({ state: "PENDING", leaseUntil: expect.any(Date) });
-    expect(again?.attempts).toBe(2);
+    expect(await rowOf(second.id)).toMatchObject({ state: "PENDING", tries: 0 });
+    expect(await take()).toMatchObject([{ id: second.id, attempts: 2, tries: second.tries }]);
+    await markFailedTry(sql, second, FAILED, undefined);
+    expect(await rowOf(second.id)).toMatchObject({ state: "PENDING", leaseUntil: expect.any(Date) });
     expect(await listAttempts(sql, first.id)).toMatchObject([{ number: 1, status: 500 }]);
   });
 

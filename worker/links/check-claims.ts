@@ -101,6 +101,7 @@ async function end(
   claim: OpenClaim,
   outcome: { state: "REJECTED" | "EXPIRED"; reason: string; isProven: boolean },
 ): Promise<void> {
-  await sql.begin((tx) => endClaim(tx, { id: claim.id, ...outcome }));
-  log.info({ claimId: claim.id, linkId: claim.linkId, reason: outcome.reason }, "claim ended");
+  const { id, openedAtMicros } = claim;
+  if (!(await sql.begin((tx) => endClaim(tx, { id, openedAtMicros, ...outcome })))) return;
+  log.info({ claimId: id, linkId: claim.linkId, reason: outcome.reason }, "claim ended");
 }

@@ -20,7 +20,7 @@ export type Failure = {
   isOutcomeUnknown?: boolean | undefined;
 };
 
-/** Payments that another worker has signed concurrently are unchanged. */
+/** Payments that another worker has signed concurrently, or that were accepted again with another signature, are unchanged. */
 export async function failQueuedPayments(
   { deps, chain, metrics }: PaymentNetwork,
   failures: readonly Failure[],
@@ -37,7 +37,7 @@ export async function failQueuedPayments(
     );
     const ended = await failPayments(
       tx,
-      failures.map(({ payment, ...failure }) => ({ id: payment.id, ...failure })),
+      failures.map(({ payment: { id, signature }, ...failure }) => ({ id, signature, ...failure })),
     );
     await notify(
       tx,

@@ -58,7 +58,8 @@ async function revisePayments(
   if (isOutdated || isStalled || having("early").length > 0) return undefined;
   const leftOut = [...having("paid").map(({ id }) => id), ...released];
   if (leftOut.length === 0) return repeatCall(tx, network, relay);
-  const kept = having("free");
+  // one that was signed in another transaction before it was locked is free, but no longer this relay's
+  const kept = having("free").filter(({ id }) => !released.includes(id));
   if (kept.length === 0) return noopOf(relay);
   return { call: buildPaymentsCall(network, kept.map(toItem)), isNoop: false, leftOut };
 }

@@ -11,7 +11,7 @@ import {
   type SigningVerdict,
   type SimulationHead,
 } from "../../db/payments/check-unpaid-before-signing.ts";
-import { markSigned } from "../../db/payments/queue.ts";
+import { type LeasedPayment, markSigned } from "../../db/payments/queue.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { BudgetExceededError } from "../../db/relays/budgets.ts";
 import { takeNonce } from "../../db/relays/nonces.ts";
@@ -159,8 +159,7 @@ async function sign(network: PaymentNetwork, key: RelayerKey, batch: Batch): Pro
       const relay = await storeRelay(tx, chain, signing, {
         ...{ kind: "PAYMENTS", call, fees, nonce, dailyFeeMaxWei: deps.config.relayDailyFeeMaxWei },
         bind: async (tx, relayId) => {
-          const ids = free.map(({ payment }) => payment.id);
-          await bindPayments(tx, relayId, { paymentIds: ids, verdicts });
+          await bindPayments(tx, relayId, { payments: free.map(({ payment }) => payment), verdicts });
           return charges;
         },
       });
@@ -207,11 +206,11 @@ function judgedBy(
 async function bindPayments(
   tx: Tx,
   relayId: bigint,
-  { paymentIds, verdicts }: { paymentIds: readonly string[]; verdicts: Map<string, SigningVerdict> },
+  { payments, verdicts }: { payments: readonly LeasedPayment[]; verdicts: Map<string, SigningVerdict> },
 ): Promise<void> {
-  const bound = new Set(await markSigned(tx, relayId, paymentIds));
-  if (bound.size === paymentIds.length) return;
-  for (const id of paymentIds) verdicts.set(id, bound.has(id) ? "early" : "gone");
+  const bound = new Set(await markSigned(tx, relayId, payments));
+  if (bound.size === payments.length) return;
+  for (const { id } of payments) verdicts.set(id, bound.has(id) ? "early" : "gone");
   throw new NothingFreeError(verdicts);
 }
 
