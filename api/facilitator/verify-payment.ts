@@ -1,18 +1,18 @@
 /** Whether a payment would settle now: checks terms, window and signature locally, then simulates once on a node. Nothing is stored. */
 import { simulatePayments } from "../../core/chain/relay.ts";
 import { checkTerms, windowTimeS } from "../../core/domain/check-payment-terms.ts";
-import { NO_LINK_TAG } from "../../core/domain/link-tag.ts";
+import { NO_LINK_TAG, tagOfNonce } from "../../core/domain/link-tag.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { standardReason } from "../../core/domain/payment.ts";
 import { type RelayLimits, whyTooSmall } from "../../core/domain/relay-budget.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { findChainTime } from "../../db/links/payable-links.ts";
+import { findChainTime, isLinkTag } from "../../db/links/payable-links.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { PayTools } from "../x402/pay-tools.ts";
 import { type PayerVerdict, verifyPayer } from "../x402/verify-payer.ts";
 import type { FacilitatorRequest } from "./request.ts";
 
-export type VerifyTools = Pick<PayTools<never>, "chains"> & {
+export type VerifyTools = Pick<PayTools<never>, "chains" | "sql"> & {
   config: RelayLimits;
   readChainTime: ChainTimeReader;
 };
@@ -21,6 +21,7 @@ export type Verdict =
   | { ok: true; payer: Extract<PayerVerdict, { ok: true }> }
   | { ok: false; reason: string; message?: string };
 
+const OF_A_LINK = "the nonce names a payment link, which alone can be paid with this authorization";
 /** No verdict: no node is available. */
 const UNEXPECTED_VERIFY_ERROR = "unexpected_verify_error";
 
@@ -35,6 +36,9 @@ export async function checkPayment(tools: VerifyTools, request: FacilitatorReque
     windowTimeS(await tools.readChainTime(network), new Date()),
   );
   if (!verdict.ok) return { ok: false, reason: standardReason(verdict.reason) };
+  // made for the page of a link of ours: it counts for that link alone
+  if (await isLinkTag(tools.sql, tagOfNonce(attempt.authorization.nonce)))
+    return { ok: false, reason: standardReason("NONCE_USED"), message: OF_A_LINK };
   const payer = await verifyPayer(tools.chains.get(network), network, attempt);
   if (payer.ok) return { ok: true, payer };
   const reason = payer.retryable ? UNEXPECTED_VERIFY_ERROR : (payer.rule ?? standardReason(payer.reason));

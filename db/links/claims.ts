@@ -26,8 +26,8 @@ export type OpenClaim = Pick<
 > & {
   isLeaseOver: boolean;
   isProven: boolean;
-  /** Changes when it is opened again, or proven. */
-  openedAtMicros: bigint;
+  /** Changes when it is opened again, proven or checked by another worker. */
+  updatedAtMicros: bigint;
   recipient: Hex;
   amountUnits: bigint;
   payAmountUnits: bigint | null;
@@ -41,7 +41,7 @@ export async function findOpenClaim(tx: Tx, id: string): Promise<OpenClaim | und
     select
       claim.id, claim.link_id, claim.network, claim.tx_hash, claim.client_address, claim.looks, claim.created_at,
       claim.lease_until <= now() as is_lease_over, claim.proof is not null as is_proven,
-      timestamp_micros(claim.created_at) as opened_at_micros,
+      timestamp_micros(claim.updated_at) as updated_at_micros,
       link.recipient, link.amount_units, link.pay_amount_units, link.created_block, link.created_at as link_created_at,
       link.expires_at
     from claims claim

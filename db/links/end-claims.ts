@@ -71,8 +71,8 @@ export async function endClaimsOfLink(tx: Tx, linkId: string): Promise<void> {
  * Ends an open claim and releases its link when nothing else holds it. An EXPIRED claim still counts if its transaction is mined
  * later, a REJECTED one never does. The history row is deleted, or FAILED when the chain disproved the claim.
  * The link is locked first, so that the search for other holders sees what previous lock holders committed.
- * `openedAtMicros`: when the claim that was judged was opened. One that was opened again or proven since then is left: it has a check
- * of its own, and a proof allows more.
+ * `updatedAtMicros`: the last change of the claim that was judged. One that has changed since then is left: whatever opened or proved it,
+ * or checked it meanwhile, has queued a check of its own.
  */
 export async function endClaim(
   tx: Tx,
@@ -81,13 +81,13 @@ export async function endClaim(
     state,
     reason,
     isProven,
-    openedAtMicros,
+    updatedAtMicros,
   }: {
     id: string;
     state: "REJECTED" | "EXPIRED";
     reason: string;
     isProven: boolean;
-    openedAtMicros?: bigint;
+    updatedAtMicros?: bigint;
   },
 ): Promise<boolean> {
   await tx`
@@ -100,7 +100,7 @@ export async function endClaim(
     set state = ${state}, reason = ${reason}, updated_at = now()
     where id = ${id}
       and state = 'OPEN'
-      ${openedAtMicros === undefined ? tx`` : tx`and timestamp_micros(created_at) = ${openedAtMicros}::bigint`}
+      ${updatedAtMicros === undefined ? tx`` : tx`and timestamp_micros(updated_at) = ${updatedAtMicros}::bigint`}
     returning link_id`;
   if (!claim) return false;
   if (isProven) {

@@ -33,6 +33,14 @@ export async function findPayableLinks(
   return asked.map((_, index) => links.get(index + 1));
 }
 
+/** Whether a link has this tag (core/domain/link-tag.ts). */
+export async function isLinkTag(sql: Tx, tag: Hex): Promise<boolean> {
+  const rows = await sql`
+    select from payment_links
+    where tag = ${tag}::bytea`;
+  return rows.length > 0;
+}
+
 /** SQL: the link of `asked`. One at a time, whatever the size of the tables was when this was planned. */
 function selectPayable(sql: Tx) {
   return sql`

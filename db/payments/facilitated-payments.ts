@@ -109,7 +109,9 @@ export async function loadFacilitatedPayments(
   const txHashes = authorizations.flatMap(({ txHash }) => txHash ?? []);
   const rows = await tx<(Omit<FacilitatedFacts, keyof AcceptanceFacts> & AcceptanceRow)[]>`
     select
-      id, payer, nonce, recipient, amount_units, state in ('MINED', 'CONFIRMED') as was_settled,
+      id, payer, nonce, recipient, amount_units,
+      -- after a reorganisation: its success has released a resource
+      state in ('MINED', 'CONFIRMED') or told_to is not null as was_settled,
       ${acceptanceColumns(tx, { network, txHashes })}
     from payments
     where id = any(array(

@@ -159,7 +159,7 @@ export async function markDelivered(tx: Tx, taken: TakenDelivery, result: Attemp
   await tx`
     update webhook_endpoints
     set failing_since = null
-    where id = ${taken.endpointId} and failing_since is not null`;
+    where id = ${taken.endpointId} and url = ${taken.url} and failing_since is not null`;
 }
 
 /**

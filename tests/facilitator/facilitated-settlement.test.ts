@@ -161,6 +161,21 @@ test("behavior: an authorization shown to the facilitator after its block pays i
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", settledBy: "amount" });
 });
 
+test("behavior: a payment whose success was reported stays the facilitator's, wherever a reorganisation puts its transaction", async () => {
+  const linkId = await makeLink(lab, merchant, { units: 5_000n });
+  const signer = await makeSigner(lab);
+  const { authorization, data } = await authorize(signer, { to: merchant.address, value: 5_000n });
+  await indexer?.stop();
+  await send(lab, payer, USDC, data);
+  // reopened: its block is no later than its acceptance now
+  const id = await show(authorization);
+  await lab.sql`update payments set told_to = 'key_test', answer_state = 'SENT' where id = ${id}`;
+  indexer = startIndexer(lab);
+  await settled(lab);
+  expect(await paymentOf(lab, id)).toMatchObject({ state: "CONFIRMED", reason: null });
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", settledBy: null, paidAt: null });
+});
+
 test("behavior: an authorization shown to the facilitator after its block can be claimed with a proof, and assigned", async () => {
   const twins = await Promise.all([1, 2, 3].map(() => makeLink(lab, merchant, { units: 4_000n })));
   const [claimed = "", assigned = ""] = twins;

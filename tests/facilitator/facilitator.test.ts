@@ -5,6 +5,8 @@ import { x402ResourceServer } from "@x402/core/server";
 import { registerExactEvmScheme } from "@x402/evm/exact/client";
 import { ExactEvmScheme } from "@x402/evm/exact/server";
 import { privateKeyToAccount } from "viem/accounts";
+import { linkTag } from "../../core/domain/link-tag.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { signPayment } from "../support/payer.ts";
 import { seedLink, seedMerchant } from "../support/seed.ts";
@@ -104,6 +106,21 @@ describe("standard clients", () => {
 });
 
 describe("settling", () => {
+  test("error: an authorization whose nonce names a payment link pays that link alone, and is neither verified nor settled", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    await lab.sql`update payment_links set tag = ${linkTag(linkId)} where id = ${linkId}`;
+    const bought = await purchase(lab, { payTo: lab.merchant.address });
+    const nonce: Hex = `${linkTag(linkId)}${"5a".repeat(16)}`;
+    const payment = await signPayment(bought.payer, {
+      ...{ to: bought.payTo, amountUnits: bought.amount, nonce },
+    });
+    const tagged = { ...bought, payment };
+    const reason = "invalid_exact_evm_nonce_already_used";
+    expect(await verify2(tagged)).toMatchObject({ isValid: false, invalidReason: reason });
+    expect(await settle2(tagged)).toMatchObject({ success: false, errorReason: reason });
+    expect(await lab.sql`select from payments where payer = ${bought.payer.address}`).toHaveLength(0);
+  });
+
   test("behavior: a success is reported once; the same payload again is refused as used, with the hash", async () => {
     const bought = await purchase(lab);
     const first = await settle2(bought);

@@ -94,9 +94,9 @@ describe("a node's answer", () => {
   test("must belong to the requested block", () => {
     expect(() => assertOfBlock([one, two], block)).not.toThrow();
     expect(() => assertOfBlock([one, { ...two, blockHash: randomHash() }], block)).toThrow(
-      "was answered for",
+      "was returned for",
     );
-    expect(() => assertOfBlock([{ ...one, blockNumber: 101 }], block)).toThrow("was answered for");
+    expect(() => assertOfBlock([{ ...one, blockNumber: 101 }], block)).toThrow("was returned for");
   });
 
   test("is reduced to the token's, the EntryPoint's and accounts' logs, in the block's order", () => {

@@ -101,7 +101,7 @@ async function end(
   claim: OpenClaim,
   outcome: { state: "REJECTED" | "EXPIRED"; reason: string; isProven: boolean },
 ): Promise<void> {
-  const { id, openedAtMicros } = claim;
-  if (!(await sql.begin((tx) => endClaim(tx, { id, openedAtMicros, ...outcome })))) return;
+  const { id, updatedAtMicros } = claim;
+  if (!(await sql.begin((tx) => endClaim(tx, { id, updatedAtMicros, ...outcome })))) return;
   log.info({ claimId: id, linkId: claim.linkId, reason: outcome.reason }, "claim ended");
 }

@@ -32,6 +32,7 @@ export type Mailer = { connect(): Promise<MailConnection>; close(): void };
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const SOCKET_TIMEOUT_MS = 20_000;
+const PROBE_WAIT_MS = 1_500;
 const PERMANENT_FROM = 500;
 
 /** `smtpUrl` in nodemailer's format: smtp://user:pass@host:587, smtps://…, with options in the query. */
@@ -39,7 +40,7 @@ export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: s
   const open = new Set<SMTPConnection>();
   let isClosed = false;
   let isFailing = false;
-  let isProbed = false;
+  let probe: Promise<unknown> | undefined;
 
   async function connect(): Promise<MailConnection> {
     const { parseConnectionUrl, Connection, Composer } = await loadPackage();
@@ -62,21 +63,28 @@ export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: s
   }
 
   return {
-    /** Of the mails for a server that failed last, one at a time waits for it: a server that hangs would occupy all jobs. */
+    /**
+     * Of the mails for a server that failed last, one at a time connects, and the others wait a moment for what becomes of it: a server that
+     * hangs would occupy all jobs.
+     */
     async connect() {
-      if (isFailing && isProbed)
+      if (probe) await Promise.race([probe, Bun.sleep(PROBE_WAIT_MS)]);
+      if (isFailing && probe)
         throw new Error("the mail server is unavailable, and another mail is trying it");
-      const isProbe = isFailing;
-      if (isProbe) isProbed = true;
+      const connecting = connect();
+      if (isFailing)
+        probe = connecting
+          .catch(() => undefined)
+          .finally(() => {
+            probe = undefined;
+          });
       try {
-        const connected = await connect();
+        const connected = await connecting;
         isFailing = false;
         return connected;
       } catch (error) {
         isFailing = true;
         throw error;
-      } finally {
-        if (isProbe) isProbed = false;
       }
     },
     close() {

@@ -68,14 +68,14 @@ export function deliverWebhooks(deps: WebhookDeps): Promise<void> {
 }
 
 /**
- * Waits, once `deps.stop` is aborted, until nothing is in flight and `queueEnded`, then leaves what is due to the other processes. A process that ended
+ * Waits, once `deps.stop` is aborted, until nothing is in flight, leaves what is due to the other processes, and waits for `queueEnded`. A process that ended
  * earlier would leave sent messages without a result, which are sent again when their leases expire.
  */
 export async function endDeliveries({ sql }: WebhookDeps, queueEnded: Promise<void>): Promise<void> {
   await taking?.catch(() => undefined);
   if (inFlight > 0) await new Promise<void>((resolve) => idle.add(resolve));
-  await queueEnded;
   await enqueue(sql, "deliver_webhooks", {});
+  await queueEnded;
 }
 
 async function takeDue(deps: WebhookDeps): Promise<void> {
