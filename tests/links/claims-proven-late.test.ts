@@ -4,6 +4,7 @@ import { TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { openLog } from "../../core/runtime/log.ts";
+import { reopenClaims } from "../../db/ledger/assignments.ts";
 import { checkClaim } from "../../worker/links/check-claims.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
@@ -136,4 +137,19 @@ test("a claim whose lease ends while a proof gives it another keeps its link and
   expect(await claimOf(id)).toEqual(PROVEN);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
   expect(await historyOf(lab, linkId)).toMatchObject([{ status: "PENDING" }]);
+});
+
+test("a proof that an unassigned transfer opens again while it is checked is not ended by what was true before", async () => {
+  const id = await open("EOA");
+  const other = await seedLink(lab.sql, lab.merchant);
+  await bookTransfer(lab, { link: other, pays: true, from: sender, txHash, settledBy: "amount" });
+  meanwhile = async () => {
+    await lab.sql`update claims set state = 'DISPUTED', updated_at = now() where id = ${id}`;
+    const reopened = await lab.sql.begin((tx) =>
+      reopenClaims(tx, { linkId: other, txHash, network: NETWORK, leaseS: 3_600 }),
+    );
+    expect(reopened).toEqual([id]);
+  };
+  await check(id);
+  expect(await claimOf(id)).toEqual(PROVEN);
 });
