@@ -142,7 +142,7 @@ test("a claim whose lease ends while a proof gives it another keeps its link and
 test("a proof that an unassigned transfer opens again while it is checked is not ended by what was true before", async () => {
   const id = await open("EOA");
   const other = await seedLink(lab.sql, lab.merchant);
-  await bookTransfer(lab, { link: other, pays: true, from: sender, txHash, settledBy: "amount" });
+  await bookTransfer(lab, { link: other, pays: true, from: sender, txHash, settledBy: "merchant" });
   meanwhile = async () => {
     await lab.sql`update claims set state = 'DISPUTED', updated_at = now() where id = ${id}`;
     const reopened = await lab.sql.begin((tx) =>
