@@ -180,7 +180,10 @@ export async function addOwnersOnChain(rpcUrl: string, wallet: Hex, count: numbe
       params: [{ ...call, nonce: `0x${(first + index).toString(16)}` }],
     };
   });
-  for (const hash of await callRpcBatch(rpcUrl, calls)) await waitForReceipt(rpcUrl, hash);
+  const hashes = await callRpcBatch(rpcUrl, calls);
+  // a busy node can leave the last of many transactions that came at once until it is asked for another block
+  await callRpc(rpcUrl, "evm_mine", []);
+  for (const hash of hashes) await waitForReceipt(rpcUrl, hash);
 }
 
 /** A recovery as far as it goes without worker and indexer, for the same session. */
