@@ -27,7 +27,7 @@ export function clientAddressOf(
 }
 
 /**
- * The address of what is probably a proxy that nobody trusts, so that all its callers count as one: it forwards, and is not on the internet. A caller
+ * The address of what is probably an untrusted proxy, whose callers all share one rate limit: it forwards, and is not on the internet. A caller
  * on the internet may send the header too.
  */
 export function untrustedProxyOf(

@@ -65,7 +65,7 @@ export type ChainOptions = {
   readonly timeoutMs: number;
   /** Default: WALLET_FACTORIES. */
   readonly walletFactories?: readonly Hex[];
-  /** Told once of a node that serves another chain, and again only after it has served the right one. */
+  /** Called once for a node that serves another chain, and again only after it has served the right one. */
   readonly onWrongChain?: (message: string) => void;
 };
 

@@ -190,7 +190,7 @@ export function testLinking({ world, person, claims, tamper, signInWithGoogle }:
     expect(await eventsOf(owner.userId)).toEqual([["identity_refused", {}]]);
   });
 
-  test("error: when the session ends midway, nothing is linked and nobody is signed in", async () => {
+  test("error: when the session ends midway, nothing is linked and no session is opened", async () => {
     const owner = await signUp(world().baseUrl);
     person(newEmail());
     const callback = await visitToLink(owner.client);

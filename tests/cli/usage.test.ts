@@ -76,7 +76,7 @@ test("error: wrong usage exits with 2 and the reason, as JSON for a program", as
     });
 }, 60_000);
 
-test("output that nobody reads to its end, as with `head`, is no failure", async () => {
+test("output closed early by its reader, as with `head`, is not a failure", async () => {
   const ended = await Bun.$`sh -c ${`"${node}" "${file}" help 2>err.txt; echo $? >code.txt`} | true`
     .cwd(folder)
     .quiet()

@@ -63,7 +63,7 @@ describe.if(isBrowserThere)("a call that is refused with 401", () => {
     expect(await world.sql`select from sessions`).toHaveLength(0);
   };
 
-  test("a read by a session that was replaced by wallet setup is retried, and nobody is asked to sign in", async () => {
+  test("a read by a session that was replaced by wallet setup is retried without a sign-in prompt", async () => {
     await page.getByRole("link", { name: "Wallet", exact: true }).click();
     await page.getByRole("heading", { level: 1, name: "Wallet" }).waitFor();
     const replaced = await sessionCookie();

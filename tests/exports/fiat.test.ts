@@ -345,7 +345,7 @@ describe("a source", () => {
     expect(after).toEqual(before);
   });
 
-  test("of a merchant's own rates counts for nobody else, and own rates can be removed", async () => {
+  test("of a merchant's own rates does not apply to other merchants, and own rates can be removed", async () => {
     const kim = await signUp(world.baseUrl);
     await insertHistory(world.sql, kim.userId, [
       { amountUnits: 2_000_001n, detectedAt: "2025-05-06T10:00:00.000Z" },

@@ -123,7 +123,7 @@ describe.if(isBrowserThere)("leaving", () => {
     await visit.close();
   });
 
-  test("a partial amount leaves by a transaction that somebody else sends, and the page notices", async () => {
+  test("a partial amount is refunded by another sender's transaction, and the page notices", async () => {
     const to = randomAddress();
     const visit = await world.open(world.urls.home);
     const { page } = visit;

@@ -28,7 +28,7 @@ beforeEach(async () => {
 
 const find = (id = linkId, { userId } = lab.merchant) => findAssignableLink(lab.sql, { linkId: id, userId });
 
-test("only its owner assigns to a link, and nobody to a reusable one: its uses take assignments", async () => {
+test("only its owner assigns to a link, and a reusable one is refused: its uses accept assignments", async () => {
   expect(await find()).toMatchObject({ id: linkId, isTaken: false, hasLivePayment: false });
   expect(await find(linkId, await seedMerchant(lab.sql))).toBeUndefined();
   const [reusable] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });

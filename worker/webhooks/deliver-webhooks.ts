@@ -74,8 +74,10 @@ export function deliverWebhooks(deps: WebhookDeps): Promise<void> {
 export async function endDeliveries({ sql }: WebhookDeps, queueEnded: Promise<void>): Promise<void> {
   await taking?.catch(() => undefined);
   if (inFlight > 0) await new Promise<void>((resolve) => idle.add(resolve));
+  // now, in case the queue does not end in time; and again, in case it still took that job
   await enqueue(sql, "deliver_webhooks", {});
   await queueEnded;
+  await enqueue(sql, "deliver_webhooks", {});
 }
 
 async function takeDue(deps: WebhookDeps): Promise<void> {
