@@ -76,7 +76,7 @@ export function registerMoneyTools(server: McpServer, { service, signal }: McpOp
     },
     (given) =>
       answering(async () => {
-        const networks = given.networks?.length ? [...new Set(given.networks)] : NETWORKS;
+        const networks = given.networks ? [...new Set(given.networks)] : NETWORKS;
         const sums = await Promise.all(
           networks.map(async (network) => {
             const { summary } = await transactions.summary(filtersOf({ ...given, networks: [network] }));

@@ -1,7 +1,8 @@
 /** What a user received on each of the last days. */
 import postgres from "postgres";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
-import type { TransactionType } from "../../core/domain/payment.ts";
+import { TRANSACTION_TYPES } from "../../core/domain/payment.ts";
+import { directionOf } from "../../core/domain/transaction.ts";
 import type { Tx } from "../postgres/client.ts";
 import { counterCell } from "./counter-cell.ts";
 
@@ -13,17 +14,8 @@ export type ReceivedDay = {
   count: number;
 };
 
-const IS_INCOME = { SEND: false, RECEIVE: true, PAYMENT_LINK: true } satisfies Record<
-  TransactionType,
-  boolean
->;
-const INCOME = Object.entries(IS_INCOME).flatMap(([type, isIncome]) =>
-  isIncome
-    ? NETWORK_IDS.map((network) => ({
-        network,
-        cell: counterCell({ type: type as TransactionType, status: "CONFIRMED", network }),
-      }))
-    : [],
+const INCOME = TRANSACTION_TYPES.filter((type) => directionOf(type) === "in").flatMap((type) =>
+  NETWORK_IDS.map((network) => ({ network, cell: counterCell({ type, status: "CONFIRMED", network }) })),
 );
 
 /**

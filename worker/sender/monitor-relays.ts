@@ -262,7 +262,14 @@ async function fillNonceGap(
   const dailyFeeMaxWei = deps.config.relayDailyFeeMaxWei;
   try {
     const relay = await signAndCommit(network, key, (tx, signing) =>
-      storeRelay(tx, chain, signing, { kind: "NOOP", call, fees, nonce, dailyFeeMaxWei, isDue: true }),
+      storeRelay(tx, chain, signing, {
+        kind: "NOOP",
+        call,
+        fees,
+        nonce,
+        dailyFeeMaxWei,
+        mayExceedFeeBudget: true,
+      }),
     );
     await sendAttempt(deps, chain, relay);
     deps.log.warn(label, "nonce gap filled");

@@ -43,7 +43,7 @@ export type NewCall = {
   bind?: (tx: Tx, relayId: bigint) => Promise<readonly Charge[]>;
   dailyFeeMaxWei: bigint | undefined;
   /** Charged to the daily fee budget also when that is exhausted. */
-  isDue?: boolean;
+  mayExceedFeeBudget?: boolean;
 };
 
 /**
@@ -54,7 +54,7 @@ export async function storeRelay(
   tx: Tx,
   chain: Chain,
   key: SigningKey,
-  { call, fees, bind, dailyFeeMaxWei, isDue = false, ...relay }: NewCall,
+  { call, fees, bind, dailyFeeMaxWei, mayExceedFeeBudget = false, ...relay }: NewCall,
 ): Promise<SignedRelay> {
   const lane = { network: chain.network.id, relayer: key.address };
   const nonce = relay.nonce ?? (await takeNonce(tx, lane));
@@ -71,7 +71,7 @@ export async function storeRelay(
     items: 1,
     amount: call.gas * fees.maxFeePerGas,
     maximum: dailyFeeMaxWei ?? null,
-    isAdvisory: isDue,
+    isAdvisory: mayExceedFeeBudget,
   };
   const charges = [fee, ...((await bind?.(tx, relayId)) ?? [])];
   await reserveCharges(tx, { relayId, network: lane.network, charges });
