@@ -245,7 +245,7 @@ async function readHeadersAfter(term: Term, head: BlockHeader): Promise<BlockHea
 
 async function catchUpFar(term: Term, head: BlockHeader, memory: Memory): Promise<boolean> {
   const { watch, hasUndeep, needsEveryBlock } = memory;
-  const sparseEnd = needsEveryBlock ? undefined : await findSparseEnd(term);
+  const sparseEnd = needsEveryBlock ? undefined : await findSparseEnd(term, head);
   if (sparseEnd === undefined) return (await catchUp(term, head, watch)) || leaveBranch(term, memory);
   // transfers that are waiting for confirmations need the very next blocks
   if (hasUndeep) return (await catchUp(term, head, watch, term.confirmations)) || leaveBranch(term, memory);
