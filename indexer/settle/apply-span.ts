@@ -221,7 +221,12 @@ type Writing = {
   isolate?: Isolate | undefined;
 };
 
-async function writeSpan(tx: Tx, term: Term, span: DetailedSpan, { settle, isolate }: Writing): Promise<Written> {
+async function writeSpan(
+  tx: Tx,
+  term: Term,
+  span: DetailedSpan,
+  { settle, isolate }: Writing,
+): Promise<Written> {
   const { network, confirmations } = term;
   const { blocks, from = term.cursor, to, head, depthNumber } = span;
   const { spent, operations } = settlingOf(term, span);

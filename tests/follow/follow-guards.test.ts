@@ -103,7 +103,8 @@ test("a node that lags undoes nothing, however long; its lag is an error that he
   term.close();
   const proxy = await startFaultProxy(lab.chain.rpcUrl, { random: () => 0 });
   const indexer = startIndexer(lab, { urls: [proxy.url] });
-  const lastError = async () => (await lab.sql<{ lastError: string | null }[]>`select last_error from cursors`)[0]?.lastError;
+  const lastError = async () =>
+    (await lab.sql<{ lastError: string | null }[]>`select last_error from cursors`)[0]?.lastError;
   try {
     const units = 7_000_000n;
     const linkId = await makeLink(lab, merchant, { units });
@@ -120,7 +121,8 @@ test("a node that lags undoes nothing, however long; its lag is an error that he
     await mine(lab);
     await settled(lab);
     expect(await lastError()).toBeNull();
-    const events = await lab.sql`select type from events where subject_id = ${linkId} and type like '%reorged'`;
+    const events =
+      await lab.sql`select type from events where subject_id = ${linkId} and type like '%reorged'`;
     expect([...events]).toEqual([]);
   } finally {
     await indexer.stop();

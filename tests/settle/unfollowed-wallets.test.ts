@@ -128,7 +128,11 @@ test("of two payments to such a recipient in one transaction, that of a followed
     return { id: await acceptPayment(lab, linkId, authorization), target: USDC, callData: data };
   });
   const [own, strangers] = await Promise.all(payments);
-  await sendBatch(lab, await makePayer(lab), [own, strangers].flatMap((payment) => payment ?? []));
+  await sendBatch(
+    lab,
+    await makePayer(lab),
+    [own, strangers].flatMap((payment) => payment ?? []),
+  );
   await readNewest();
   expect(await paymentOf(lab, own?.id)).toMatchObject({ state: "CONFIRMED" });
   expect(await paymentOf(lab, strangers?.id)).toMatchObject({ state: "QUEUED" });
