@@ -170,7 +170,7 @@ export async function accepted(...given: Parameters<typeof accept>): Promise<New
   return payment;
 }
 
-/** A payment to the merchant that he submitted as a facilitator's client: it belongs to no link. */
+/** A payment that the merchant submitted as a client of the facilitator: it belongs to no link. */
 export async function acceptFacilitated({ sql, merchant }: Pick<BooksLab, "sql" | "merchant">) {
   const keyId = newApiKeyId();
   await insertApiKey(sql, {
@@ -183,7 +183,7 @@ export async function acceptFacilitated({ sql, merchant }: Pick<BooksLab, "sql" 
   return facilitated;
 }
 
-/** A payment of the lab's merchant that fits a link of his. */
+/** A payment of the lab's merchant that fits one of the merchant's links. */
 export function makePayment(
   { merchant }: { merchant: Pick<SeededMerchant, "address"> },
   linkId: string,
