@@ -32,6 +32,7 @@ import {
 } from "../support/indexer-lab-payments.ts";
 import { makeSender, type Sender } from "../support/indexer-lab-reorgs.ts";
 import { assertInvariants } from "../support/invariants.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { makeLink } from "./campaign-links.ts";
 
 setDefaultTimeout(120_000);
@@ -128,11 +129,8 @@ test("of two payments to such a recipient in one transaction, that of a followed
     return { id: await acceptPayment(lab, linkId, authorization), target: USDC, callData: data };
   });
   const [own, strangers] = await Promise.all(payments);
-  await sendBatch(
-    lab,
-    await makePayer(lab),
-    [own, strangers].flatMap((payment) => payment ?? []),
-  );
+  const calls = [own, strangers].flatMap((payment) => payment ?? []);
+  await waitForReceipt(lab.chain.rpcUrl, await sendBatch(lab, await makePayer(lab), calls));
   await readNewest();
   expect(await paymentOf(lab, own?.id)).toMatchObject({ state: "CONFIRMED" });
   expect(await paymentOf(lab, strangers?.id)).toMatchObject({ state: "QUEUED" });
