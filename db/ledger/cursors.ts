@@ -83,13 +83,14 @@ export async function noteHead(
     where network = ${network} and epoch = ${epoch}`;
 }
 
+/** No block beyond the cursor becomes final, whatever a node says: the number never goes back. */
 export async function noteFinalized(
   tx: Tx,
   { network, epoch, number }: { network: NetworkId; epoch: bigint; number: number },
 ): Promise<void> {
   await tx`
     update cursors
-    set finalized_number = greatest(finalized_number, ${number})
+    set finalized_number = greatest(finalized_number, least(${number}::bigint, number))
     where network = ${network} and epoch = ${epoch}`;
 }
 
