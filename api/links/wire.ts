@@ -77,8 +77,6 @@ export const listQuery = knownQuery({
 export const STATS_DAYS_MAX = 90;
 const STATS_DAYS_DEFAULT = 30;
 
-export const TIME_ZONE_RULE = "must be an IANA time zone, for example Europe/Berlin";
-
 export const statsQuery = knownQuery({
   ...own,
   by: z
@@ -89,8 +87,11 @@ export const statsQuery = knownQuery({
   timeZone: z
     .string()
     .max(64)
-    // Postgres interprets the sign of an offset the other way round
-    .refine((zone) => /^[a-z]/i.test(zone) && isTimeZone(zone), TIME_ZONE_RULE)
+    // an offset such as +02:00 has no daylight saving time
+    .refine(
+      (zone) => /^[a-z]/i.test(zone) && isTimeZone(zone),
+      "must be an IANA time zone, for example Europe/Berlin",
+    )
     .default("UTC"),
 });
 

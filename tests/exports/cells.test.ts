@@ -1,5 +1,6 @@
 /** What an export writes of a row and about itself: cells, objects, names, and the filter in words. */
 import { describe, expect, test } from "bun:test";
+import { chosenBooks } from "../../core/domain/bookkeeping-rows.ts";
 import {
   cellsOf,
   columnsOf,
@@ -128,6 +129,20 @@ test("a file is named by its day and format: EXTF for DATEV, documents for the a
     ...["transactions-2026-11-20.xml", "documents-2026-11-20.zip"],
   ]);
   expect(contentTypeOf("datev")).toBe("text/csv; charset=windows-1252");
+});
+
+test("a metadata column has the link's own values, whatever its key is called", () => {
+  const keys = ["order", "constructor", "toString", "__proto__"];
+  const { columns, cellsOf: booksCells } = chosenBooks(
+    { timeZone: "UTC", metadataColumns: keys, valuation: undefined },
+    undefined,
+  );
+  expect(columns.slice(-4).map(({ title }) => title)).toEqual(keys.map((key) => `metadata.${key}`));
+  const cells = (orderMetadata: ExportRow["orderMetadata"]) =>
+    booksCells(givenRow({ orderMetadata })).slice(-4);
+  expect(cells({ order: "7" })).toEqual(["7", "", "", ""]);
+  expect(cells({ constructor: "8" } as Record<string, string>)).toEqual(["", "8", "", ""]);
+  expect(cells(null)).toEqual(["", "", "", ""]);
 });
 
 test("a column is one of the books, or metadata of a key with 1 to 40 characters", () => {
