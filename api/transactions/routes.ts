@@ -3,9 +3,10 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import { formatUnits } from "../../core/domain/money.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
-import { sumTransactions } from "../../db/transactions/summary.ts";
+import { type Sum, sumTransactions } from "../../db/transactions/summary.ts";
 import { findPosition, listTransactions } from "../../db/transactions/transactions.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -39,20 +40,24 @@ const listSchema = z
   })
   .meta({ id: "TransactionList" });
 
+const sumSchema = z.object({
+  type: z.enum(TRANSACTION_TYPES),
+  status: z.enum(TRANSACTION_STATUSES),
+  count: z.int(),
+  amount: z.string().describe("USDC with 6 decimals"),
+});
 const summarySchema = z
   .object({
     success: z.literal(true),
     data: z.object({
       summary: z
-        .array(
-          z.object({
-            type: z.enum(TRANSACTION_TYPES),
-            status: z.enum(TRANSACTION_STATUSES),
-            count: z.int(),
-            amount: z.string().describe("USDC with 6 decimals"),
-          }),
-        )
-        .describe("Totals of the matching rows by type and status; combinations without rows are omitted"),
+        .array(sumSchema)
+        .describe(
+          "Totals of the matching rows on every network by type and status; combinations without rows are omitted",
+        ),
+      summaryByNetwork: z
+        .array(z.object({ network: z.enum(NETWORK_IDS), summary: z.array(sumSchema) }))
+        .describe("The same for each network with such rows, so that test USDC is not added to real USDC"),
       currency: z.literal("USDC"),
     }),
     message: z.string(),
@@ -86,7 +91,7 @@ export const transactionRoutes = (deps: ApiDeps) =>
       response: { 200: summarySchema, ...errorResponses(400, 401, 403, 429) },
       detail: {
         operationId: "summarizeTransactions",
-        summary: "Counts and sums of your transactions by type and status",
+        summary: "Counts and sums of your transactions by type and status, for all networks and for each",
         tags: ["Transactions"],
       },
     });
@@ -97,13 +102,27 @@ async function answerSummary(deps: ApiDeps, userId: string, query: z.infer<typeo
   const sums = await deps.sql.begin("isolation level repeatable read read only", (tx) =>
     sumTransactions(tx, userId, filter),
   );
-  const summary = TRANSACTION_TYPES.flatMap((type) =>
+  const summaryByNetwork = NETWORK_IDS.flatMap((network) => {
+    const summary = presentSums(sums.filter((sum) => sum.network === network));
+    return summary.length > 0 ? [{ network, summary }] : [];
+  });
+  return success(
+    { summary: presentSums(sums), summaryByNetwork, currency: "USDC" as const },
+    "Transactions summed up",
+  );
+}
+
+/** By type and status. */
+function presentSums(sums: readonly Sum[]): z.infer<typeof sumSchema>[] {
+  return TRANSACTION_TYPES.flatMap((type) =>
     TRANSACTION_STATUSES.flatMap((status) => {
-      const sum = sums.find((one) => one.type === type && one.status === status);
-      return sum ? [{ type, status, count: Number(sum.count), amount: formatUnits(sum.units) }] : [];
+      const found = sums.filter((one) => one.type === type && one.status === status);
+      if (found.length === 0) return [];
+      const count = found.reduce((total, one) => total + one.count, 0n);
+      const units = found.reduce((total, one) => total + one.units, 0n);
+      return [{ type, status, count: Number(count), amount: formatUnits(units) }];
     }),
   );
-  return success({ summary, currency: "USDC" as const }, "Transactions summed up");
 }
 
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {
