@@ -32,6 +32,7 @@ import {
   listExports,
   readChunk,
   refuseExport,
+  returnExport,
   setExportProgress,
   setExportSize,
 } from "../../db/exports/exports.ts";
@@ -122,6 +123,7 @@ describe("an export", () => {
       await setExportProgress(sql, attempt, 7);
       await finishExport(sql, attempt, { byteSize: 1, rowsDone: 9 });
       await refuseExport(sql, attempt, "refused");
+      expect(await returnExport(sql, attempt)).toBe(false);
       return failExport(sql, attempt, failure);
     };
     expect(await tryAll(stale)).toBeUndefined();
@@ -137,6 +139,14 @@ describe("an export", () => {
     expect(await tryAll({ id, attempts: 2 })).toBeUndefined();
     expect(await rowOf(id)).toMatchObject({ status: "READY", rowsDone: 9 });
     expect(await rowOf(other)).toMatchObject({ status: "RUNNING", rowsDone: 0 });
+  });
+
+  test("that is returned is QUEUED as before its attempt", async () => {
+    const [id, other] = [await request(), await request()];
+    for (const one of [id, other]) await set(one, { status: "RUNNING", attempts: 2 });
+    expect(await returnExport(sql, { id, attempts: 2 })).toBe(true);
+    expect(await rowOf(id)).toMatchObject({ status: "QUEUED", attempts: 1 });
+    expect(await rowOf(other)).toMatchObject({ status: "RUNNING", attempts: 2 });
   });
 
   test("is retried after a failure while attempts are left, and never after a refusal", async () => {
