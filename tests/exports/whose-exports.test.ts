@@ -74,8 +74,9 @@ async function request(userId = user, proof = false): Promise<string> {
 
 const set = (id: string, given: object) => sql`update exports set ${sql(given)} where id = ${id}`;
 const rowOf = async (id: string) => {
-  const [row] = await sql<{ status: string; rowsDone: number; rowsTotal: number | null }[]>`
-    select status, rows_done, rows_total from exports where id = ${id}`;
+  type Row = { status: string; attempts: number; rowsDone: number; rowsTotal: number | null };
+  const [row] = await sql<Row[]>`
+    select status, attempts, rows_done, rows_total from exports where id = ${id}`;
   return row;
 };
 
