@@ -22,7 +22,9 @@ const contentsSchema = z
     profile: z.enum(EXPORT_PROFILES),
     types: z.array(z.enum(TRANSACTION_TYPES)).describe("Empty: all"),
     statuses: z.array(z.enum(TRANSACTION_STATUSES)).describe("Empty: all"),
-    networks: z.array(z.enum(NETWORK_IDS)).describe("Empty: all"),
+    networks: z
+      .array(z.enum(NETWORK_IDS))
+      .describe("Empty: all; in the profile books those with real money, unless there is no wallet on one"),
     from: isoTime.nullable(),
     before: isoTime.nullable().describe("Exclusive"),
     timeZone: z.string().describe("In which `from` and `before` are days"),

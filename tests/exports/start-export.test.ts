@@ -99,5 +99,7 @@ test("a stopping worker finishes its export, and leaves those in line to others 
   expect(rows).toHaveLength(2);
   expect(rows).toContainEqual({ id: current, status: "READY", attempts: 1 });
   expect(rows).toContainEqual({ id: waiting, status: "QUEUED", attempts: 0 });
-  expect(await sql`select from graphile_worker.jobs where key = ${`build_export:${waiting}`}`).toHaveLength(1);
+  expect(await sql`select from graphile_worker.jobs where key = ${`build_export:${waiting}`}`).toHaveLength(
+    1,
+  );
 });

@@ -157,13 +157,8 @@ describe("summary", () => {
         summary: [pending, { ...received, count: 1, amount: "0.000070" }],
       },
     ]);
-    const ofTest = [
-      { network: "base-sepolia", summary: [{ ...received, count: 1, amount: "0.000070" }] },
-    ];
-    const ofBoth = [
-      { network: "base", summary: [{ ...received, count: 1, amount: "0.000003" }] },
-      ...ofTest,
-    ];
+    const ofTest = [{ network: "base-sepolia", summary: [{ ...received, count: 1, amount: "0.000070" }] }];
+    const ofBoth = [{ network: "base", summary: [{ ...received, count: 1, amount: "0.000003" }] }, ...ofTest];
     const confirmed = "statuses=CONFIRMED";
     expect((await dataOf(`${confirmed}&dateTo=2026-03-02`)).summaryByNetwork).toEqual(ofBoth);
     expect((await dataOf(`${confirmed}&dateTo=2026-03-02T13:00:00Z`)).summaryByNetwork).toEqual(ofBoth);
