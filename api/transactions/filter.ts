@@ -61,7 +61,7 @@ const filters = {
   "currencies[]": arrays.currencies,
   dateFrom: time.optional().describe("ISO 8601; a bare date means the whole UTC day"),
   dateTo: time.optional().describe("ISO 8601, inclusive; a bare date means the whole UTC day"),
-  search: search.optional().describe("Part of the description, or the beginning of the hash"),
+  search: search.optional().describe("Part of the description or the reference, or the beginning of the hash"),
   amountMin: queryAmount,
   amountMax: queryAmount,
 };

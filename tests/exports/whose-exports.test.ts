@@ -7,6 +7,7 @@ import {
   findExportProfile,
   insertExportProfile,
   listExportProfiles,
+  lockExportProfile,
   updateExportProfile,
 } from "../../db/exports/export-profiles.ts";
 import {
@@ -207,8 +208,10 @@ describe("a profile", () => {
       { id, userId: stranger },
     ];
     const change = { name: "Changed", definition: DEFINITION };
-    expect(await findExportProfile(sql, wrong)).toBeUndefined();
-    expect(await findExportProfile(sql, own)).toMatchObject({ id });
+    for (const read of [findExportProfile, lockExportProfile]) {
+      expect(await read(sql, wrong)).toBeUndefined();
+      expect(await read(sql, own)).toMatchObject({ id });
+    }
     expect(await updateExportProfile(sql, wrong, change)).toBeUndefined();
     expect(await updateExportProfile(sql, own, change)).toMatchObject({ id, name: "Changed" });
     expect((await listExportProfiles(sql, user)).map(({ name }) => name)).toEqual(["Changed", "More"]);
