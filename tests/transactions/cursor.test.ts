@@ -53,6 +53,8 @@ describe("cursor", () => {
     "types=RECEIVE,SEND",
     "dateFrom=2026-01-01",
     "amountMin=1",
+    "types=RECEIVE,SEND&amountMin=1",
+    "statuses=CONFIRMED,PENDING",
     "search=o",
     "search=w&amountMin=1",
   ])("pages of any size make up the list, without a gap or a duplicate: %s", async (query) => {
