@@ -79,10 +79,7 @@ const STATS_DAYS_DEFAULT = 30;
 
 export const statsQuery = knownQuery({
   ...own,
-  by: z
-    .literal("day")
-    .optional()
-    .describe("Adds `days` and `daysByNetwork`: the amount received on each day"),
+  by: z.literal("day").optional().describe("Adds `days` and `daysByNetwork`"),
   days: queryNumber({ min: 1, max: STATS_DAYS_MAX, fallback: STATS_DAYS_DEFAULT }),
   timeZone: z
     .string()
@@ -137,19 +134,17 @@ export const statsSchema = z
     expiredLinks: z.int(),
     pendingLinks: z.int(),
     cancelledLinks: z.int(),
-    totalEarnings: z.number().describe("Gross of PAID links on every network, test networks included"),
+    totalEarnings: z.number().describe("Gross of PAID links on every network"),
     totalRefunded: z.number(),
     currency: z.literal("USDC"),
     days: z
       .array(receivedDay)
       .optional()
-      .describe(
-        "Oldest first, today last; all confirmed USDC received, through links or not, on every network",
-      ),
+      .describe("Oldest first, today last; all confirmed USDC received, on every network"),
     daysByNetwork: z
       .array(z.object({ network: z.enum(NETWORK_IDS), days: z.array(receivedDay) }))
       .optional()
-      .describe("The same for each network, so that test USDC is not added to real USDC"),
+      .describe("The same for each network"),
   })
   .meta({ id: "PaymentLinkStats" });
 export const publicLinkSchema = z

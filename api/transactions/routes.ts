@@ -27,12 +27,7 @@ const listSchema = z
         limit: z.int(),
         offset: z.int(),
         hasMore: z.boolean(),
-        totalIsLowerBound: z
-          .boolean()
-          .optional()
-          .describe(
-            "Present and true when a search in a very large history matched more rows than were counted",
-          ),
+        totalIsLowerBound: z.boolean().optional().describe("True when more rows match than were counted"),
       }),
       nextCursor: z.string().nullable().describe("Pass as `cursor` for the next page; null on the last one"),
     }),
@@ -40,24 +35,22 @@ const listSchema = z
   })
   .meta({ id: "TransactionList" });
 
-const sumSchema = z.object({
-  type: z.enum(TRANSACTION_TYPES),
-  status: z.enum(TRANSACTION_STATUSES),
-  count: z.int(),
-  amount: z.string().describe("USDC with 6 decimals"),
-});
+const sumSchema = z
+  .object({
+    type: z.enum(TRANSACTION_TYPES),
+    status: z.enum(TRANSACTION_STATUSES),
+    count: z.int(),
+    amount: z.string(),
+  })
+  .meta({ id: "TransactionSum" });
 const summarySchema = z
   .object({
     success: z.literal(true),
     data: z.object({
-      summary: z
-        .array(sumSchema)
-        .describe(
-          "Totals of the matching rows on every network by type and status; combinations without rows are omitted",
-        ),
+      summary: z.array(sumSchema).describe("Of every network, test networks included; without rows: omitted"),
       summaryByNetwork: z
         .array(z.object({ network: z.enum(NETWORK_IDS), summary: z.array(sumSchema) }))
-        .describe("The same for each network with such rows, so that test USDC is not added to real USDC"),
+        .describe("The same for each network"),
       currency: z.literal("USDC"),
     }),
     message: z.string(),
@@ -91,7 +84,7 @@ export const transactionRoutes = (deps: ApiDeps) =>
       response: { 200: summarySchema, ...errorResponses(400, 401, 403, 429) },
       detail: {
         operationId: "summarizeTransactions",
-        summary: "Counts and sums of your transactions by type and status, for all networks and for each",
+        summary: "Counts and sums of your transactions by type and status",
         tags: ["Transactions"],
       },
     });

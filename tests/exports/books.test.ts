@@ -280,8 +280,7 @@ describe("an export profile", () => {
     const { body } = await save({ name: "Shared", format: "csv" });
     const { id } = body.data;
     const columns = [{ column: "net", title: "Amount" }];
-    const change = (fields: Record<string, unknown>) =>
-      ann.client.patch(`/v1/export-profiles/${id}`, fields);
+    const change = (fields: Record<string, unknown>) => ann.client.patch(`/v1/export-profiles/${id}`, fields);
     const waiting = async () =>
       (
         await world.sql`

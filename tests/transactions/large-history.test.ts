@@ -89,7 +89,12 @@ test.each<[string, Partial<TransactionFilter>, number, number[]]>([
   ["few amounts", { minUnits: 119_990n }, 119_995, [119_996, 119_997, 119_998]],
   ["many amounts of one kind", { ...one, minUnits: 77n }, 50_000, [50_001, 50_002, 50_003]],
   ["few amounts of one kind", { ...one, minUnits: 119_990n }, 119_995, [119_996, 119_997, 119_998]],
-  ["few amounts between dates", { minUnits: 119_990n, before: dayAt(9) }, 119_995, [119_996, 119_997, 119_998]],
+  [
+    "few amounts between dates",
+    { minUnits: 119_990n, before: dayAt(9) },
+    119_995,
+    [119_996, 119_997, 119_998],
+  ],
   ["amounts of few dates", { minUnits: 77n, from: dayAt(990) }, 987, [988, 989, 990]],
   ["a common word", { search: "coffee" }, 60_000, [60_010, 60_020, 60_030]],
   ["a rare word", { search: "saffron" }, 60_007, [80_007, 100_007]],
