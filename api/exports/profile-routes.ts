@@ -22,6 +22,7 @@ import {
   findExportProfile,
   insertExportProfile,
   listExportProfiles,
+  lockExportProfile,
   profileRequest,
   updateExportProfile,
 } from "../../db/exports/export-profiles.ts";
@@ -178,7 +179,7 @@ export const exportProfileRoutes = (deps: ApiDeps) =>
       async ({ params: { id }, body, user }) => {
         const key = { id, userId: user.id };
         const changed = await deps.sql.begin(async (tx) => {
-          const found = await findExportProfile(tx, key);
+          const found = await lockExportProfile(tx, key);
           if (!found) throw notFound("Export profile");
           const { name = found.name, ...changes } = body;
           const definition = { ...found.definition, ...changes } as ProfileDefinition;

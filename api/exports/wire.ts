@@ -36,19 +36,16 @@ const exportSchema = z
     id: z.string(),
     status: z.enum(["QUEUED", "RUNNING", "READY", "FAILED"]),
     format: z.enum(EXPORT_FORMATS),
-    contents: contentsSchema.nullable().describe("What the file holds; null if not known"),
+    contents: contentsSchema.nullable().describe("What the file holds"),
     createdAt: isoTime,
     downloadUrl: z.string(),
     readyAt: isoTime.nullable(),
     expiresAt: isoTime,
     progress: z.object({ rowsDone: z.int(), rowsTotal: z.int().nullable() }),
-    total: z
-      .int()
-      .nullable()
-      .describe("Transactions that match the filter; more than rowsTotal when truncated"),
+    total: z.int().nullable().describe("Transactions that match the filter"),
     truncated: z.boolean(),
     byteSize: z.int().nullable(),
-    refusal: z.string().nullable().describe("Why the requested file cannot be made; the export is FAILED"),
+    refusal: z.string().nullable().describe("Why the file cannot be made"),
   })
   .meta({ id: "Export" });
 export const one = successSchema(z.object({ export: exportSchema })).meta({ id: "ExportAnswer" });

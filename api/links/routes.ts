@@ -24,7 +24,7 @@ import { countExceptions, listExceptions } from "../../db/links/list-link-except
 import { cancelUses, listLinkPayments } from "../../db/links/uses.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { PaymentLink } from "../../db/schema.ts";
-import { isUnknownZone, type ReceivedDay, sumReceivedByDay } from "../../db/transactions/received-by-day.ts";
+import { type ReceivedDay, sumReceivedByDay } from "../../db/transactions/received-by-day.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses } from "../http/envelope.ts";
@@ -47,7 +47,6 @@ import {
   singleLinkSchema,
   statsQuery,
   statsSchema,
-  TIME_ZONE_RULE,
   updateBody,
 } from "./wire.ts";
 
@@ -213,17 +212,12 @@ function writePosition(userId: string, { createdAtMicros, id }: LinkPosition): s
 async function answerStats(deps: ApiDeps, userId: string, query: z.infer<typeof statsQuery>) {
   refuseOtherUser(userId, query.userId);
   const { days, timeZone } = query;
-  const [counts, received] = await deps.reader
-    .read((tx) =>
-      Promise.all([
-        countLinks(tx, userId),
-        query.by === "day" ? sumReceivedByDay(tx, userId, { days, timeZone }) : undefined,
-      ]),
-    )
-    .catch((error: unknown) => {
-      // the runtime's list of zones is newer than the database's
-      throw isUnknownZone(error) ? invalid("timeZone", TIME_ZONE_RULE) : error;
-    });
+  const [counts, received] = await deps.reader.read((tx) =>
+    Promise.all([
+      countLinks(tx, userId),
+      query.by === "day" ? sumReceivedByDay(tx, userId, { days, timeZone }) : undefined,
+    ]),
+  );
   return {
     ...(received ? presentDays(received, deps.config.chains) : {}),
     totalLinks: counts.all,

@@ -77,20 +77,18 @@ export const listQuery = knownQuery({
 export const STATS_DAYS_MAX = 90;
 const STATS_DAYS_DEFAULT = 30;
 
-export const TIME_ZONE_RULE = "must be an IANA time zone, for example Europe/Berlin";
-
 export const statsQuery = knownQuery({
   ...own,
-  by: z
-    .literal("day")
-    .optional()
-    .describe("Adds `days` and `daysByNetwork`: the amount received on each day"),
+  by: z.literal("day").optional().describe("Adds `days` and `daysByNetwork`"),
   days: queryNumber({ min: 1, max: STATS_DAYS_MAX, fallback: STATS_DAYS_DEFAULT }),
   timeZone: z
     .string()
     .max(64)
-    // Postgres interprets the sign of an offset the other way round
-    .refine((zone) => /^[a-z]/i.test(zone) && isTimeZone(zone), TIME_ZONE_RULE)
+    // an offset such as +02:00 has no daylight saving time
+    .refine(
+      (zone) => /^[a-z]/i.test(zone) && isTimeZone(zone),
+      "must be an IANA time zone, for example Europe/Berlin",
+    )
     .default("UTC"),
 });
 
@@ -136,19 +134,17 @@ export const statsSchema = z
     expiredLinks: z.int(),
     pendingLinks: z.int(),
     cancelledLinks: z.int(),
-    totalEarnings: z.number().describe("Gross of PAID links on every network, test networks included"),
+    totalEarnings: z.number().describe("Gross of PAID links on every network"),
     totalRefunded: z.number(),
     currency: z.literal("USDC"),
     days: z
       .array(receivedDay)
       .optional()
-      .describe(
-        "Oldest first, today last; all confirmed USDC received, through links or not, on every network",
-      ),
+      .describe("Oldest first, today last; all confirmed USDC received, on every network"),
     daysByNetwork: z
       .array(z.object({ network: z.enum(NETWORK_IDS), days: z.array(receivedDay) }))
       .optional()
-      .describe("The same for each network, so that test USDC is not added to real USDC"),
+      .describe("The same for each network"),
   })
   .meta({ id: "PaymentLinkStats" });
 export const publicLinkSchema = z

@@ -59,9 +59,9 @@ const filters = {
   "statuses[]": arrays.statuses,
   "networks[]": arrays.networks,
   "currencies[]": arrays.currencies,
-  dateFrom: time.optional().describe("ISO 8601; a bare date means the whole UTC day"),
-  dateTo: time.optional().describe("ISO 8601, inclusive; a bare date means the whole UTC day"),
-  search: search.optional().describe("Part of the description, or the beginning of the hash"),
+  dateFrom: time.optional().describe("ISO 8601; a date is its UTC day"),
+  dateTo: time.optional().describe("ISO 8601, inclusive; a date is its UTC day"),
+  search: search.optional().describe("Part of description or reference, or beginning of the hash"),
   amountMin: queryAmount,
   amountMax: queryAmount,
 };
@@ -76,9 +76,7 @@ export const listQuery = knownQuery({
     .string()
     .max(CURSOR_MAX_CHARS)
     .optional()
-    .describe(
-      "`nextCursor` of the previous page; costs the same at any depth. Cannot be combined with offset",
-    ),
+    .describe("`nextCursor` of the previous page; not with offset"),
   ...filters,
 });
 

@@ -3,9 +3,10 @@ import { Elysia } from "elysia";
 import { z } from "zod";
 import { invalid } from "../../core/domain/errors.ts";
 import { formatUnits } from "../../core/domain/money.ts";
+import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import { presentTransaction } from "../../core/domain/transaction.ts";
-import { sumTransactions } from "../../db/transactions/summary.ts";
+import { type Sum, sumTransactions } from "../../db/transactions/summary.ts";
 import { findPosition, listTransactions } from "../../db/transactions/transactions.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -26,12 +27,7 @@ const listSchema = z
         limit: z.int(),
         offset: z.int(),
         hasMore: z.boolean(),
-        totalIsLowerBound: z
-          .boolean()
-          .optional()
-          .describe(
-            "Present and true when a search in a very large history matched more rows than were counted",
-          ),
+        totalIsLowerBound: z.boolean().optional().describe("True when more rows match than were counted"),
       }),
       nextCursor: z.string().nullable().describe("Pass as `cursor` for the next page; null on the last one"),
     }),
@@ -39,20 +35,22 @@ const listSchema = z
   })
   .meta({ id: "TransactionList" });
 
+const sumSchema = z
+  .object({
+    type: z.enum(TRANSACTION_TYPES),
+    status: z.enum(TRANSACTION_STATUSES),
+    count: z.int(),
+    amount: z.string(),
+  })
+  .meta({ id: "TransactionSum" });
 const summarySchema = z
   .object({
     success: z.literal(true),
     data: z.object({
-      summary: z
-        .array(
-          z.object({
-            type: z.enum(TRANSACTION_TYPES),
-            status: z.enum(TRANSACTION_STATUSES),
-            count: z.int(),
-            amount: z.string().describe("USDC with 6 decimals"),
-          }),
-        )
-        .describe("Totals of the matching rows by type and status; combinations without rows are omitted"),
+      summary: z.array(sumSchema).describe("Of every network, test networks included; without rows: omitted"),
+      summaryByNetwork: z
+        .array(z.object({ network: z.enum(NETWORK_IDS), summary: z.array(sumSchema) }))
+        .describe("The same for each network"),
       currency: z.literal("USDC"),
     }),
     message: z.string(),
@@ -97,13 +95,27 @@ async function answerSummary(deps: ApiDeps, userId: string, query: z.infer<typeo
   const sums = await deps.sql.begin("isolation level repeatable read read only", (tx) =>
     sumTransactions(tx, userId, filter),
   );
-  const summary = TRANSACTION_TYPES.flatMap((type) =>
+  const summaryByNetwork = NETWORK_IDS.flatMap((network) => {
+    const summary = presentSums(sums.filter((sum) => sum.network === network));
+    return summary.length > 0 ? [{ network, summary }] : [];
+  });
+  return success(
+    { summary: presentSums(sums), summaryByNetwork, currency: "USDC" as const },
+    "Transactions summed up",
+  );
+}
+
+/** By type and status. */
+function presentSums(sums: readonly Sum[]): z.infer<typeof sumSchema>[] {
+  return TRANSACTION_TYPES.flatMap((type) =>
     TRANSACTION_STATUSES.flatMap((status) => {
-      const sum = sums.find((one) => one.type === type && one.status === status);
-      return sum ? [{ type, status, count: Number(sum.count), amount: formatUnits(sum.units) }] : [];
+      const found = sums.filter((one) => one.type === type && one.status === status);
+      if (found.length === 0) return [];
+      const count = found.reduce((total, one) => total + one.count, 0n);
+      const units = found.reduce((total, one) => total + one.units, 0n);
+      return [{ type, status, count: Number(count), amount: formatUnits(units) }];
     }),
   );
-  return success({ summary, currency: "USDC" as const }, "Transactions summed up");
 }
 
 async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof listQuery>) {

@@ -113,8 +113,13 @@ function booksCells(row: ExportRow, { timeZone, metadataColumns, valuation }: Bo
     row.settledBy ?? "",
     row.id,
     ...(valuation ? fiatCells(valuation, change, time.slice(0, 10)) : []),
-    ...metadataColumns.map((name) => row.orderMetadata?.[name] ?? ""),
+    ...metadataColumns.map((name) => pairOf(row, name)),
   ];
+}
+
+/** Blank without such a key, also for the names of an object's own methods. */
+function pairOf({ orderMetadata }: ExportRow, name: string): string {
+  return orderMetadata && Object.hasOwn(orderMetadata, name) ? (orderMetadata[name] ?? "") : "";
 }
 
 /** The value of the movement, at the rate of its day in the file's time zone. */

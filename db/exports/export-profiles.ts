@@ -42,6 +42,16 @@ export async function findExportProfile(tx: Tx, { id, userId }: Key): Promise<Ex
   return row;
 }
 
+/** The same, locked until the transaction ends: whoever changes a part of it has read what others have changed. */
+export async function lockExportProfile(tx: Tx, { id, userId }: Key): Promise<ExportProfileRow | undefined> {
+  const [row] = await tx<ExportProfileRow[]>`
+    select ${columnsOf(tx, exportProfiles)}
+    from export_profiles
+    where id = ${id} and user_id = ${userId}
+    for update`;
+  return row;
+}
+
 export async function listExportProfiles(tx: Tx, userId: string): Promise<ExportProfileRow[]> {
   return tx<ExportProfileRow[]>`
     select ${columnsOf(tx, exportProfiles)}

@@ -246,6 +246,18 @@ export async function failExport(
   return row?.status;
 }
 
+/**
+ * RUNNING -> QUEUED, as if the attempt had not begun. The caller has stopped writing and deletes its chunks: the next attempt has the same
+ * number. False when the export ended, or another attempt has begun.
+ */
+export async function returnExport(tx: Tx, { id, attempts }: ExportTry): Promise<boolean> {
+  const result = await tx`
+    update exports
+    set status = 'QUEUED', attempts = attempts - 1
+    where id = ${id} and attempts = ${attempts} and status = 'RUNNING'`;
+  return result.count > 0;
+}
+
 /** RUNNING -> FAILED: no attempt could ever create the requested file. */
 export async function refuseExport(tx: Tx, { id, attempts }: ExportTry, refusal: string): Promise<void> {
   await tx`

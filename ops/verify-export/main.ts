@@ -39,11 +39,13 @@ async function run(): Promise<number> {
 }
 
 function describe({ ok, rows, proven, unconfirmed, ...rest }: Verification): string[] {
-  const { moneyIn, moneyOut, wallets, problems } = rest;
+  const { moneyIn, moneyOut, byNetwork, wallets, problems } = rest;
   return [
     ...wallets.map(({ network, address }) => `wallet on ${network}: ${address}`),
     `${rows} ${rows === 1 ? "transaction" : "transactions"}: ${proven} proven, ${unconfirmed} not confirmed, ${rows - proven - unconfirmed} without a valid proof`,
-    `in ${moneyIn} USDC, out ${moneyOut} USDC`,
+    ...(byNetwork.length > 1
+      ? byNetwork.map((one) => `on ${one.network} in ${one.moneyIn} USDC, out ${one.moneyOut} USDC`)
+      : [`in ${moneyIn} USDC, out ${moneyOut} USDC`]),
     ...problems
       .slice(0, PROBLEMS_SHOWN)
       .map(({ row, problem }) => `✗ ${row === null ? "" : `${row}: `}${problem}`),

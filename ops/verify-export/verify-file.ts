@@ -38,10 +38,18 @@ const rowSchema = z.object({
   accounting: z.object({ payer: z.string(), payee: z.string() }),
   proof: proofSchema.nullable(),
 });
+const totalsSchema = z.object({
+  rows: z.int(),
+  confirmed: z.int(),
+  moneyIn: z.string(),
+  moneyOut: z.string(),
+});
 const fileSchema = z.object({
   format: z.literal(PROVEN_FORMAT),
   wallets: z.array(z.object({ network: z.enum(NETWORK_IDS), address })),
-  totals: z.object({ rows: z.int(), confirmed: z.int(), moneyIn: z.string(), moneyOut: z.string() }),
+  totals: totalsSchema,
+  /** Not in a file of an earlier version. */
+  totalsByNetwork: z.array(totalsSchema.extend({ network: z.enum(NETWORK_IDS) })).optional(),
   transactions: z.array(rowSchema),
 });
 type Row = z.infer<typeof rowSchema>;
@@ -54,8 +62,10 @@ export type Verification = {
   proven: number;
   /** Rows that are not confirmed carry no proof and no sum. */
   unconfirmed: number;
+  /** Of every network; `byNetwork` has those of each network with confirmed rows. */
   moneyIn: string;
   moneyOut: string;
+  byNetwork: { network: NetworkId; moneyIn: string; moneyOut: string }[];
   wallets: { network: NetworkId; address: Hex }[];
   problems: Problem[];
 };
@@ -81,12 +91,9 @@ export async function verifyFile(text: string, { rpcUrls, wallet }: Trust): Prom
   const confirmed = file.transactions.filter(({ status }) => status === "CONFIRMED");
   const blocks = await readBlocks(networks, confirmed);
   const seen = new Set<string>();
-  let [moneyIn, moneyOut, proven] = [0n, 0n, 0];
+  let proven = 0;
   for (const row of confirmed) {
     const units = parseUnits(row.amount);
-    const isIn = row.type !== "SEND";
-    if (isIn) moneyIn += units ?? 0n;
-    else moneyOut += units ?? 0n;
     const own = wallets.find(({ network }) => network === row.network)?.address;
     const problem =
       networks.has(row.network) === false
@@ -95,14 +102,18 @@ export async function verifyFile(text: string, { rpcUrls, wallet }: Trust): Prom
     if (problem === undefined) proven += 1;
     else problems.push({ row: row.id, problem });
   }
-  problems.push(...checkTotals(file, { confirmed: confirmed.length, moneyIn, moneyOut }));
+  problems.push(...checkTotals(file));
+  const { moneyIn, moneyOut } = sumUp(confirmed);
   return {
     ok: problems.length === 0,
     rows: file.transactions.length,
     proven,
     unconfirmed: file.transactions.length - confirmed.length,
-    moneyIn: formatUnits(moneyIn),
-    moneyOut: formatUnits(moneyOut),
+    ...{ moneyIn, moneyOut },
+    byNetwork: NETWORK_IDS.flatMap((network) => {
+      const sums = sumUp(ofNetwork(confirmed, network));
+      return sums.rows > 0 ? [{ network, moneyIn: sums.moneyIn, moneyOut: sums.moneyOut }] : [];
+    }),
     wallets,
     problems,
   };
@@ -162,21 +173,51 @@ function provenBy(row: Row, proof: TransferProof): ReturnType<typeof readProof> 
   }
 }
 
-type Sums = { confirmed: number; moneyIn: bigint; moneyOut: bigint };
+type Totals = z.infer<typeof totalsSchema>;
 
-function checkTotals({ totals, transactions }: File, sums: Sums): Problem[] {
-  const stated: [string, unknown, unknown][] = [
-    ["rows", totals.rows, transactions.length],
-    ["confirmed rows", totals.confirmed, sums.confirmed],
-    ["money in", totals.moneyIn, formatUnits(sums.moneyIn)],
-    ["money out", totals.moneyOut, formatUnits(sums.moneyOut)],
+function checkTotals({ totals, totalsByNetwork, transactions }: File): Problem[] {
+  const problems = compareTotals("total", totals, sumUp(transactions));
+  if (!totalsByNetwork) return problems;
+  const stated = NETWORK_IDS.flatMap((network) => {
+    const given = totalsByNetwork.find((one) => one.network === network) ?? sumUp([]);
+    return compareTotals(`total of ${network}`, given, sumUp(ofNetwork(transactions, network)));
+  });
+  return [...problems, ...stated];
+}
+
+function compareTotals(name: string, given: Totals, counted: Totals): Problem[] {
+  const compared: [string, unknown, unknown][] = [
+    ["rows", given.rows, counted.rows],
+    ["confirmed rows", given.confirmed, counted.confirmed],
+    ["money in", given.moneyIn, counted.moneyIn],
+    ["money out", given.moneyOut, counted.moneyOut],
   ];
-  return stated
-    .filter(([, given, counted]) => given !== counted)
-    .map(([name, given, counted]) => ({
+  return compared
+    .filter(([, one, other]) => one !== other)
+    .map(([field, one, other]) => ({
       row: null,
-      problem: `the file's total says ${name} ${given}, but its rows add up to ${counted}`,
+      problem: `the file's ${name} says ${field} ${one}, but its rows add up to ${other}`,
     }));
+}
+
+function sumUp(rows: readonly Row[]): Totals {
+  const confirmed = rows.filter(({ status }) => status === "CONFIRMED");
+  let [moneyIn, moneyOut] = [0n, 0n];
+  for (const { type, amount } of confirmed) {
+    const units = parseUnits(amount) ?? 0n;
+    if (type === "SEND") moneyOut += units;
+    else moneyIn += units;
+  }
+  return {
+    rows: rows.length,
+    confirmed: confirmed.length,
+    moneyIn: formatUnits(moneyIn),
+    moneyOut: formatUnits(moneyOut),
+  };
+}
+
+function ofNetwork(rows: readonly Row[], network: NetworkId): Row[] {
+  return rows.filter((row) => row.network === network);
 }
 
 function blockKey({ network, proof }: Row): string {
@@ -191,6 +232,7 @@ function failed(problem: string): Verification {
     unconfirmed: 0,
     moneyIn: "0.000000",
     moneyOut: "0.000000",
+    byNetwork: [],
     wallets: [],
     problems: [{ row: null, problem }],
   };

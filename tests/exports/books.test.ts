@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { formatUnits } from "../../core/domain/money.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
+import { waitFor } from "../links/payer-side.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type GivenRow, insertHistory } from "../transactions/history.ts";
@@ -273,6 +274,27 @@ describe("an export profile", () => {
     expect((await run(made.body.data.id)).status).toBe(200);
     for (const asked of [{ dateTo: "9999-12-31" }, { dateFrom: "0000-01-01" }])
       expect([asked, (await run(made.body.data.id, asked)).status]).toEqual([asked, 400]);
+  });
+
+  test("race: two changes of different fields are both kept", async () => {
+    const { body } = await save({ name: "Shared", format: "csv" });
+    const { id } = body.data;
+    const columns = [{ column: "net", title: "Amount" }];
+    const change = (fields: Record<string, unknown>) => ann.client.patch(`/v1/export-profiles/${id}`, fields);
+    const waiting = async () =>
+      (
+        await world.sql`
+          select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+      ).length;
+    const changes = await world.sql.begin(async (tx) => {
+      await tx`select from export_profiles where id = ${id} for update`;
+      const made = Promise.all([change({ name: "Renamed" }), change({ columns })]);
+      await waitFor("both changes to wait", async () => (await waiting()) >= 2);
+      return { made };
+    });
+    expect((await changes.made).map(({ status }) => status)).toEqual([200, 200]);
+    const kept = await ann.client.get(`/v1/export-profiles/${id}`);
+    expect(kept.body.data).toMatchObject({ name: "Renamed", columns });
   });
 
   test("saved with a title that is refused now is still listed", async () => {

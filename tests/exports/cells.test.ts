@@ -1,5 +1,6 @@
 /** What an export writes of a row and about itself: cells, objects, names, and the filter in words. */
 import { describe, expect, test } from "bun:test";
+import { chosenBooks } from "../../core/domain/bookkeeping-rows.ts";
 import {
   cellsOf,
   columnsOf,
@@ -11,6 +12,7 @@ import {
   rowIdOf,
 } from "../../core/domain/export.ts";
 import { isColumn, metadataKeysOf } from "../../core/domain/export-profile.ts";
+import { totalsByNetworkOf, totalsOf } from "../../core/domain/proven-export.ts";
 import { cellText } from "../../core/domain/table.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { givenRow } from "./given-row.ts";
@@ -128,6 +130,37 @@ test("a file is named by its day and format: EXTF for DATEV, documents for the a
     ...["transactions-2026-11-20.xml", "documents-2026-11-20.zip"],
   ]);
   expect(contentTypeOf("datev")).toBe("text/csv; charset=windows-1252");
+});
+
+test("totals of a file with proofs are those of every network, and of each", () => {
+  const [test, real] = [{ network: "base-sepolia" }, { network: "base" }] as const;
+  const rows = [
+    givenRow({ ...real, amountUnits: 3n }),
+    givenRow({ ...real, type: "SEND", amountUnits: 1n }),
+    givenRow({ ...real, status: "DETECTED" }),
+    givenRow({ ...test, amountUnits: 70n }),
+  ];
+  const all = { rows: 4, confirmed: 3, moneyIn: "0.000073", moneyOut: "0.000001" };
+  expect(totalsOf(rows)).toEqual(all);
+  expect(totalsByNetworkOf(rows)).toEqual([
+    { ...real, rows: 3, confirmed: 2, moneyIn: "0.000003", moneyOut: "0.000001" },
+    { ...test, rows: 1, confirmed: 1, moneyIn: "0.000070", moneyOut: "0.000000" },
+  ]);
+  expect(totalsByNetworkOf([])).toEqual([]);
+});
+
+test("a metadata column has the link's own values, whatever its key is called", () => {
+  const keys = ["order", "constructor", "toString", "__proto__"];
+  const { columns, cellsOf: booksCells } = chosenBooks(
+    { timeZone: "UTC", metadataColumns: keys, valuation: undefined },
+    undefined,
+  );
+  expect(columns.slice(-4).map(({ title }) => title)).toEqual(keys.map((key) => `metadata.${key}`));
+  const cells = (orderMetadata: ExportRow["orderMetadata"]) =>
+    booksCells(givenRow({ orderMetadata })).slice(-4);
+  expect(cells({ order: "7" })).toEqual(["7", "", "", ""]);
+  expect(cells({ constructor: "8" } as Record<string, string>)).toEqual(["", "8", "", ""]);
+  expect(cells(null)).toEqual(["", "", "", ""]);
 });
 
 test("a column is one of the books, or metadata of a key with 1 to 40 characters", () => {

@@ -50,7 +50,7 @@ beforeEach(async () => {
 
 const deps = () => ({
   ...{ sql, chains: new Map(), proofChains: new Map(), log: openLog("test", "silent") },
-  reader: openReader(sql, { replica: undefined, waitMs: 0 }),
+  ...{ reader: openReader(sql, { replica: undefined, waitMs: 0 }), stop: new AbortController().signal },
   config: { chains: [{ id: NETWORK, rpcUrls: [], confirmations: 1 }] },
 });
 /** As the worker does every minute, again and again. */

@@ -69,7 +69,7 @@ describe("an export with proofs", () => {
     await insertExport(sql, { id: exportId, userId: merchant.userId, format, requestId: null, request });
     return exportId;
   }
-  const build = (exportId: string) =>
+  const build = (exportId: string, stop = new AbortController().signal) =>
     buildExport(
       {
         ...{
@@ -79,6 +79,7 @@ describe("an export with proofs", () => {
         },
         // only the nodes for proofs are asked
         ...{ chains: new Map(), proofChains: new Map([["base-sepolia", chain]]), config: { chains: [] } },
+        stop,
       },
       { exportId },
     );
@@ -139,6 +140,26 @@ describe("an export with proofs", () => {
       await proving;
     }
     expect((await stateOf(slow)).status).toBe("READY");
+  });
+
+  test("of a process that stops begins again elsewhere with all its attempts", async () => {
+    await unproven([7, 9, 12]);
+    const release = holdNode();
+    const stopping = new AbortController();
+    const id = await order("json");
+    const building = build(id, stopping.signal);
+    try {
+      await nodeIsAsked();
+      stopping.abort("SIGTERM");
+    } finally {
+      release();
+      await building;
+    }
+    expect(await stateOf(id)).toEqual({ status: "QUEUED", attempts: 0 });
+    expect(await sql`select from graphile_worker.jobs where key = ${`build_export:${id}`}`).toHaveLength(1);
+    expect(await sql`select from export_chunks where export_id = ${id}`).toHaveLength(0);
+    await build(id);
+    expect(await stateOf(id)).toEqual({ status: "READY", attempts: 1 });
   });
 
   test("is retried, and FAILED after three attempts, when its lock's connection is lost", async () => {

@@ -67,6 +67,7 @@ describe("an export with proofs", () => {
   test("is proven by header, receipts root, receipt and log of every confirmed movement", async () => {
     expect(await verify(file, own())).toEqual({
       ...{ ok: true, rows: 4, proven: 4, unconfirmed: 0, moneyIn: "9.500000", moneyOut: "1.984567" },
+      byNetwork: [{ network: "base-sepolia", moneyIn: "9.500000", moneyOut: "1.984567" }],
       ...{ wallets: [{ network: "base-sepolia", address: own() }], problems: [] },
     });
     expect(await problemsOf(() => {})).toEqual([]);
@@ -95,6 +96,20 @@ describe("an export with proofs", () => {
         Object.assign(forged.totals, { rows: 5, confirmed: 5, moneyIn: "16.500000" });
       },
       "the same transfer is in the file twice",
+    ],
+    [
+      "test money as a total of a network with real money",
+      (forged) => {
+        forged.totalsByNetwork[0].network = "base";
+      },
+      "the file's total of base says rows 4, but its rows add up to 0",
+    ],
+    [
+      "a higher total of a network",
+      (forged) => {
+        forged.totalsByNetwork[0].moneyIn = "9.500001";
+      },
+      "the file's total of base-sepolia says money in 9.500001, but its rows add up to 9.500000",
     ],
     [
       "another row's proof",
@@ -259,9 +274,19 @@ describe("an export with proofs", () => {
         1,
       );
       expect(row.amount).toBe("7.000000");
-      Object.assign(forged.totals, { rows: 3, confirmed: 3, moneyIn: "2.500000" });
+      for (const totals of [forged.totals, forged.totalsByNetwork[0]])
+        Object.assign(totals, { rows: 3, confirmed: 3, moneyIn: "2.500000" });
     };
     expect(await problemsOf(cut)).toEqual([]);
+  });
+
+  test("has its totals for each network, too; a file of an earlier version, without them, is still verified", async () => {
+    const { totals, totalsByNetwork } = JSON.parse(file);
+    expect(totalsByNetwork).toEqual([{ network: "base-sepolia", ...totals }]);
+    const withoutThem = (forged: Proven) => {
+      delete forged.totalsByNetwork;
+    };
+    expect(await problemsOf(withoutThem)).toEqual([]);
   });
 
   test("accepts 1,000 transactions, and one more is refused with 400", async () => {

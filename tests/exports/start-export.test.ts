@@ -2,8 +2,11 @@
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { newExportId } from "../../core/domain/ids.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
+import { openLog } from "../../core/runtime/log.ts";
 import { insertExport, startExport } from "../../db/exports/exports.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { openReader } from "../../db/postgres/replica.ts";
+import { buildExport } from "../../worker/exports/build-export.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedMerchant } from "../support/seed.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
@@ -15,7 +18,7 @@ let sql: Sql;
 let merchant: SeededMerchant;
 beforeAll(async () => {
   db = await createTestDatabase();
-  sql = openDatabase(db.url, { name: "test", maxConnections: 4 });
+  sql = openDatabase(db.url, { name: "test", maxConnections: 8 });
 });
 beforeEach(async () => {
   merchant = await seedMerchant(sql);
@@ -74,4 +77,29 @@ test("race: a third export requested before the second has started waits for it,
     await untilBlocked(sql, third);
   });
   expect(outcomeOf(await third)).toBe("waits");
+});
+
+test("a stopping worker finishes its export, and leaves those in line to others without an attempt", async () => {
+  const stopping = new AbortController();
+  const deps = {
+    ...{ sql, chains: new Map(), proofChains: new Map(), config: { chains: [] }, stop: stopping.signal },
+    ...{ reader: openReader(sql, { replica: undefined, waitMs: 0 }), log: openLog("test", "silent") },
+  };
+  const [current, waiting] = [await queue(), await queue()];
+  const building = Promise.withResolvers<void>();
+  await sql.begin(async (tx) => {
+    await tx`select from exports where id = ${current} for update`;
+    buildExport(deps, { exportId: current }).then(building.resolve, building.reject);
+    await untilBlocked(sql, building.promise);
+    await buildExport(deps, { exportId: waiting });
+    stopping.abort("SIGTERM");
+  });
+  await building.promise;
+  const rows = await sql`select id, status, attempts from exports where id = any(${[current, waiting]})`;
+  expect(rows).toHaveLength(2);
+  expect(rows).toContainEqual({ id: current, status: "READY", attempts: 1 });
+  expect(rows).toContainEqual({ id: waiting, status: "QUEUED", attempts: 0 });
+  expect(await sql`select from graphile_worker.jobs where key = ${`build_export:${waiting}`}`).toHaveLength(
+    1,
+  );
 });

@@ -7,6 +7,7 @@ import {
   findExportProfile,
   insertExportProfile,
   listExportProfiles,
+  lockExportProfile,
   updateExportProfile,
 } from "../../db/exports/export-profiles.ts";
 import {
@@ -32,6 +33,7 @@ import {
   listExports,
   readChunk,
   refuseExport,
+  returnExport,
   setExportProgress,
   setExportSize,
 } from "../../db/exports/exports.ts";
@@ -73,8 +75,9 @@ async function request(userId = user, proof = false): Promise<string> {
 
 const set = (id: string, given: object) => sql`update exports set ${sql(given)} where id = ${id}`;
 const rowOf = async (id: string) => {
-  const [row] = await sql<{ status: string; rowsDone: number; rowsTotal: number | null }[]>`
-    select status, rows_done, rows_total from exports where id = ${id}`;
+  type Row = { status: string; attempts: number; rowsDone: number; rowsTotal: number | null };
+  const [row] = await sql<Row[]>`
+    select status, attempts, rows_done, rows_total from exports where id = ${id}`;
   return row;
 };
 
@@ -122,6 +125,7 @@ describe("an export", () => {
       await setExportProgress(sql, attempt, 7);
       await finishExport(sql, attempt, { byteSize: 1, rowsDone: 9 });
       await refuseExport(sql, attempt, "refused");
+      expect(await returnExport(sql, attempt)).toBe(false);
       return failExport(sql, attempt, failure);
     };
     expect(await tryAll(stale)).toBeUndefined();
@@ -137,6 +141,14 @@ describe("an export", () => {
     expect(await tryAll({ id, attempts: 2 })).toBeUndefined();
     expect(await rowOf(id)).toMatchObject({ status: "READY", rowsDone: 9 });
     expect(await rowOf(other)).toMatchObject({ status: "RUNNING", rowsDone: 0 });
+  });
+
+  test("that is returned is QUEUED as before its attempt", async () => {
+    const [id, other] = [await request(), await request()];
+    for (const one of [id, other]) await set(one, { status: "RUNNING", attempts: 2 });
+    expect(await returnExport(sql, { id, attempts: 2 })).toBe(true);
+    expect(await rowOf(id)).toMatchObject({ status: "QUEUED", attempts: 1 });
+    expect(await rowOf(other)).toMatchObject({ status: "RUNNING", attempts: 2 });
   });
 
   test("is retried after a failure while attempts are left, and never after a refusal", async () => {
@@ -196,8 +208,10 @@ describe("a profile", () => {
       { id, userId: stranger },
     ];
     const change = { name: "Changed", definition: DEFINITION };
-    expect(await findExportProfile(sql, wrong)).toBeUndefined();
-    expect(await findExportProfile(sql, own)).toMatchObject({ id });
+    for (const read of [findExportProfile, lockExportProfile]) {
+      expect(await read(sql, wrong)).toBeUndefined();
+      expect(await read(sql, own)).toMatchObject({ id });
+    }
     expect(await updateExportProfile(sql, wrong, change)).toBeUndefined();
     expect(await updateExportProfile(sql, own, change)).toMatchObject({ id, name: "Changed" });
     expect((await listExportProfiles(sql, user)).map(({ name }) => name)).toEqual(["Changed", "More"]);

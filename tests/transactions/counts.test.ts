@@ -86,7 +86,7 @@ async function countByHand(userId: string, filter: TransactionFilter): Promise<n
 /** The same filter in plain SQL. */
 async function sumByHand(userId: string, filter: TransactionFilter): Promise<Sum[]> {
   return sql<Sum[]>`
-    select type, status, count(*) as count, sum(amount_units) as units
+    select network, type, status, count(*) as count, sum(amount_units) as units
     from transactions
     where owner = owner_key(${userId})
       and (${filter.types.length === 0} or type = any(${filter.types as string[]}::text[]))
@@ -96,8 +96,8 @@ async function sumByHand(userId: string, filter: TransactionFilter): Promise<Sum
       and (${filter.before ?? null}::timestamptz is null or detected_at < ${filter.before ?? null}::timestamptz)
       and (${filter.minUnits ?? null}::numeric is null or amount_units >= ${filter.minUnits ?? null}::numeric)
       and (${filter.maxUnits ?? null}::numeric is null or amount_units <= ${filter.maxUnits ?? null}::numeric)
-    group by type, status
-    order by type, status`;
+    group by network, type, status
+    order by network || ' ' || type || ' ' || status collate "C"`;
 }
 
 async function newUser(): Promise<string> {
@@ -161,7 +161,8 @@ describe("counters of the history", () => {
         });
         expect(await snapshot((tx) => countChosen(tx, userId, filter))).toBe(expected);
         const sums = await snapshot((tx) => sumTransactions(tx, userId, filter));
-        sums.sort((a, b) => (`${a.type} ${a.status}` < `${b.type} ${b.status}` ? -1 : 1));
+        const keyOf = ({ network, type, status }: Sum) => `${network} ${type} ${status}`;
+        sums.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
         expect({ filter, sums }).toEqual({ filter, sums: [...(await sumByHand(userId, filter))] });
       }
       // change counted rows, then fold some of the differences

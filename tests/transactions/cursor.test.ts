@@ -53,6 +53,8 @@ describe("cursor", () => {
     "types=RECEIVE,SEND",
     "dateFrom=2026-01-01",
     "amountMin=1",
+    "types=RECEIVE,SEND&amountMin=1",
+    "statuses=CONFIRMED,PENDING",
     "search=o",
     "search=w&amountMin=1",
   ])("pages of any size make up the list, without a gap or a duplicate: %s", async (query) => {
@@ -104,7 +106,9 @@ describe("summary", () => {
 
   test("sums the list's rows by type and status, and omits those without any", async () => {
     const merchant = await signUp(world.baseUrl);
-    expect((await merchant.client.get(PATH_OF_SUMS)).body.data).toEqual({ summary: [], currency: "USDC" });
+    expect((await merchant.client.get(PATH_OF_SUMS)).body.data).toEqual({
+      ...{ summary: [], summaryByNetwork: [], currency: "USDC" },
+    });
     await insertHistory(world.sql, merchant.userId, [
       { type: "RECEIVE", amountUnits: 1_500_000n, detectedAt: "2026-03-01T23:59:59.999999Z" },
       { type: "RECEIVE", amountUnits: 1n, detectedAt: "2026-03-02T00:00:00Z", description: "Wood" },
@@ -129,6 +133,39 @@ describe("summary", () => {
     expect(await summaryOf("networks=base")).toEqual([sent]);
     expect(await summaryOf("search=wood")).toEqual([{ ...received, count: 1, amount: "0.000001" }]);
     expect(await summaryOf("amountMin=1.500001")).toEqual([sent]);
+  });
+
+  test("sums each network's rows apart as well, so that test USDC is not added to real USDC", async () => {
+    const merchant = await signUp(world.baseUrl);
+    const day = "2026-03-02T12:00:00Z";
+    await insertHistory(world.sql, merchant.userId, [
+      { network: "base", amountUnits: 3n, detectedAt: day },
+      { network: "base", amountUnits: 5n, detectedAt: "2026-03-05T00:00:00Z" },
+      { network: "base-sepolia", amountUnits: 70n, detectedAt: day, description: "Wood" },
+      { network: "base-sepolia", status: "PENDING", amountUnits: 900n, detectedAt: day },
+    ]);
+    const received = { type: "RECEIVE", status: "CONFIRMED" };
+    const [all, pending] = [
+      { ...received, count: 3, amount: "0.000078" },
+      { type: "RECEIVE", status: "PENDING", count: 1, amount: "0.000900" },
+    ];
+    const dataOf = async (query: string) => (await merchant.client.get(`${PATH_OF_SUMS}?${query}`)).body.data;
+    const { summary, summaryByNetwork } = await dataOf("");
+    expect(summary).toEqual([pending, all]);
+    expect(summaryByNetwork).toEqual([
+      { network: "base", summary: [{ ...received, count: 2, amount: "0.000008" }] },
+      {
+        network: "base-sepolia",
+        summary: [pending, { ...received, count: 1, amount: "0.000070" }],
+      },
+    ]);
+    const ofTest = [{ network: "base-sepolia", summary: [{ ...received, count: 1, amount: "0.000070" }] }];
+    const ofBoth = [{ network: "base", summary: [{ ...received, count: 1, amount: "0.000003" }] }, ...ofTest];
+    const confirmed = "statuses=CONFIRMED";
+    expect((await dataOf(`${confirmed}&dateTo=2026-03-02`)).summaryByNetwork).toEqual(ofBoth);
+    expect((await dataOf(`${confirmed}&dateTo=2026-03-02T13:00:00Z`)).summaryByNetwork).toEqual(ofBoth);
+    expect((await dataOf(`${confirmed}&search=wood`)).summaryByNetwork).toEqual(ofTest);
+    expect((await dataOf(`${confirmed}&networks=base-sepolia`)).summaryByNetwork).toEqual(ofTest);
   });
 
   test("error: 400 for a bad filter, 401 without credentials", async () => {

@@ -76,6 +76,44 @@ test("types, dates and amounts each give exact totals", async () => {
   ]);
 });
 
+/** In the order of the list, `n` counts from the newest. */
+const rowAt = (n: number) => ({
+  id: `txn_${String(n).padStart(22, "0")}`,
+  micros: BigInt(Date.UTC(2026, 5, 1) - n * 60_000) * 1_000n,
+});
+const dayAt = (n: number) => new Date(Date.UTC(2026, 5, 1) - n * 60_000);
+const one = { types: ["RECEIVE"], statuses: ["CONFIRMED"] } as const;
+
+test.each<[string, Partial<TransactionFilter>, number, number[]]>([
+  ["many amounts", { minUnits: 77n, maxUnits: 99_999n }, 50_000, [50_001, 50_002, 50_003]],
+  ["few amounts", { minUnits: 119_990n }, 119_995, [119_996, 119_997, 119_998]],
+  ["many amounts of one kind", { ...one, minUnits: 77n }, 50_000, [50_001, 50_002, 50_003]],
+  ["few amounts of one kind", { ...one, minUnits: 119_990n }, 119_995, [119_996, 119_997, 119_998]],
+  [
+    "few amounts between dates",
+    { minUnits: 119_990n, before: dayAt(9) },
+    119_995,
+    [119_996, 119_997, 119_998],
+  ],
+  ["amounts of few dates", { minUnits: 77n, from: dayAt(990) }, 987, [988, 989, 990]],
+  ["a common word", { search: "coffee" }, 60_000, [60_010, 60_020, 60_030]],
+  ["a rare word", { search: "saffron" }, 60_007, [80_007, 100_007]],
+  ["a word of few dates", { search: "o", from: dayAt(990) }, 960, [970, 980, 990]],
+])("behind a cursor a page of %s begins with the next row", async (_, filter, n, expected) => {
+  const page = { limit: 3, offset: 0, after: rowAt(n) };
+  const found = await waitFor("the search to end in time", () =>
+    sql
+      .begin("isolation level repeatable read read only", (tx) =>
+        listTransactions(tx, userId, { ...NO_FILTER, ...filter }, page),
+      )
+      .catch((error: unknown) => {
+        if (isTooBroad(error)) return undefined;
+        throw error;
+      }),
+  );
+  expect(found.rows.map(({ amountUnits }) => Number(amountUnits))).toEqual(expected);
+});
+
 test.each(["CAFÉ", "überweisung", "ПЛАТЁЖ", "ωMEGA"])(
   "accented, Cyrillic and Greek letters in any case: %s",
   async (search) => {

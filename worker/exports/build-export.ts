@@ -43,6 +43,7 @@ import {
   holdExport,
   parseExportRequest,
   refuseExport,
+  returnExport,
   setExportSize,
   startExport,
 } from "../../db/exports/exports.ts";
@@ -72,11 +73,12 @@ import {
   writeChunks,
 } from "./write-file.ts";
 
-/** `proofChains`: nodes used only for proofs, so that refusals affect nothing else. */
+/** `proofChains`: nodes used only for proofs, so that refusals affect nothing else. `stop`: aborted when the process is asked to stop. */
 export type ExportDeps = ClosingDeps & {
   reader: Reader;
   log: Log;
   proofChains: ReadonlyMap<NetworkId, Chain>;
+  stop: AbortSignal;
 };
 
 /**
@@ -89,10 +91,13 @@ const POLL_MS = 3_000;
 /** Delay of the job of a queued export, which is needed only if this process dies. */
 const LINE_POLL_MS = 6_000;
 
-/** `line`: exports received while this process was at its rendering limit. Each also has a new job in the queue, in case of a crash. */
-type Lane = { rendering: number; line: JobPayload<"build_export">[] };
-const files: Lane = { rendering: 0, line: [] };
-const proofs: Lane = { rendering: 0, line: [] };
+/**
+ * `line`: exports received while this process was at its rendering limit. Each also has a new job in the queue, in case of a crash.
+ * `isLong`: one may take longer than a stopping process waits for its jobs.
+ */
+type Lane = { rendering: number; line: JobPayload<"build_export">[]; isLong: boolean };
+const files: Lane = { rendering: 0, line: [], isLong: false };
+const proofs: Lane = { rendering: 0, line: [], isLong: true };
 
 /**
  * Renders an export, and then those that queued up meanwhile, so that waiting occupies no job slot. Throws to be retried, until the export's attempts
@@ -108,10 +113,12 @@ export async function buildExport(deps: ExportDeps, payload: JobPayload<"build_e
   }
   lane.rendering += 1;
   try {
-    await buildOne(deps, payload);
-    for (let next = lane.line.shift(); next; next = lane.line.shift()) {
+    await buildOne(deps, payload, lane);
+    for (let next = lane.line.shift(); next && !deps.stop.aborted; next = lane.line.shift()) {
       // its own job runs again and reports the error
-      await buildOne(deps, next).catch((error: unknown) => deps.log.warn({ err: error }, "export failed"));
+      await buildOne(deps, next, lane).catch((error: unknown) =>
+        deps.log.warn({ err: error }, "export failed"),
+      );
     }
   } finally {
     lane.rendering -= 1;
@@ -127,9 +134,14 @@ function pollAgain(
 }
 
 /** A transaction that does nothing else locks the export until it is READY, so that no other worker touches its chunks. */
-async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): Promise<void> {
-  const { sql } = deps;
+async function buildOne(
+  deps: ExportDeps,
+  payload: JobPayload<"build_export">,
+  { isLong }: Pick<Lane, "isLong">,
+): Promise<void> {
+  const { sql, stop } = deps;
   const lost = new AbortController();
+  const signal = isLong ? AbortSignal.any([lost.signal, stop]) : lost.signal;
   let file: ExportFile | undefined;
   let making: Promise<void> | undefined;
   try {
@@ -140,7 +152,7 @@ async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): 
       if ("waitsForUser" in started) return "waits";
       lost.signal.throwIfAborted();
       file = started.export;
-      making = makeFile(deps, holder, { file, signal: lost.signal, keepLock: () => holder`select` });
+      making = makeFile(deps, holder, { file, signal, keepLock: () => holder`select` });
       await making;
       return "done";
     });
@@ -150,7 +162,8 @@ async function buildOne(deps: ExportDeps, payload: JobPayload<"build_export">): 
     if (!file) throw error;
     // if the lock's connection or its COMMIT failed, the file is still being rendered
     await making?.catch(() => {});
-    await failOrRetry(deps, file, error);
+    if (isLong && stop.aborted) await leaveToOthers(deps, file, payload);
+    else await failOrRetry(deps, file, error);
   }
 }
 
@@ -185,6 +198,19 @@ async function failOrRetry({ sql, log }: ExportDeps, file: ExportFile, error: un
   if (status === "REFUSED") return log.info({ ...label, reason: String(error) }, "export refused");
   if (status !== "FAILED") throw error;
   log.error({ ...label, err: error }, "export failed permanently");
+}
+
+/** The process is stopping: another worker begins again, and this attempt does not count. */
+async function leaveToOthers(
+  { sql }: ExportDeps,
+  file: ExportFile,
+  payload: JobPayload<"build_export">,
+): Promise<void> {
+  await sql.begin(async (tx) => {
+    if (!(await returnExport(tx, file))) return;
+    await deleteChunks(tx, file);
+    await enqueue(tx, "build_export", payload);
+  });
 }
 
 /** Notifies requests waiting for this export, and starts the user's next one. */

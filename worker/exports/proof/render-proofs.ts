@@ -5,6 +5,7 @@ import {
   PROVEN_FORMAT,
   type ProvenWallet,
   provenObject,
+  totalsByNetworkOf,
   totalsOf,
 } from "../../../core/domain/proven-export.ts";
 import type { Chain } from "../../../core/rpc/chain-client.ts";
@@ -31,6 +32,7 @@ export async function* renderProofs(
       ...{ network, chainId: NETWORKS[network].chainId, address, token: NETWORKS[network].usdc.address },
     })),
     totals: totalsOf(rows),
+    totalsByNetwork: totalsByNetworkOf(rows),
   };
   yield utf8(`${JSON.stringify(head).slice(0, -1)},\n"transactions":[`);
   let separator = "\n";
