@@ -1,4 +1,4 @@
-/** Backfills wallets that were added later: transfers between the wallet's creation (less 60 s) and the block from which it is followed. */
+/** Backfills wallets that were added later: transfers between the wallet's creation and the block from which it is followed. */
 
 import { readBalances } from "../../core/chain/usdc.ts";
 import { toQuantity } from "../../core/rpc/parse-answers.ts";
@@ -14,8 +14,8 @@ import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 
-/** The database's clock and the chain's may differ by this much. */
-export const CLOCK_SKEW_S = 60;
+/** The database's clock and the chain's may differ by this much, beside what the chain's is behind now. */
+const CLOCK_SKEW_S = 60;
 const BALANCES_AT_ONCE = 500;
 
 /** Reads for at most TOPIC_VALUES_MAX wallets. Returns the number of wallets done, 0 when none is waiting. */
@@ -24,7 +24,7 @@ export async function backfillWallets(term: Term): Promise<number> {
   const [oldest] = wallets;
   if (!oldest) return 0;
   const to = Math.max(...wallets.map(({ indexedFrom }) => Number(indexedFrom))) - 1;
-  const from = await findFirstBlockSince(term, oldest.createdAt.getTime() / 1000 - CLOCK_SKEW_S, to);
+  const from = await findFirstBlockSince(term, oldest.createdAt.getTime(), to);
   const addresses = wallets.map((wallet) => wallet.address);
   const wanted = new Set(addresses);
   let found = 0;
@@ -46,8 +46,14 @@ export async function backfillWallets(term: Term): Promise<number> {
   return wallets.length;
 }
 
-/** The lowest block, at most `to` + 1, whose time is not before `timeS`. Binary search: a few dozen headers on the longest chain. */
-export async function findFirstBlockSince(term: Term, timeS: number, to: number): Promise<number> {
+/**
+ * The lowest block, at most `to` + 1, that may be later than `sinceMs` of the database's clock, Unix milliseconds. Binary search: a few
+ * dozen headers on the longest chain.
+ */
+export async function findFirstBlockSince(term: Term, sinceMs: number, to: number): Promise<number> {
+  const newest = await readHeader(term.chain, "latest");
+  const behindS = newest ? Math.max(0, Date.now() / 1_000 - newest.timeS) : 0;
+  const timeS = sinceMs / 1_000 - behindS - CLOCK_SKEW_S;
   let [low, high] = [0, to + 1];
   // most wallets are as new as the last blocks, so look there first
   for (let step = 16; step < to; step *= 4) {

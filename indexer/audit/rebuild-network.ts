@@ -35,7 +35,7 @@ import { findRecipients } from "../source/find-recipients.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
-import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill-wallets.ts";
+import { findFirstBlockSince } from "./backfill-wallets.ts";
 
 /** Up to this many wallets, nodes are asked only for their logs; beyond, for all of the token's. */
 const FILTERED_WALLETS_MAX = 5 * TOPIC_VALUES_MAX;
@@ -53,8 +53,11 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
   const { network, sql, cursor } = term;
   await assertOnChain(term);
   const oldest = await findOldestWallet(sql, network);
-  const since = oldest ? oldest.getTime() / 1000 - CLOCK_SKEW_S : Number.POSITIVE_INFINITY;
-  const fromBlock = await findFirstBlockSince(term, since, cursor.number);
+  const fromBlock = await findFirstBlockSince(
+    term,
+    oldest?.getTime() ?? Number.POSITIVE_INFINITY,
+    cursor.number,
+  );
   await openEventEpoch(sql);
   return sql.begin(async (tx) => {
     if (!(await holdEpoch(tx, network, term.epoch))) throw new FencedError(network);

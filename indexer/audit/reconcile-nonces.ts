@@ -12,7 +12,7 @@ import type { Term } from "../leader-term.ts";
 import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readPast } from "../source/past-logs.ts";
-import { CLOCK_SKEW_S, findFirstBlockSince } from "./backfill-wallets.ts";
+import { findFirstBlockSince } from "./backfill-wallets.ts";
 
 /** Blocks near the head that are not compared yet. */
 const BEHIND_BLOCKS = 8;
@@ -71,7 +71,7 @@ async function reconcileKey(term: Term, key: bigint): Promise<number> {
 /** Reads these wallets' records since the oldest of their operations was prepared. Returns the number of new transfers and operations. */
 async function readMissed(term: Term, missed: readonly UnspentNonce[], to: number): Promise<number> {
   const oldestMs = Math.min(...missed.map(({ preparedAt }) => preparedAt.getTime()));
-  const from = await findFirstBlockSince(term, oldestMs / 1000 - CLOCK_SKEW_S, to);
+  const from = await findFirstBlockSince(term, oldestMs, to);
   const addresses = missed.map(({ address }) => address);
   const wanted = new Set(addresses);
   let found = 0;
