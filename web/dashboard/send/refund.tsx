@@ -181,10 +181,12 @@ function ChooseOf({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
           label={say("Which payment")}
           value={chosen}
           onInput={setChosen}
-          options={refunds.payments.filter((one) => one === payment || open.includes(one)).map((one) => [
-            keyOf(one),
-            `${formatAmount(one.amount)} USDC · ${shorten(one.payer)}${one.pays ? "" : ` · ${say("not the one that paid")}`}`,
-          ])}
+          options={refunds.payments
+            .filter((one) => one === payment || open.includes(one))
+            .map((one) => [
+              keyOf(one),
+              `${formatAmount(one.amount)} USDC · ${shorten(one.payer)}${one.pays ? "" : ` · ${say("not the one that paid")}`}`,
+            ])}
         />
       )}
       <Field

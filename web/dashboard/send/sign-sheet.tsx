@@ -6,6 +6,7 @@ import { type Assertion, useSigningPrompt } from "../frame/passkey.ts";
 import { type Answer, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Check, Dialog } from "../parts/controls.tsx";
+import { explainFailure } from "../parts/explain-failure.ts";
 import { Fault } from "../parts/forms.tsx";
 import { Address, Amount, Facts, Hash, Status } from "../parts/page-parts.tsx";
 import { Warnings } from "../parts/warnings.tsx";
@@ -51,16 +52,6 @@ const SUBMITTED: Progress = { status: "QUEUED", transactionHash: null, reason: n
 const GONE = new Set([401, 403, 404]);
 const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
 const UNSIGNED = new Set(["AWAITING_SIGNATURE", "REQUESTED", "EXPIRED", "CANCELLED"]);
-const REASONS: Readonly<Record<string, string>> = {
-  INSUFFICIENT_FUNDS: "The wallet does not hold enough.",
-  PAYMENT_NOT_ALLOWED: "USDC does not allow this transfer.",
-  SIGNATURE_REFUSED: "The account refused the signature.",
-  ACCOUNT_CHANGED: "The account's owners have changed. Start again.",
-  NONCE_TAKEN: "Another operation of the wallet came first. Start again.",
-  NOT_SENT: "It could not be sent in time. Nothing moved.",
-  NOT_RUN: "It was not executed. Nothing moved.",
-  REVERTED: "The chain undid it. Nothing moved.",
-};
 
 export function SignSheet(props: Props) {
   const { title, offered, from, network, payments, tag, fee, balanceAfter, warnings } = props;
@@ -207,7 +198,7 @@ export function SignSheet(props: Props) {
         <div class="outcome" role="status">
           <Status of={progress.status} />
           {progress.transactionHash && <Hash of={progress.transactionHash} network={network} />}
-          {progress.reason && <p>{say(REASONS[progress.reason] ?? progress.reason)}</p>}
+          {progress.reason && <p>{explainFailure(progress.reason)}</p>}
         </div>
       ) : (
         isLookAlike && (
