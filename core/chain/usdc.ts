@@ -135,13 +135,15 @@ export function encodeAuthorizationState({ authorizer, nonce }: { authorizer: He
 
 /**
  * Compares the token's `DOMAIN_SEPARATOR()` with the one signatures are checked against: it covers name, version, chain id
- * and address. Throws Error on a mismatch (do not start), RpcTransportError when no node answers.
+ * and address. Throws Error on a mismatch (do not start), RpcTransportError when no node answers, or one without the token's code: it is
+ * still syncing.
  */
 export async function assertTokenDomain(chain: Chain): Promise<void> {
   const { network } = chain;
   const actual = parseData(
     await read(chain, callOf(chain, SELECTORS.domainSeparator, "latest")),
     "DOMAIN_SEPARATOR",
+    32,
   );
   const expected = `0x${Buffer.from(domainSeparator(tokenDomainOf(network))).toString("hex")}`;
   if (actual === expected) return;

@@ -3,7 +3,6 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { hasUnappliedTransfer } from "../links/unapplied-transfers.ts";
 import { unknownUntil } from "../links/unknown-outcomes.ts";
 import type { Tx } from "../postgres/client.ts";
-import { toByteaText } from "../postgres/hex-bytes.ts";
 import type { Payment } from "../schema.ts";
 import { idsByAuthorization } from "./ids-by-authorization.ts";
 
@@ -30,7 +29,7 @@ export function isNoneStored(tx: Tx, network: NetworkId, ids: readonly string[])
  * transfer is going to pay them), history rows FAILED. Only QUEUED payments can fail here: no signed bytes of ours exist that could
  * still be mined. A payment whose transfer is recorded without a link is left to the indexer.
  * `isOutcomeUnknown`: no node confirmed that the authorization is unused. Until when: `unknownUntil` of db/links/unknown-outcomes.ts.
- * `signature`: of the payment that was judged. One that has failed and was accepted again with another since then is unchanged.
+ * `updatedAtMicros`: of the payment that was judged. One that has failed and was accepted again since then is unchanged.
  */
 export async function failPayments(
   tx: Tx,
@@ -39,22 +38,22 @@ export async function failPayments(
     reason: string;
     message?: string | undefined;
     isOutcomeUnknown?: boolean | undefined;
-    signature?: Hex | undefined;
+    updatedAtMicros?: bigint | undefined;
   }[],
 ): Promise<{ id: string; linkId: string | null }[]> {
   if (failures.length === 0) return [];
-  const rows = failures.map(({ id, reason, message, isOutcomeUnknown = false, signature }) => ({
+  const rows = failures.map(({ id, reason, message, isOutcomeUnknown = false, updatedAtMicros }) => ({
     id,
     reason,
     message,
     is_outcome_unknown: isOutcomeUnknown,
-    signature: signature && toByteaText(signature),
+    updated_at_micros: updatedAtMicros?.toString(),
   }));
   return tx<{ id: string; linkId: string | null }[]>`
     with given as (
       select *
       from json_to_recordset(${JSON.stringify(rows)}::text::json)
-        as row (id text, reason text, message text, is_outcome_unknown boolean, signature bytea)
+        as row (id text, reason text, message text, is_outcome_unknown boolean, updated_at_micros bigint)
     ),
     failed as (
       update payments
@@ -68,7 +67,7 @@ export async function failPayments(
       from given
       where payments.id = given.id
         and payments.state = 'QUEUED'
-        and (given.signature is null or payments.signature = given.signature)
+        and (given.updated_at_micros is null or timestamp_micros(payments.updated_at) = given.updated_at_micros)
         and (
           payments.link_id is null
           or not exists (

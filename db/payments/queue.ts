@@ -1,4 +1,5 @@
 /** The queue of accepted payments: rows, not jobs. A job only wakes the worker; leases and delays are in the rows. */
+import type { PendingQuery, Row } from "postgres";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
@@ -12,6 +13,8 @@ export type UnknownOutcome = { id: string; payer: Hex; nonce: Hex };
  * day. `readNumber`: how far the ledger has been read; null before the indexer's first start.
  */
 export type LeasedPayment = Payment & {
+  /** Identifies what was leased: it changes when the payment fails, is accepted again, signed or requeued. */
+  updatedAtMicros: bigint;
   /** Null an hour later, and after a crash of Postgres. */
   requestId: string | null;
   /** Null for a facilitated payment. */
@@ -71,6 +74,7 @@ export async function leaseQueuedPayments(
     )
     select
       leased.*,
+      timestamp_micros(leased.updated_at) as updated_at_micros,
       (select request_id from payment_requests where payment_id = leased.id) as request_id,
       link.tag as link_tag,
       merchant.id as merchant_id,
@@ -142,74 +146,73 @@ export function isDue(tx: Tx) {
         )`;
 }
 
-/** SQL: ends the leases of these payments. */
-function endLeases(tx: Tx, ids: readonly string[]) {
+/** A payment as it was leased. */
+export type Leased = Pick<LeasedPayment, "id" | "updatedAtMicros">;
+
+/**
+ * SQL: sets these columns of the payments that are still queued as they were leased (`changed`), and ends their leases. A lease may be
+ * over since, and its payment failed and accepted again: the retry is judged for itself.
+ */
+function changeLeased(tx: Tx, leased: readonly Leased[], columns: PendingQuery<Row[]>) {
+  const ids = leased.map(({ id }) => id);
+  const versions = leased.map(({ updatedAtMicros }) => String(updatedAtMicros));
   return tx`
-    delete from payment_leases
-    where payment_id = any(${[...ids]}::text[])`;
+    with changed as (
+      update payments
+      set ${columns}
+      from unnest(${ids}::text[], ${versions}::text[]::bigint[]) as given (id, updated_at_micros)
+      where payments.id = given.id
+        and payments.id = any(${ids}::text[])
+        and payments.state = 'QUEUED'
+        and timestamp_micros(payments.updated_at) = given.updated_at_micros
+      returning payments.id, payments.unavailable_since
+    ),
+    ended as (
+      delete from payment_leases
+      using changed
+      where payment_leases.payment_id = changed.id
+    )`;
+}
+
+function timeIn(tx: Tx, delayMs: number) {
+  return tx`now() + make_interval(secs => ${delayMs / 1000}::float8)`;
 }
 
 /** Releases leases without a change: there was no capacity to send. */
-export async function returnLeases(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
-  if (ids.length === 0) return;
-  await tx`
-    with ended as (${endLeases(tx, ids)})
-    update payments
-    set next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8), unavailable_since = null
-    where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
+export async function returnLeases(tx: Tx, leased: readonly Leased[], delayMs: number): Promise<void> {
+  if (leased.length === 0) return;
+  const columns = tx`next_try_at = ${timeIn(tx, delayMs)}, unavailable_since = null`;
+  await tx`${changeLeased(tx, leased, columns)} select`;
 }
 
 /** Releases leases after a temporary refusal by the chain. */
-export async function noteRefusals(tx: Tx, ids: readonly string[], delayMs: number): Promise<void> {
-  if (ids.length === 0) return;
-  await tx`
-    with ended as (${endLeases(tx, ids)})
-    update payments
-    set
-      next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8), unavailable_since = null,
-      refusals = refusals + 1
-    where id = any(${[...ids]}::text[]) and state = 'QUEUED'`;
+export async function noteRefusals(tx: Tx, leased: readonly Leased[], delayMs: number): Promise<void> {
+  if (leased.length === 0) return;
+  const columns = tx`next_try_at = ${timeIn(tx, delayMs)}, unavailable_since = null, refusals = refusals + 1`;
+  await tx`${changeLeased(tx, leased, columns)} select`;
 }
 
 /** Releases leases while the node or relayer is unavailable. Returns those for which that has lasted `giveUpMs`. */
 export async function noteUnavailable(
   tx: Tx,
-  ids: readonly string[],
+  leased: readonly Leased[],
   { delayMs, triedMs, giveUpMs }: { delayMs: number; triedMs: number; giveUpMs: number },
 ): Promise<Set<string>> {
-  const rows = await tx<{ id: string; isOver: boolean }[]>`
-    with ended as (${endLeases(tx, ids)})
-    update payments
-    set
-      next_try_at = now() + make_interval(secs => ${delayMs / 1000}::float8),
-      unavailable_since = coalesce(unavailable_since, now() - make_interval(secs => ${triedMs / 1000}::float8))
-    where id = any(${[...ids]}::text[]) and state = 'QUEUED'
-    returning id, unavailable_since <= now() - make_interval(secs => ${giveUpMs / 1000}::float8) as is_over`;
-  return new Set(rows.filter((row) => row.isOver).map((row) => row.id));
+  const columns = tx`
+        next_try_at = ${timeIn(tx, delayMs)},
+        unavailable_since = coalesce(unavailable_since, ${timeIn(tx, -triedMs)})`;
+  const rows = await tx<{ id: string }[]>`
+    ${changeLeased(tx, leased, columns)}
+    select id from changed where unavailable_since <= ${timeIn(tx, -giveUpMs)}`;
+  return new Set(rows.map(({ id }) => id));
 }
 
-/**
- * Binds leased payments to their relay, as they were leased: the lease may be over since, and the payment failed and accepted again with
- * another signature. Returns those that were still queued; the caller rolls back when some are missing.
- */
-export async function markSigned(
-  tx: Tx,
-  relayId: bigint,
-  leased: readonly Pick<Payment, "id" | "signature">[],
-): Promise<string[]> {
-  const ids = leased.map(({ id }) => id);
-  const rows = await tx<{ id: string }[]>`
-    with ended as (${endLeases(tx, ids)})
-    update payments
-    set
-      state = 'SIGNED', relay_id = ${relayId}, refusals = 0, unavailable_since = null, updated_at = now()
-    from unnest(${ids}::text[], ${leased.map(({ signature }) => signature)}::bytea[]) as given (id, signature)
-    where payments.id = given.id
-      and payments.id = any(${ids}::text[])
-      and payments.state = 'QUEUED'
-      and payments.signature = given.signature
-    returning payments.id`;
-  return rows.map((row) => row.id);
+/** Binds leased payments to their relay. Returns those that were still queued as leased; the caller rolls back when some are missing. */
+export async function markSigned(tx: Tx, relayId: bigint, leased: readonly Leased[]): Promise<string[]> {
+  const columns = tx`
+        state = 'SIGNED', relay_id = ${relayId}, refusals = 0, unavailable_since = null, updated_at = now()`;
+  const rows = await tx<{ id: string }[]>`${changeLeased(tx, leased, columns)} select id from changed`;
+  return rows.map(({ id }) => id);
 }
 
 /** Those of these relays whose payments are all settled otherwise, or whose authorizations were over at `nowS`, Unix seconds. */

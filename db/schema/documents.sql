@@ -1,5 +1,5 @@
 -- Numbered receipts and credit notes. A number is never used twice and none is left out: it comes from a counter's row in the transaction
--- that stores the document, so a rolled back document gives its number back. Without a key to the user: each check would lock his row,
+-- that stores the document, so a rolled back document gives its number back. Without a key to the user: each check would lock the user's row,
 -- and write that into the log.
 
 -- The last number of a series. Those of test networks are numbered apart, under a kind with TEST_ in front, so that the numbers of documents

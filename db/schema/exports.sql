@@ -90,7 +90,7 @@ create index export_schedule_runs_unannounced on export_schedule_runs (created_a
 -- serves: an export that is deleted
 create index export_schedule_runs_export on export_schedule_runs (export_id) where export_id is not null;
 
--- What a merchant's books and documents say about him, and how they are kept. A merchant without a row has the defaults.
+-- What a merchant's books and documents say about the merchant, and how they are kept. A merchant without a row has the defaults.
 create table merchant_books (
   user_id text primary key references users on delete cascade,
   -- printed on statements, receipts and credit notes
@@ -100,12 +100,12 @@ create table merchant_books (
   -- of a document whose payer's language is not known
   document_language text not null default 'en'
     check (document_language in ('en', 'es', 'pt-BR', 'fr', 'de', 'tr', 'ar', 'hi', 'id', 'vi', 'zh-Hans')),
-  -- where his days and months begin
+  -- the time zone in which days and months begin
   time_zone text not null default 'UTC' check (length(time_zone) between 1 and 64),
   monthly_statements boolean not null default false,
   -- months that ended before are not made
   monthly_since timestamptz,
-  -- the currency of his books; null: amounts stay in USDC alone
+  -- the currency of the books; null: amounts stay in USDC alone
   fiat_currency text check (fiat_currency ~ '^[A-Z]{3}$'),
   -- a name of exchange_rate_sources, or own: merchant_rates
   rate_source text not null default 'ecb' check (rate_source ~ '^[a-z][a-z0-9-]{0,31}$'),

@@ -25,7 +25,7 @@ create table payment_links (
   -- the merchant shows it to agents: it is in the public listing, and its 402 says how it is called
   is_discoverable boolean not null default false,
   is_reusable boolean not null default false,
-  -- the merchant asked that no other link of his has this reference
+  -- the merchant asked that none of their other links has this reference
   unique_reference boolean not null default false,
 
   updated_at timestamptz not null default now(),
@@ -56,7 +56,7 @@ create table payment_links (
   -- first 16 bytes of keccak256("link-tag:" + id)
   tag bytea,
   description text not null check (length(description) between 1 and 500),
-  -- What a merchant notes with it: pairs of text, his own number of the order, the customer's address, where the payer goes back to.
+  -- What a merchant notes with it: pairs of text, their own order number, the customer's address, where the payer returns to.
   -- Events about the link carry the first three (add_order_data).
   metadata jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
   reference text check (length(reference) between 1 and 100),
@@ -79,7 +79,7 @@ create table payment_links (
   -- nothing can be attributed to a reusable link
   constraint payment_links_template_check
     check (not is_reusable or tag is null and pay_amount_units is null and status in ('ACTIVE', 'EXPIRED', 'CANCELLED')),
-  -- A link goes with its wallet, whose row its writer has locked already. A key to the user would lock his row too, and write that into
+  -- A link goes with its wallet, whose row its writer has locked already. A key to the user would lock that row too, and write that into
   -- the log.
   constraint payment_links_wallet_fkey
     foreign key (network, recipient) references wallets (network, address) on delete cascade

@@ -147,7 +147,7 @@ async function logAttempt(tx: Tx, taken: TakenDelivery, result: AttemptResult): 
     on conflict do nothing`;
 }
 
-/** PENDING -> DELIVERED; the endpoint is healthy again. */
+/** PENDING -> DELIVERED, unless the delivery was asked for again since the attempt began; the endpoint is healthy again. */
 export async function markDelivered(tx: Tx, taken: TakenDelivery, result: AttemptResult): Promise<void> {
   await logAttempt(tx, taken, result);
   await tx`
@@ -155,7 +155,7 @@ export async function markDelivered(tx: Tx, taken: TakenDelivery, result: Attemp
     set
       state = 'DELIVERED', delivered_at = now(), lease_until = null,
       last_status = ${result.status ?? null}, last_error = null
-    where id = ${taken.id}`;
+    where id = ${taken.id} and tries >= ${taken.tries}`;
   await tx`
     update webhook_endpoints
     set failing_since = null

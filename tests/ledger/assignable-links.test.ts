@@ -1,4 +1,4 @@
-/** What a merchant may assign, and to what: his own link, with what pays it and what may still. */
+/** What a merchant may assign, and to which link: one of their own, and which transfers pay it or still may. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { findAssignableLink, findAssignableTransfer } from "../../db/ledger/assignments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";

@@ -1,4 +1,5 @@
 /** Interleavings that cannot be produced with a chain on demand: two concurrent writers, a block that leaves the chain and comes back. */
+
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
@@ -20,6 +21,7 @@ import { settleRetroactively } from "../../indexer/settle/settle-retroactively.t
 import { settleTransfers } from "../../indexer/settle/settle-transfers.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
+import { asLeased } from "../support/as-leased.ts";
 import { makeBlock, randomHash, undoAbove } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
@@ -300,7 +302,7 @@ describe("a mined relay that did not settle its payment", () => {
         },
         ...{ gasLimit: 1n, attempt: { txHash, raw: "0x", ...fees } },
       });
-      await markSigned(tx, id, [payment]);
+      await markSigned(tx, id, await asLeased(tx, [payment]));
       const place = { blockNumber: 90n, blockHash: randomHash() };
       await markMined(tx, [{ relayId: id, txHash, ...place, succeeded: false, gasUsed: 1n, feeWei: 1n }]);
       return id;

@@ -159,7 +159,7 @@ function judgeEvidence({ paid, booked, rows, paying, links }: Case): string[] {
   });
 }
 
-/** A payer who got "settled" has paid his link with this transaction; or came second without a relay that could have known, and the link shows it. */
+/** A payer who got "settled" has paid the link with this transaction; or came second without a relay that could have known, and the link shows it. */
 function judgeAnswers({ deeds, thefts }: Stage, { booked, paid, rows }: Case, inRace: ReadonlySet<Paid>) {
   const broken = thefts.flatMap(({ linkId, paidWithNonce }) => {
     const transfer = paid.find(({ nonce }) => nonce !== undefined && nonce === paidWithNonce);

@@ -55,7 +55,7 @@ export type Link = {
   /** Accounts that showed the service an authorization, and accounts that sent a transfer. */
   authorizers: Hex[];
   senders: Hex[];
-  /** The transfer that its payer claims; `isProven`: the service has accepted his signature. */
+  /** The transfer that its payer claims; `isProven`: the service has accepted the payer's signature. */
   claimed?: { hash: Hex; payer: Account; isProven: boolean };
   /** A payer was answered that it is paid. */
   isToldPaid: boolean;

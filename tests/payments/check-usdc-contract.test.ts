@@ -17,7 +17,7 @@ afterEach(async () => {
 /** A node whose token has this separator; without one, it says nothing. */
 function startNode(network: NetworkId) {
   const { chainId } = NETWORKS[network];
-  const node = { separator: undefined as string | undefined };
+  const node = { separator: undefined as string | undefined, requests: 0 };
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
@@ -25,6 +25,7 @@ function startNode(network: NetworkId) {
     async fetch(request) {
       if (node.separator === undefined) return new Promise<Response>(() => {});
       const message = (await request.json()) as { id: number; method: string };
+      if (message.method === "eth_call") node.requests += 1;
       const result = message.method === "eth_chainId" ? `0x${chainId.toString(16)}` : node.separator;
       return Response.json({ jsonrpc: "2.0", id: message.id, result });
     },
@@ -68,6 +69,16 @@ test("error: it ends when one of them is another token", async () => {
   const { checked, failures } = start(chain);
   await expect(checked).rejects.toThrow("DOMAIN_SEPARATOR");
   expect(failures).toHaveLength(1);
+});
+
+test("a node that is still syncing, without the token's code, is asked again", async () => {
+  const { node, chain } = startNode("base-sepolia");
+  node.separator = "0x";
+  const { checked, failures } = start(chain);
+  await waitFor("a second request", async () => node.requests > 1);
+  node.separator = separatorOf("base-sepolia");
+  await checked;
+  expect(failures).toEqual([]);
 });
 
 test("a node that hangs delays the start by ten seconds, and its token is checked when it answers", async () => {

@@ -1,4 +1,5 @@
 /** What indexes of payments once found: which payments are open, and which ones a relay was signed for. Their updates stay in their page. */
+
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { insertPayments, type NewPayment } from "../../db/payments/accept-payments.ts";
@@ -13,6 +14,7 @@ import {
 import { settlePayments } from "../../db/payments/settlement.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { confirmRelays } from "../../db/relays/relays.ts";
+import { asLeased } from "../support/as-leased.ts";
 import {
   accept,
   type BooksLab,
@@ -90,7 +92,7 @@ test("a relay names its payments; one that was queued again no longer belongs to
   const [lost, kept] = [await acceptOne(), await acceptOne()];
   const { relayId } = await signRelay(lab, lost);
   expect(await carriedBy(relayId)).toEqual([lost.id]);
-  await lab.sql.begin((tx) => markSigned(tx, relayId, [kept]));
+  await lab.sql.begin(async (tx) => markSigned(tx, relayId, await asLeased(tx, [kept])));
   expect(await carriedBy(relayId)).toEqual([lost.id, kept.id]);
   const nowS = BigInt(Math.floor(Date.now() / 1000));
   expect(await findExpiredRelays(lab.sql, [relayId], { nowS })).toEqual(new Set());
@@ -128,7 +130,7 @@ test("signing and settling a payment change none of its indexes", async () => {
   const payment = await acceptOne();
   const moved = await lab.sql.begin(async (tx) => {
     const before = await countUpdates(tx, "payments");
-    await markSigned(tx, 9_999n, [payment]);
+    await markSigned(tx, 9_999n, await asLeased(tx, [payment]));
     const place = { txHash: randomHash(), logIndex: 1, blockNumber: 103 };
     await settlePayments(tx, [{ id: payment.id, ...place, isConfirmed: true }]);
     const after = await countUpdates(tx, "payments");

@@ -1,18 +1,22 @@
 /** The queue of payments: what a lease takes and reports, and what handing it back leaves alone. */
+
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import type { Hex } from "../../core/domain/networks.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
+import { requeueFacilitatedPayment } from "../../db/payments/facilitated-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
 import {
+  type Leased,
   leaseQueuedPayments,
   markSigned,
   noteRefusals,
   noteUnavailable,
   returnLeases,
 } from "../../db/payments/queue.ts";
+import { asLeased } from "../support/as-leased.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
+  acceptFacilitated,
   type BooksLab,
   NETWORK,
   openBooks,
@@ -64,6 +68,8 @@ async function rowOf({ id }: NewPayment) {
     where id = ${id}`;
   return row;
 }
+/** The payment as a worker would hold it that leased it now. */
+const held = () => asLeased(lab.sql, [payment]);
 const change = (columns: Record<string, string | number | Date | null>) =>
   lab.sql`update payments set ${lab.sql(columns)} where id = ${payment.id}`;
 
@@ -210,7 +216,7 @@ describe("a lease's facts about its payment", () => {
         values (${network}, ${scope}, ${subject}, (now() at time zone 'utc')::date - ${daysAgo}::int, ${used}, ${used + 1})`;
     expect(await leased()).toMatchObject({ merchantGasUsed: 5n, merchantGasReserved: 6n });
     await lab.sql`delete from relay_budgets where subject = ${lab.merchant.userId}`;
-    await returnLeases(lab.sql, [payment.id], 0);
+    await returnLeases(lab.sql, await held(), 0);
     expect(await leased()).toMatchObject({ merchantGasUsed: 0n, merchantGasReserved: 0n });
   });
 
@@ -223,33 +229,32 @@ describe("a lease's facts about its payment", () => {
     const { payer, nonce } = earlier;
     expect((await leased())?.unknownOutcomes).toEqual([{ id: earlier.id, payer, nonce }]);
     await lab.sql`update payments set doubt_until = now() - interval '1 second' where id = ${earlier.id}`;
-    await returnLeases(lab.sql, [payment.id], 0);
+    await returnLeases(lab.sql, await held(), 0);
     expect((await leased())?.unknownOutcomes).toBeNull();
   });
 });
 
 describe("returning a lease", () => {
-  const ids = () => [payment.id];
-  const unavailable = (triedMs: number, giveUpMs: number) =>
-    noteUnavailable(lab.sql, ids(), { delayMs: DELAY_MS, triedMs, giveUpMs });
+  const unavailable = async (triedMs: number, giveUpMs: number) =>
+    noteUnavailable(lab.sql, await held(), { delayMs: DELAY_MS, triedMs, giveUpMs });
 
   test("makes the payment due after the delay, and resets that a node was unavailable", async () => {
     await unavailable(1_000, 60_000);
-    await returnLeases(lab.sql, ids(), DELAY_MS);
+    await returnLeases(lab.sql, await held(), DELAY_MS);
     expect(await rowOf(payment)).toEqual({ waitS: DELAY_MS / 1000, refusals: 0, unavailable: null });
   });
 
   test("counts refusals", async () => {
-    await noteRefusals(lab.sql, ids(), DELAY_MS);
-    await noteRefusals(lab.sql, ids(), DELAY_MS);
+    await noteRefusals(lab.sql, await held(), DELAY_MS);
+    await noteRefusals(lab.sql, await held(), DELAY_MS);
     expect(await rowOf(payment)).toEqual({ waitS: DELAY_MS / 1000, refusals: 2, unavailable: null });
   });
 
   test("ends the lease: the payment is due as soon as the delay is over", async () => {
     for (const handBack of [
-      () => returnLeases(lab.sql, ids(), 0),
-      () => noteRefusals(lab.sql, ids(), 0),
-      () => noteUnavailable(lab.sql, ids(), { delayMs: 0, triedMs: 0, giveUpMs: 60_000 }),
+      async () => returnLeases(lab.sql, await held(), 0),
+      async () => noteRefusals(lab.sql, await held(), 0),
+      async () => noteUnavailable(lab.sql, await held(), { delayMs: 0, triedMs: 0, giveUpMs: 60_000 }),
     ]) {
       expect((await leased())?.id).toBe(payment.id);
       await handBack();
@@ -260,7 +265,7 @@ describe("returning a lease", () => {
   test("reports a payment whose node has been unavailable for the whole time, counted from its first attempt", async () => {
     expect(await unavailable(7_000, 8_000)).toEqual(new Set());
     expect(await rowOf(payment)).toEqual({ waitS: DELAY_MS / 1000, refusals: 0, unavailable: 7 });
-    expect(await unavailable(0, 7_000)).toEqual(new Set(ids()));
+    expect(await unavailable(0, 7_000)).toEqual(new Set([payment.id]));
   });
 
   test("does not change a payment that has been signed since", async () => {
@@ -269,8 +274,8 @@ describe("returning a lease", () => {
     const read = () => lab.sql`
       select next_try_at, refusals, unavailable_since from payments where id = ${payment.id}`;
     const before = await read();
-    await returnLeases(lab.sql, ids(), DELAY_MS);
-    await noteRefusals(lab.sql, ids(), DELAY_MS);
+    await returnLeases(lab.sql, await held(), DELAY_MS);
+    await noteRefusals(lab.sql, await held(), DELAY_MS);
     expect(await unavailable(9_000, 1_000)).toEqual(new Set());
     expect(await read()).toEqual(before);
   });
@@ -320,30 +325,54 @@ describe("signing", () => {
   });
 });
 
-describe("a worker whose lease is over since another one has failed the payment and its payer has retried", () => {
-  const RETRIED = "0x02";
-  let stale: NewPayment;
+describe("a worker whose lease is over since another one has failed the payment and its payer has retried the same bytes", () => {
+  let stale: Leased[];
   beforeEach(async () => {
-    const [one] = await lease();
-    if (!one) throw new Error("nothing was leased");
-    stale = { ...one, linkId };
+    stale = await lease();
+    expect(stale).toHaveLength(1);
     await change({ state: "FAILED", reason: "EXPIRED_TRANSFER" });
-    const retry = { ...payment, signature: RETRIED } as const;
-    expect(await lab.sql.begin((tx) => requeuePayment(tx, payment.id, retry))).toEqual({ id: payment.id });
+    expect(await lab.sql.begin((tx) => requeuePayment(tx, payment.id, payment))).toEqual({ id: payment.id });
   });
 
-  test("signs the retry as it was accepted, not what it has leased", async () => {
-    const { id } = payment;
-    expect(await lab.sql.begin((tx) => markSigned(tx, 1n, [stale]))).toEqual([]);
+  test("does not sign what it has leased; who leases the retry signs it", async () => {
+    const sign = (leased: Leased[]) => lab.sql.begin((tx) => markSigned(tx, 1n, leased));
+    expect(await sign(stale)).toEqual([]);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED" });
-    expect(await lab.sql.begin((tx) => markSigned(tx, 1n, [{ id, signature: RETRIED }]))).toEqual([id]);
+    expect(await sign(await held())).toEqual([payment.id]);
   });
 
   test("does not fail the retry for a reason of the earlier attempt", async () => {
-    const failure = { id: payment.id, reason: "EXPIRED_TRANSFER" };
-    const failWith = (signature: Hex) => lab.sql.begin((tx) => failPayments(tx, [{ ...failure, signature }]));
-    expect(await failWith(stale.signature)).toEqual([]);
+    const fail = (leased: Leased[]) =>
+      lab.sql.begin((tx) =>
+        failPayments(
+          tx,
+          leased.map(({ id, updatedAtMicros }) => ({ id, updatedAtMicros, reason: "EXPIRED_TRANSFER" })),
+        ),
+      );
+    expect(await fail(stale)).toEqual([]);
     expect(await paymentOf(lab, payment)).toMatchObject({ state: "QUEUED", reason: null });
-    expect(await failWith(RETRIED)).toEqual([{ id: payment.id, linkId }]);
+    expect(await fail(await held())).toEqual([{ id: payment.id, linkId }]);
+  });
+
+  test("neither delays the retry, nor counts a refusal or an unavailable node of the earlier attempt, nor ends a newer lease", async () => {
+    await lab.sql`update payment_leases set until = now() where payment_id = ${payment.id}`;
+    expect(await lease()).toHaveLength(1);
+    await returnLeases(lab.sql, stale, DELAY_MS);
+    await noteRefusals(lab.sql, stale, DELAY_MS);
+    const over = await noteUnavailable(lab.sql, stale, { delayMs: DELAY_MS, triedMs: 9_000, giveUpMs: 0 });
+    expect(over).toEqual(new Set());
+    expect(await rowOf(payment)).toEqual({ waitS: LEASE_MS / 1000, refusals: 0, unavailable: null });
+    await returnLeases(lab.sql, await held(), 0);
+    expect((await leased())?.id).toBe(payment.id);
+  });
+
+  test("does not sign a facilitated payment either that has been accepted again", async () => {
+    const facilitated = await acceptFacilitated(lab);
+    const before = await asLeased(lab.sql, [facilitated]);
+    await lab.sql`update payments set state = 'FAILED', reason = 'EXPIRED_TRANSFER' where id = ${facilitated.id}`;
+    expect(await requeueFacilitatedPayment(lab.sql, facilitated.id, facilitated)).toBe(true);
+    const sign = (leased: Leased[]) => lab.sql.begin((tx) => markSigned(tx, 1n, leased));
+    expect(await sign(before)).toEqual([]);
+    expect(await sign(await asLeased(lab.sql, [facilitated]))).toEqual([facilitated.id]);
   });
 });

@@ -105,7 +105,7 @@ async function payAndSettle(linkId: string): Promise<Paid> {
   return { linkId, payment, txHash: body.txHash ?? "" };
 }
 
-/** Until he is refused or taken: "try again" is no answer yet. */
+/** Until the payment is refused or accepted: "try again" is no answer yet. */
 async function payAsRival(linkId: string) {
   const payment = await sign(PRICE);
   const answer = await waitFor("the competing request's answer", async () => {

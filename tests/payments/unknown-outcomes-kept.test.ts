@@ -1,4 +1,5 @@
 /** Unknown outcomes in the database: when one is noted, how long it counts, and what it stops. */
+
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { findPublicLink } from "../../db/links/links.ts";
 import {
@@ -12,6 +13,7 @@ import { failPayments } from "../../db/payments/payments.ts";
 import { leaseQueuedPayments, markSigned, requeueUnsettled } from "../../db/payments/queue.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { insertRelay, markMined } from "../../db/relays/relays.ts";
+import { asLeased } from "../support/as-leased.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";
 
@@ -172,7 +174,7 @@ describe("a mined attempt that left out a payment", () => {
           ...{ ...lane, nonce: 0n, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x", gasLimit: 1n },
           attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
         });
-        await markSigned(tx, relayId, [payment]);
+        await markSigned(tx, relayId, await asLeased(tx, [payment]));
         await tx`
           update relay_attempts set left_out = ${isLeftOut ? [payment.id] : []}::text[] where tx_hash = ${txHash}`;
         const place = { blockNumber: 50n, blockHash };

@@ -2,6 +2,7 @@
  * Statements whose plans were made while their tables were empty, and which are kept when these have grown and nobody has counted yet: a
  * fresh database, or one that grows by a campaign. They read what they ask for, by its key, and not the rest.
  */
+
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
@@ -31,6 +32,7 @@ import { ensureLane, takeNonce } from "../../db/relays/nonces.ts";
 import { insertRelay, markMined, recordSend } from "../../db/relays/relays.ts";
 import { findSentTo } from "../../db/wallet-ops/operations.ts";
 import { settleTransfers } from "../../indexer/settle/settle-transfers.ts";
+import { asLeased } from "../support/as-leased.ts";
 import { makeTransfer, randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
@@ -157,7 +159,7 @@ async function runOnce(): Promise<Record<string, Reads>> {
       checkUnpaidBeforeSigning(tx, simulationHead(), { paymentIds, state: "QUEUED" }),
     );
     const { relayId, txHash } = await newRelay(tx);
-    await step("markSigned", () => markSigned(tx, relayId, [first]));
+    await step("markSigned", async () => markSigned(tx, relayId, await asLeased(tx, [first])));
     await step("recordSend", () => recordSend(tx, relayId, { txHash, answer: "accepted", isAccepted: true }));
     await step("findExpiredRelays", () => findExpiredRelays(tx, [relayId], { nowS: 0n }));
     await step("findPaymentViews", () => findPaymentViews(tx, [first.id]));
@@ -304,7 +306,7 @@ test("behavior: a relay's payments are read once, however many of its transfers 
       const [judged, carried] = [newPayment(judgedLink), links.map(newPayment)];
       await insertPayments(tx, [judged, ...carried]);
       const { relayId, txHash } = await newRelay(tx);
-      await markSigned(tx, relayId, carried);
+      await markSigned(tx, relayId, await asLeased(tx, carried));
       const transfers = carried.map(({ payer, recipient, amountUnits }) => ({
         ...{ txHash, from: payer, to: recipient, amountUnits },
       }));

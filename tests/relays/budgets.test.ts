@@ -1,4 +1,5 @@
 /** The ledger of relay budgets: reserved in the transaction that signs, settled by the receipt, safe when many sign at once. */
+
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { Registry } from "prom-client";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
@@ -19,6 +20,7 @@ import type { LocalKey } from "../../worker/relayer-keys-env.ts";
 import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";
 import { storeRelay } from "../../worker/sender/send-relay.ts";
 import { sendBudgets } from "../../worker/wallet-ops/send-budgets.ts";
+import { asLeased } from "../support/as-leased.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 
@@ -79,7 +81,14 @@ async function newPayments(merchant: SeededMerchant, count: number): Promise<Lea
 }
 
 async function lease(ids: readonly string[]): Promise<LeasedPayment[]> {
-  await returnLeases(lab.sql, ids, 0);
+  await returnLeases(
+    lab.sql,
+    await asLeased(
+      lab.sql,
+      ids.map((id) => ({ id })),
+    ),
+    0,
+  );
   const leased = await leaseQueuedPayments(lab.sql, NETWORK, 1_000, 60_000);
   return leased.filter(({ id }) => ids.includes(id));
 }

@@ -1,4 +1,5 @@
 /** Conditions of the statements that move relays: each with the row that it must leave alone. */
+
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
@@ -23,6 +24,7 @@ import {
   reopenOrphanedRelays,
   reopenRelays,
 } from "../../db/relays/reorganised-relays.ts";
+import { asLeased } from "../support/as-leased.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash, undoAbove } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";
 
@@ -93,7 +95,7 @@ const stateOf = async ({ id }: Relay) => {
 async function carries({ id }: Relay, state: string): Promise<void> {
   const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
   if (!payment) throw new Error("the link accepted no payment");
-  await lab.sql.begin((tx) => markSigned(tx, id, [payment]));
+  await lab.sql.begin(async (tx) => markSigned(tx, id, await asLeased(tx, [payment])));
   await lab.sql`update payments set state = ${state} where id = ${payment.id}`;
 }
 

@@ -1,4 +1,5 @@
 /** What is read of a relay is its own, and what ends one ends no other: the conditions of the statements, one by one. */
+
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
@@ -21,6 +22,7 @@ import {
   reopenOrphanedRelays,
   reopenRelays,
 } from "../../db/relays/reorganised-relays.ts";
+import { asLeased } from "../support/as-leased.ts";
 import { accepted, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";
 
@@ -120,9 +122,9 @@ describe("a relay that is mined deep enough", () => {
   test("does not wait for a payment that another relay carries by now", async () => {
     const [first, second] = [await relay(), await relay()];
     const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
-    await lab.sql.begin((tx) => markSigned(tx, first.id, [payment]));
+    await lab.sql.begin(async (tx) => markSigned(tx, first.id, await asLeased(tx, [payment])));
     await lab.sql`update payments set state = 'QUEUED', relay_id = null where id = ${payment.id}`;
-    await lab.sql.begin((tx) => markSigned(tx, second.id, [payment]));
+    await lab.sql.begin(async (tx) => markSigned(tx, second.id, await asLeased(tx, [payment])));
     await mine(first, "MINED", 98);
     await confirm([first.id]);
     expect(await stateOf(first)).toBe("CONFIRMED");
@@ -150,7 +152,7 @@ test("a payment in flight contradicts its own network's relay, and none once it 
   const [first, second] = [await relay(), await relay()];
   for (const one of [first, second]) {
     const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
-    await lab.sql.begin((tx) => markSigned(tx, one.id, [payment]));
+    await lab.sql.begin(async (tx) => markSigned(tx, one.id, await asLeased(tx, [payment])));
     await mine(one, "CONFIRMED", 50);
   }
   const contradicted = async (network: "base" | typeof NETWORK) =>

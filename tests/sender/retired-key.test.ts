@@ -53,12 +53,13 @@ async function strand(
     update relays
     set relayer = ${relayer}, created_at = created_at - make_interval(secs => ${ageS}::int)
     where relayer = ${lab.relayer} and kind = ${kind} and state in ('SIGNED', 'BROADCAST')`;
-  const [attempt] = await lab.sql<{ txHash: Hex }[]>`
+  const attempts = await lab.sql<{ txHash: Hex }[]>`
     select attempt.tx_hash
     from relay_attempts attempt
     join relays on relays.id = relay_id
     where relays.relayer = ${relayer}`;
-  await lab.rpc("anvil_dropTransaction", [attempt?.txHash]);
+  for (const { txHash } of attempts) await lab.rpc("anvil_dropTransaction", [txHash]);
+  expect(attempts.length).toBeGreaterThan(0);
   if (options.spoilBytes) {
     await lab.sql`update relay_attempts set raw = '\\x00' from relays where relays.id = relay_id and relayer = ${relayer}`;
   }
@@ -66,13 +67,18 @@ async function strand(
   return relayer;
 }
 
-async function mineUntil(what: string, isSo: () => Promise<boolean>): Promise<void> {
+/** Mines blocks, without the dropped transaction, until the payment has failed. */
+async function mineUntilFailed(
+  readPayment: () => Promise<{ state: string; reason: string | null } | undefined>,
+): Promise<void> {
   await waitFor(
-    what,
+    "the payment to fail",
     async () => {
       await lab.rpc("evm_mine");
       await Bun.sleep(200);
-      return isSo();
+      const state = (await readPayment())?.state ?? "";
+      expect(["QUEUED", "SIGNED", "BROADCAST", "FAILED"]).toContain(state);
+      return state === "FAILED";
     },
     100_000,
   );
@@ -92,10 +98,7 @@ test("behavior: the stored bytes of a retired key are resent", async () => {
 test("behavior: a retired key's bytes that every node rejects hold the link only until the authorization ends", async () => {
   const order = await newOrder(lab, { validForS: 20 });
   await strand(() => pay(lab, order), { spoilBytes: true });
-  await mineUntil(
-    "the link to be free",
-    async () => (await paymentOf(lab, order.linkId))?.state === "FAILED",
-  );
+  await mineUntilFailed(() => paymentOf(lab, order.linkId));
   expect(await paymentOf(lab, order.linkId)).toMatchObject({ reason: "EXPIRED_TRANSFER" });
   await waitForLink(lab, order.linkId, "ACTIVE");
 }, 120_000);
@@ -126,7 +129,7 @@ test("behavior: a facilitated payment of a retired key also ends when its author
       await enqueue(tx, "relay_payments", { network: "base-sepolia" });
     });
   await strand(accept, { spoilBytes: true });
-  await mineUntil("its end", async () => (await read())?.state === "FAILED");
+  await mineUntilFailed(read);
   expect(await read()).toMatchObject({ reason: "EXPIRED_TRANSFER" });
 }, 120_000);
 

@@ -44,7 +44,7 @@ function passRefusal(error: unknown): void {
   if (!(error instanceof ServiceError)) throw error;
 }
 
-/** What the merchant decided stands for a transfer that is there; what he decided about one that left the chain, for none. */
+/** What the merchant decided stands for a transfer that is there; a decision about one that left the chain, for none. */
 export async function assertAssignments(sql: Sql): Promise<void> {
   const broken = await sql`
     select assignment.tx_hash, assignment.log_index, assignment.link_id, transfer.link_id as booked_on

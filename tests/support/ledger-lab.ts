@@ -1,4 +1,5 @@
 /** The books without a chain: blocks are read, undone and looked back on as the indexer does it, in any order a test wants. */
+
 import { randomBytes } from "node:crypto";
 import { newApiKeyId, newClaimId, newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
@@ -20,6 +21,7 @@ import { settleRetroactively } from "../../indexer/settle/settle-retroactively.t
 import { settleTransfers } from "../../indexer/settle/settle-transfers.ts";
 import type { BlockHeader } from "../../indexer/source/block-header.ts";
 import type { SeenTransfer, SpentAuthorization } from "../../indexer/source/decode-logs.ts";
+import { asLeased } from "./as-leased.ts";
 import { createTestDatabase, TEST_POOL } from "./postgres.ts";
 import { randomAddress, type SeededMerchant, seedMerchant } from "./seed.ts";
 
@@ -168,7 +170,7 @@ export async function accepted(...given: Parameters<typeof accept>): Promise<New
   return payment;
 }
 
-/** A payment to the merchant that he submitted as a facilitator's client: it belongs to no link. */
+/** A payment that the merchant submitted as a client of the facilitator: it belongs to no link. */
 export async function acceptFacilitated({ sql, merchant }: Pick<BooksLab, "sql" | "merchant">) {
   const keyId = newApiKeyId();
   await insertApiKey(sql, {
@@ -181,7 +183,7 @@ export async function acceptFacilitated({ sql, merchant }: Pick<BooksLab, "sql" 
   return facilitated;
 }
 
-/** A payment of the lab's merchant that fits a link of his. */
+/** A payment of the lab's merchant that fits one of the merchant's links. */
 export function makePayment(
   { merchant }: { merchant: Pick<SeededMerchant, "address"> },
   linkId: string,
@@ -197,7 +199,7 @@ export function makePayment(
 }
 
 /** The worker has signed a transaction that carries the payment. */
-export function signRelay({ sql }: Pick<BooksLab, "sql">, payment: Pick<NewPayment, "id" | "signature">) {
+export function signRelay({ sql }: Pick<BooksLab, "sql">, payment: Pick<NewPayment, "id">) {
   const [relayer, txHash] = [randomAddress(), randomHash()];
   const lane = { network: NETWORK, relayer } as const;
   return sql.begin(async (tx) => {
@@ -206,7 +208,7 @@ export function signRelay({ sql }: Pick<BooksLab, "sql">, payment: Pick<NewPayme
       ...{ ...lane, nonce: 0n, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x", gasLimit: 1n },
       attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
     });
-    await markSigned(tx, relayId, [payment]);
+    await markSigned(tx, relayId, await asLeased(tx, [payment]));
     return { relayId, txHash };
   });
 }

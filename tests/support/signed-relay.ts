@@ -1,4 +1,5 @@
 /** A relay that is signed and stored for payments, without a worker. */
+
 import { expect } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
@@ -6,6 +7,7 @@ import { markSigned } from "../../db/payments/queue.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { insertRelay } from "../../db/relays/relays.ts";
+import { asLeased } from "./as-leased.ts";
 import { NETWORK, randomHash } from "./ledger-lab.ts";
 import { randomAddress } from "./seed.ts";
 
@@ -32,7 +34,7 @@ export async function relayOf(
       },
       attempt: { txHash, raw: "0x", maxFeePerGas: 2n, maxPriorityFeePerGas: 1n },
     });
-    expect((await markSigned(tx, relayId, all)).sort()).toEqual(ids.toSorted());
+    expect((await markSigned(tx, relayId, await asLeased(tx, all))).sort()).toEqual(ids.toSorted());
   });
   return { relayId, txHash };
 }

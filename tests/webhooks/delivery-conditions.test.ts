@@ -191,6 +191,17 @@ describe("an attempt", () => {
     expect(await rowOf(second.id)).toMatchObject({ state: "PENDING" });
   });
 
+  test("that succeeded late does not end what its owner has asked for again meanwhile, but an attempt of the next worker", async () => {
+    const [first, second] = await two();
+    for (const { id } of [first, second]) await set(id, { lease_until: seconds(-1) });
+    expect(await redeliver(sql, { id: second.id, userId: user })).toBe(true);
+    expect(await take({ limit: 1 })).toMatchObject([{ id: first.id, attempts: 2 }]);
+    for (const late of [first, second]) await markDelivered(sql, late, OK);
+    expect(await rowOf(first.id)).toMatchObject({ state: "DELIVERED" });
+    expect(await rowOf(second.id)).toMatchObject({ state: "PENDING", tries: 0 });
+    expect(await listAttempts(sql, second.id)).toMatchObject([{ number: 1, status: 200 }]);
+  });
+
   test("that failed late does not undo a delivery by another one", async () => {
     const [first] = await two();
     await markDelivered(sql, first, OK);

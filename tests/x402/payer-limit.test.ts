@@ -1,4 +1,4 @@
-/** A payer's ten attempts a minute are his own: what he has used before is public, and a stranger who shows it again takes none of them. */
+/** A payer's ten attempts a minute cannot be used up by others: authorizations used before are public, and a stranger who presents one again takes none of them. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";

@@ -30,17 +30,20 @@ export type Delivery =
 export type MailConnection = { deliver(mail: Mail): Promise<Delivery>; close(): void };
 export type Mailer = { connect(): Promise<MailConnection>; close(): void };
 
-const CONNECT_TIMEOUT_MS = 10_000;
-const SOCKET_TIMEOUT_MS = 20_000;
+/** `connectMs`: for the name, the connection and the greeting each; `answerMs`: for every reply after them. */
+const TIMEOUTS = { connectMs: 10_000, answerMs: 20_000 };
 const PROBE_WAIT_MS = 1_500;
 const PERMANENT_FROM = 500;
 
 /** `smtpUrl` in nodemailer's format: smtp://user:pass@host:587, smtps://…, with options in the query. */
-export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: string }): Mailer {
+export function openMailer(
+  { smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: string },
+  { connectMs, answerMs } = TIMEOUTS,
+): Mailer {
   const open = new Set<SMTPConnection>();
   let isClosed = false;
   let isFailing = false;
-  let probe: Promise<unknown> | undefined;
+  let probe: Promise<void> | undefined;
 
   async function connect(): Promise<MailConnection> {
     const { parseConnectionUrl, Connection, Composer } = await loadPackage();
@@ -48,10 +51,10 @@ export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: s
     const { auth, ...options } = parseConnectionUrl(smtpUrl);
     const connection = new Connection({
       ...options,
-      connectionTimeout: CONNECT_TIMEOUT_MS,
-      greetingTimeout: CONNECT_TIMEOUT_MS,
-      dnsTimeout: CONNECT_TIMEOUT_MS,
-      socketTimeout: SOCKET_TIMEOUT_MS,
+      connectionTimeout: connectMs,
+      greetingTimeout: connectMs,
+      dnsTimeout: connectMs,
+      socketTimeout: answerMs,
     });
     open.add(connection.once("end", () => open.delete(connection)));
     await opened(connection);
@@ -64,26 +67,37 @@ export function openMailer({ smtpUrl, mailFrom }: { smtpUrl: string; mailFrom: s
 
   return {
     /**
-     * Of the mails for a server that failed last, one at a time connects, and the others wait a moment for what becomes of it: a server that
-     * hangs would occupy all jobs.
+     * Of the mails for a server that failed last, one at a time connects and delivers, and the others wait a moment for what becomes of it: a
+     * server that hangs would occupy all jobs.
      */
     async connect() {
       if (probe) await Promise.race([probe, Bun.sleep(PROBE_WAIT_MS)]);
       if (isFailing && probe)
         throw new Error("the mail server is unavailable, and another mail is trying it");
-      const connecting = connect();
-      if (isFailing)
-        probe = connecting
-          .catch(() => undefined)
-          .finally(() => {
-            probe = undefined;
-          });
+      const turn = Promise.withResolvers<void>();
+      if (isFailing) probe = turn.promise;
+      const end = (hasFailed: boolean) => {
+        isFailing = hasFailed;
+        if (probe === turn.promise) probe = undefined;
+        turn.resolve();
+      };
       try {
-        const connected = await connecting;
-        isFailing = false;
-        return connected;
+        const connection = await connect();
+        let isDelivering = false;
+        return {
+          async deliver(mail) {
+            isDelivering = true;
+            const delivery = await connection.deliver(mail);
+            end(delivery.outcome === "unknown");
+            return delivery;
+          },
+          close() {
+            if (!isDelivering) end(false);
+            connection.close();
+          },
+        };
       } catch (error) {
-        isFailing = true;
+        end(true);
         throw error;
       }
     },

@@ -6,7 +6,6 @@ import { lockLinks } from "../../db/links/lock-links.ts";
 import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import type { LeasedPayment } from "../../db/payments/queue.ts";
 import { notify } from "../../db/postgres/notifications.ts";
-import type { Payment } from "../../db/schema.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 
 /**
@@ -14,13 +13,13 @@ import type { PaymentNetwork } from "./payment-network.ts";
  * authorization is unused.
  */
 export type Failure = {
-  payment: Payment & Partial<Pick<LeasedPayment, "requestId">>;
+  payment: LeasedPayment;
   reason: string;
   message?: string | undefined;
   isOutcomeUnknown?: boolean | undefined;
 };
 
-/** Payments that another worker has signed concurrently, or that were accepted again with another signature, are unchanged. */
+/** Payments that another worker has signed concurrently, or that have failed and were accepted again, are unchanged. */
 export async function failQueuedPayments(
   { deps, chain, metrics }: PaymentNetwork,
   failures: readonly Failure[],
@@ -37,7 +36,11 @@ export async function failQueuedPayments(
     );
     const ended = await failPayments(
       tx,
-      failures.map(({ payment: { id, signature }, ...failure }) => ({ id, signature, ...failure })),
+      failures.map(({ payment: { id, updatedAtMicros }, ...failure }) => ({
+        id,
+        updatedAtMicros,
+        ...failure,
+      })),
     );
     await notify(
       tx,

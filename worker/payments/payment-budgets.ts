@@ -3,7 +3,6 @@ import { contractPayerGas, paymentsGas } from "../../core/chain/relay.ts";
 import { describeBudget, judgeBudget } from "../../core/domain/relay-budget.ts";
 import type { LeasedPayment } from "../../db/payments/queue.ts";
 import type { BudgetExceededError, Charge } from "../../db/relays/budgets.ts";
-import type { Payment } from "../../db/schema.ts";
 import type { WorkerConfig } from "../config.ts";
 import type { BudgetSettings } from "../sender/budget-metrics.ts";
 import type { NoLane } from "../sender/relayer-lanes.ts";
@@ -116,7 +115,7 @@ export async function explainNoLane(
  */
 export async function refuseOverBudget(
   network: PaymentNetwork,
-  payments: readonly Payment[],
+  payments: readonly LeasedPayment[],
   { scope, budget, amount }: BudgetExceededError,
 ): Promise<void> {
   const message = describeBudget(scope, budget, new Date());

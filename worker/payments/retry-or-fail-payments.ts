@@ -30,7 +30,7 @@ const LAST_MOMENT_S = 2n;
 /** Transactions per payer and day that may pass simulation and then revert. */
 const PAYER_REVERTS_MAX = 3;
 
-export type Refused = { payment: Payment; refusal: Extract<SimulationResult, { ok: false }> };
+export type Refused = { payment: LeasedPayment; refusal: Extract<SimulationResult, { ok: false }> };
 
 /** Refuses payments before querying the chain; nothing of them has been sent. `headTimeS` is the newest block's time. */
 export function rejectBeforeSimulation(
@@ -60,7 +60,11 @@ export async function handleRefusals(network: PaymentNetwork, refused: readonly 
   const others = refused.filter(({ refusal }) => refusal.reason !== "NONCE_USED");
   const isTransient = ({ payment, refusal }: Refused) =>
     refusal.healable && payment.refusals < attemptsMaxOf(refusal.reason);
-  await noteRefusals(network.deps.sql, idsOf(others.filter(isTransient)), REFUSED_RETRY_MS);
+  await noteRefusals(
+    network.deps.sql,
+    others.filter(isTransient).map(({ payment }) => payment),
+    REFUSED_RETRY_MS,
+  );
   await failUnlessUsed(
     network,
     others
@@ -82,14 +86,10 @@ function attemptsMaxOf(reason: PaymentRefusal): number {
 /** Releases leases; the payments are due again after `delayMs`. */
 export async function releaseLeases(
   { deps }: PaymentNetwork,
-  payments: readonly Payment[],
+  payments: readonly LeasedPayment[],
   delayMs: number,
 ): Promise<void> {
-  await returnLeases(
-    deps.sql,
-    payments.map((payment) => payment.id),
-    delayMs,
-  );
+  await returnLeases(deps.sql, payments, delayMs);
 }
 
 /**
@@ -98,7 +98,7 @@ export async function releaseLeases(
  */
 export async function handleUnavailable(
   network: PaymentNetwork,
-  payments: readonly Payment[],
+  payments: readonly LeasedPayment[],
   {
     why,
     triedMs,
@@ -108,11 +108,11 @@ export async function handleUnavailable(
 ): Promise<void> {
   const { deps } = network;
   deps.log.warn({ why, payments: payments.length }, "payments can't be relayed now");
-  const over = await noteUnavailable(
-    deps.sql,
-    payments.map((payment) => payment.id),
-    { delayMs, triedMs, giveUpMs: UNAVAILABLE_AFTER_MS },
-  );
+  const over = await noteUnavailable(deps.sql, payments, {
+    delayMs,
+    triedMs,
+    giveUpMs: UNAVAILABLE_AFTER_MS,
+  });
   const failures = payments
     .filter((payment) => over.has(payment.id))
     .map((payment) => ({ payment, reason: "RELAYER_UNAVAILABLE", message }));
@@ -152,7 +152,7 @@ export async function failUnlessUsed(network: PaymentNetwork, failures: readonly
  * A node reports these authorizations as used or cancelled. A transfer to the link's wallet settles the link, whoever sent it, which the indexer
  * does. If a ledger that has read the chain that far has none, the money went elsewhere.
  */
-async function waitForLedger(network: PaymentNetwork, payments: readonly Payment[]): Promise<void> {
+async function waitForLedger(network: PaymentNetwork, payments: readonly LeasedPayment[]): Promise<void> {
   const { deps, chain } = network;
   const seenAtBlock = parseQuantity(await chain.request("eth_blockNumber", []), "eth_blockNumber");
   const verdicts = new Map(
@@ -160,14 +160,13 @@ async function waitForLedger(network: PaymentNetwork, payments: readonly Payment
       payments.map(async (payment) => [payment.id, await judgeUsed(network, payment, seenAtBlock)] as const),
     ),
   );
-  const ids = (wanted: string) =>
-    payments.filter(({ id }) => verdicts.get(id) === wanted).map(({ id }) => id);
+  const judged = (verdict: LedgerVerdict) => payments.filter(({ id }) => verdicts.get(id) === verdict);
   const isOver = ({ id, refusals }: Payment) =>
     verdicts.get(id) === "not-ours" || (verdicts.get(id) === "came-to-us" && refusals >= LEDGER_POLLS_MAX);
   const over = payments.filter(isOver);
   // a lagging ledger proves nothing: wait, however long it takes
-  await returnLeases(deps.sql, ids("too-early"), LEDGER_RETRY_MS);
-  await noteRefusals(deps.sql, ids("came-to-us"), LEDGER_RETRY_MS);
+  await returnLeases(deps.sql, judged("too-early"), LEDGER_RETRY_MS);
+  await noteRefusals(deps.sql, judged("came-to-us"), LEDGER_RETRY_MS);
   await failQueuedPayments(
     network,
     over.map((payment) => ({ payment, reason: "NONCE_USED" })),
@@ -182,8 +181,4 @@ export async function judgeUsed(
 ): Promise<LedgerVerdict> {
   const isUsed = await readAuthorizationState(chain, payer, nonce, toQuantity(seenAtBlock));
   return isUsed ? checkUsedAuthorization(deps.sql, { paymentId: id, seenAtBlock }) : "too-early";
-}
-
-function idsOf(refused: readonly Refused[]): string[] {
-  return refused.map(({ payment }) => payment.id);
 }

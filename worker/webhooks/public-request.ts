@@ -171,7 +171,8 @@ function exchange(
     const end = () => {
       clearTimeout(timer);
       clearTimeout(bodyTimer);
-      if (answer.bytes() > 0) resolve(answer.join());
+      if (answer.hasHead() || answer.bytes() >= HEAD_MAX_BYTES) resolve(answer.join());
+      else if (answer.bytes() > 0) fail("the receiver ended the connection within its answer");
       else fail("the receiver ended the connection without an answer");
     };
     socket.once(isTls ? "secureConnect" : "connect", () => {
@@ -181,10 +182,9 @@ function exchange(
     });
     socket.on("data", (piece: Buffer) => {
       answer.add(piece);
-      if (answer.bytes() >= limits.maxBytes || answer.isWhole()) end();
+      if (answer.bytes() >= (answer.hasHead() ? limits.maxBytes : HEAD_MAX_BYTES) || answer.isWhole()) end();
       // the status is the answer; the rest is for the log
       else if (answer.hasHead()) bodyTimer ??= setTimeout(end, limits.bodyTimeoutMs);
-      else if (answer.bytes() >= HEAD_MAX_BYTES) end();
     });
     socket.once("end", end);
     socket.once("close", end);
