@@ -144,6 +144,15 @@ export async function findFollowedSince(
   return new Map(rows.map((row) => [row.address, Number(row.since)]));
 }
 
+/** Which of these addresses are wallets of ours, followed or not. */
+export async function findWallets(tx: Tx, network: NetworkId, addresses: readonly Hex[]): Promise<Hex[]> {
+  const rows = await tx<{ address: Hex }[]>`
+    select address
+    from wallets
+    where network = ${network} and address = any(${[...addresses]}::bytea[])`;
+  return rows.map(({ address }) => address);
+}
+
 /** When the first wallet was created. */
 export async function findOldestWallet(tx: Tx, network: NetworkId): Promise<Date | undefined> {
   const [row] = await tx<{ oldest: Date | null }[]>`

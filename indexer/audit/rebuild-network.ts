@@ -31,6 +31,7 @@ import { settleTransfers } from "../settle/settle-transfers.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readRange } from "../source/block-logs.ts";
 import { type BlockContent, isOurs, type SeenTransfer } from "../source/decode-logs.ts";
+import { findRecipients } from "../source/find-recipients.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
@@ -105,17 +106,17 @@ async function replay(
   const touched = new Set<string>();
   let transfers = 0;
   for await (const read of readAll(term, from)) {
-    const blocks = await withLostOperations(
-      term,
-      await withTags(term, read, (address) => watched.has(address)),
-    );
+    const isWatched = (address: Hex) => watched.has(address);
+    const isRecipient = await findRecipients(term, read, isWatched);
+    const blocks = await withLostOperations(term, await withTags(term, read, isRecipient));
     const times = await readTimes(term, blocks);
     const settling = {
       network,
       transfers: blocks.flatMap((block) => block.transfers),
       spent: blocks.flatMap((block) => block.spent),
       operations: blocks.flatMap((block) => block.operations),
-      isWatched: (address: Hex) => watched.has(address),
+      isWatched,
+      isRecipient,
       findPriorAttributions: (incoming: readonly SeenTransfer[]) =>
         findPriorAttributions(tx, network, incoming),
       // events written by the rebuild are deleted: they were already written when the transfers were first read

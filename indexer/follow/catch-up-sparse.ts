@@ -5,7 +5,7 @@
 import { confirmingBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Term } from "../leader-term.ts";
-import { collectAfter, commitSpan } from "../settle/commit-blocks.ts";
+import { collectAfter, commitSpan, NEAR_BLOCKS } from "../settle/commit-blocks.ts";
 import { type BlockHeader, readHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../source/past-logs.ts";
@@ -15,11 +15,15 @@ const WALLETS_MAX = TOPIC_VALUES_MAX;
 /** Shorter distances are read completely, which also proves the chain of hashes. */
 const BLOCKS_MIN = 256;
 
-/** The block up to which this method may be used; undefined when it does not apply. */
-export async function findSparseEnd(term: Term): Promise<number | undefined> {
+/**
+ * The block up to which this method may be used; undefined when it does not apply. Blocks near the head never count as final: some nodes say so of
+ * every block, and transfers in final ones are confirmed at once.
+ */
+export async function findSparseEnd(term: Term, head: BlockHeader): Promise<number | undefined> {
   if (term.watched.size > WALLETS_MAX) return undefined;
   const finalized = await readHeader(term.chain, "finalized").catch(() => undefined);
-  return finalized && finalized.number - term.cursor.number >= BLOCKS_MIN ? finalized.number : undefined;
+  const end = Math.min(finalized?.number ?? -1, head.number - NEAR_BLOCKS);
+  return end - term.cursor.number >= BLOCKS_MIN ? end : undefined;
 }
 
 /** Reads up to the final block `end`. False when the node is on another chain than the cursor. */

@@ -36,7 +36,7 @@ import { catchUp } from "./catch-up.ts";
 import { catchUpSparse, findSparseEnd } from "./catch-up-sparse.ts";
 import { type HeadSource, openHeadSource } from "./head-source.ts";
 import { openPollInterval, type PollInterval } from "./poll-interval.ts";
-import { TooDeepError, undoLostBlocks, undoReorg } from "./undo-reorg.ts";
+import { TooDeepError, undoReorg } from "./undo-reorg.ts";
 
 const POLL_BUSY_MS = 250;
 const POLL_IDLE_MS = 1_000;
@@ -53,8 +53,8 @@ const BLOCKS_AT_ONCE = 16;
 const JOIN_AT_ONCE = 10_000;
 const FINALITY_EVERY_MS = 30_000;
 const FINALITY_ECONOMICAL_MS = 300_000;
-/** When every node is behind the cursor for this long, the chain itself lost blocks. */
-const LOST_BLOCKS_AFTER_MS = 10_000;
+/** How long nodes may be behind the cursor before that is an error. */
+const BEHIND_MAX_MS = 10_000;
 /** How long nodes may disagree before that is an error. */
 const UNDECIDED_MAX_MS = 10_000;
 
@@ -200,7 +200,7 @@ async function moveTowards(
     await heartbeat(term, head, memory);
     return false;
   }
-  if (head.number <= cursor.number) return lookBack(term, memory);
+  if (head.number <= cursor.number) return lookBack(term, head, memory);
   memory.behindSinceMs = undefined;
   term.metrics.sawHead(term.network, { head: head.number, headTimeS: head.timeS, cursor: cursor.number });
   if (head.number - cursor.number > NEAR_BLOCKS) {
@@ -245,7 +245,7 @@ async function readHeadersAfter(term: Term, head: BlockHeader): Promise<BlockHea
 
 async function catchUpFar(term: Term, head: BlockHeader, memory: Memory): Promise<boolean> {
   const { watch, hasUndeep, needsEveryBlock } = memory;
-  const sparseEnd = needsEveryBlock ? undefined : await findSparseEnd(term);
+  const sparseEnd = needsEveryBlock ? undefined : await findSparseEnd(term, head);
   if (sparseEnd === undefined) return (await catchUp(term, head, watch)) || leaveBranch(term, memory);
   // transfers that are waiting for confirmations need the very next blocks
   if (hasUndeep) return (await catchUp(term, head, watch, term.confirmations)) || leaveBranch(term, memory);
@@ -267,13 +267,19 @@ async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
   );
 }
 
-/** The head is at or below the cursor: a lagging node, another branch, or a chain that lost blocks. */
-async function lookBack(term: Term, memory: Memory): Promise<boolean> {
+/**
+ * The head is at or below the cursor: another branch, a lagging node, or a chain that lost blocks. Only the first undoes anything, because a
+ * node that is restarted or replaced by another can lag for minutes, and blocks that the chain lost are undone once others take their place.
+ */
+async function lookBack(term: Term, head: BlockHeader, memory: Memory): Promise<boolean> {
   if (await undoReorg(term)) return true;
   memory.behindSinceMs ??= performance.now();
-  if (performance.now() - memory.behindSinceMs < LOST_BLOCKS_AFTER_MS) return false;
-  memory.behindSinceMs = undefined;
-  return undoLostBlocks(term);
+  if (performance.now() - memory.behindSinceMs < BEHIND_MAX_MS) return false;
+  const { number, hash } = term.cursor;
+  throw new RpcTransportError(
+    "not-ready",
+    `the newest block of the nodes, ${head.number} ${head.hash}, is not after block ${number} ${hash}, which was read: they lag, or the chain lost blocks`,
+  );
 }
 
 /**

@@ -152,21 +152,3 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
     "blocks were reorganised away",
   );
 }
-
-/** True when no node reaches the cursor any more: a local chain lost its last blocks, or every node is far behind. */
-async function isBeyondEveryNode(term: Term): Promise<boolean> {
-  const heads = await Promise.all(
-    term.chain.nodes.map((node) => readHeaderOn(term.chain, node, "latest").catch(() => undefined)),
-  );
-  return heads.length > 0 && heads.every((head) => head !== undefined && head.number < term.cursor.number);
-}
-
-/** Sets the cursor back to the highest remaining kept block. */
-export async function undoLostBlocks(term: Term): Promise<boolean> {
-  if (!(await isBeyondEveryNode(term))) return false;
-  const [node] = term.chain.nodesByHealth();
-  const head = node && (await readHeaderOn(term.chain, node, "latest"));
-  if (!node || !head || head.number >= term.cursor.number) return false;
-  await undoAbove(term, await findAncestor(term, node, head), head);
-  return true;
-}

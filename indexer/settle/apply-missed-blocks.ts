@@ -20,6 +20,7 @@ import {
   readHeader,
 } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
+import { findRecipients } from "../source/find-recipients.ts";
 import { placeOf, placeOfSeen } from "../source/log-place.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
@@ -45,8 +46,9 @@ export async function applyMissedBlocks(
   if (below.length === 0) return 0;
   const times = await readConfirmationTimes(term, below);
   const anchors = await findAnchors(term, below);
-  const blocks = await withLostOperations(term, await withTags(term, below, isWatched));
-  const prepared = { times, anchors, blocks, isWatched };
+  const isRecipient = await findRecipients(term, below, isWatched);
+  const blocks = await withLostOperations(term, await withTags(term, below, isRecipient));
+  const prepared = { times, anchors, blocks, isWatched, isRecipient };
   return commitIsolating(term, `missed ${blocks[0]?.block.number}`, (isolateIn) =>
     term.sql.begin((tx) => writeMissed(tx, term, prepared, isolateIn?.(tx))),
   );
@@ -57,12 +59,13 @@ type Prepared = {
   anchors: readonly Pick<BlockHeader, "number" | "hash">[];
   blocks: readonly BlockContent[];
   isWatched: Term["watched"]["has"];
+  isRecipient: Term["watched"]["has"];
 };
 
 async function writeMissed(
   tx: Tx,
   term: Term,
-  { times, anchors, blocks, isWatched }: Prepared,
+  { times, anchors, blocks, isWatched, isRecipient }: Prepared,
   isolate: Isolate | undefined,
 ): Promise<number> {
   const { network, epoch, confirmations } = term;
@@ -96,6 +99,7 @@ async function writeMissed(
     operations,
     bookedTransfers: transfers.filter((transfer) => booked.has(placeOfSeen(transfer))),
     isWatched,
+    isRecipient,
     confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     bulk: bulkOf(term),
     isolate,

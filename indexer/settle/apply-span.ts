@@ -25,6 +25,7 @@ import { moveRefunds } from "../../db/wallet-ops/reorganised-refunds.ts";
 import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import type { BlockHeader } from "../source/block-header.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
+import { findRecipients } from "../source/find-recipients.ts";
 import { withLostOperations } from "../source/read-lost-operations.ts";
 import { withTags } from "../source/read-tags.ts";
 import { confirmOperationsIsolated } from "./confirm-operations.ts";
@@ -168,17 +169,18 @@ function finish(term: Term, { to, readMs }: DetailedSpan, written: Written): App
   return { ...written, readMs, committedMs: unixMs() };
 }
 
-/** With what only their transactions say. */
-type DetailedSpan = Span & { readMs: number };
+/** With what only their transactions and the database say. */
+type DetailedSpan = Span & { isRecipient: (address: Hex) => boolean; readMs: number };
 
 async function withDetails(term: Term, span: Span): Promise<DetailedSpan> {
-  const tagged = await withTags(term, span.blocks, (address) => term.watched.has(address));
-  const blocks = await withLostOperations(term, tagged);
-  return { ...span, blocks, readMs: unixMs() };
+  const isRecipient = await findRecipients(term, span.blocks, (address) => term.watched.has(address));
+  const blocks = await withLostOperations(term, await withTags(term, span.blocks, isRecipient));
+  return { ...span, blocks, isRecipient, readMs: unixMs() };
 }
 
-function settlingOf({ network, watched }: Term, { blocks, confirmedAtS }: Span) {
+function settlingOf({ network, watched }: Term, { blocks, confirmedAtS, isRecipient }: DetailedSpan) {
   return {
+    isRecipient,
     network,
     transfers: blocks.flatMap((block) => block.transfers),
     spent: blocks.flatMap((block) => block.spent),
@@ -219,7 +221,12 @@ type Writing = {
   isolate?: Isolate | undefined;
 };
 
-async function writeSpan(tx: Tx, term: Term, span: Span, { settle, isolate }: Writing): Promise<Written> {
+async function writeSpan(
+  tx: Tx,
+  term: Term,
+  span: DetailedSpan,
+  { settle, isolate }: Writing,
+): Promise<Written> {
   const { network, confirmations } = term;
   const { blocks, from = term.cursor, to, head, depthNumber } = span;
   const { spent, operations } = settlingOf(term, span);

@@ -31,6 +31,8 @@ export type Settling = {
   /** Already stored transfers of the same blocks, possibly stored before the operation that made them was known. */
   bookedTransfers?: readonly SeenTransfer[];
   isWatched: (address: Hex) => boolean;
+  /** Also true for recipients of `transfers` that are wallets of ours without being watched (find-recipients.ts). */
+  isRecipient?: (address: Hex) => boolean;
   /** Time of the block that confirms this height; undefined while there is none. */
   confirmedAtS: (blockNumber: number) => number | undefined;
   /** For history read in bulk: plain transfers are stored first, by a separate statement. */
@@ -50,6 +52,7 @@ export type Touched = { linkIds: string[]; paymentIds: string[]; operationIds: s
 /** Stores the transfers with their links, settles payments and claims. The returned links still have to be recomputed. */
 export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touched> {
   const { network, transfers, spent, operations, confirmedAtS, isWatched } = settling;
+  const { isRecipient = isWatched } = settling;
   const { hasOrphanedAssignments = true, hasOrphanedRefunds = true } = settling.due ?? {};
   if (transfers.length + spent.length + operations.length === 0)
     return { linkIds: [], paymentIds: [], operationIds: [] };
@@ -57,7 +60,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   const [facilitated, payments] = await Promise.all([
     settleFacilitated(tx, network, {
       ...{ spent, confirmedAtS },
-      incoming: transfers.filter(({ to }) => isWatched(to)).map(toAttributable),
+      incoming: transfers.filter(({ to }) => isRecipient(to)).map(toAttributable),
     }),
     loadPayments(tx, network, spent.map(toExecuted)),
     hasOrphanedAssignments &&
@@ -65,7 +68,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   ]);
   const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
     const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));
-    return isWatched(to) && !isElsewhere;
+    return isRecipient(to) && !isElsewhere;
   });
   const prior = (await settling.findPriorAttributions?.(incoming)) ?? NO_PRIOR_ATTRIBUTIONS;
   // also of payments that ended without a transfer
@@ -115,9 +118,10 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
  * only removes evidence.
  */
 export async function findUnrelated(tx: Tx, settling: Settling): Promise<NewTransfer[] | undefined> {
-  const { network, transfers, spent, operations, isWatched, confirmedAtS } = settling;
+  const { network, transfers, spent, operations, confirmedAtS } = settling;
   if (operations.length > 0) return undefined;
-  const incoming = transfers.filter(({ to }) => isWatched(to)).map(toAttributable);
+  const { isRecipient = settling.isWatched } = settling;
+  const incoming = transfers.filter(({ to }) => isRecipient(to)).map(toAttributable);
   if (await hasEvidence(tx, network, { transfers: incoming, spent })) return undefined;
   return transfers.map((transfer) => ({
     ...toRow(transfer, undefined, confirmedAtS),

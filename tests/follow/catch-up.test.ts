@@ -5,6 +5,7 @@ import { linkTag } from "../../core/domain/link-tag.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { callRpcText } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
+import { startFaultProxy } from "../support/fault-proxy.ts";
 import {
   amounts,
   type Lab,
@@ -84,6 +85,23 @@ describe.each([0, MANY_WALLETS])("with %d other wallets", (others) => {
     expect(rows.filter((link) => link.status !== "PAID")).toEqual([]);
     const undeep = await lab.sql`select 1 from transactions where status <> 'CONFIRMED'`;
     expect(undeep).toHaveLength(0);
+  });
+
+  test("a node that calls its newest block final confirms no transfer before its time", async () => {
+    const units = freshUnits();
+    const linkId = await makeLink(lab, merchant, { units, endsInS: 100_000 });
+    await mine(lab, 400);
+    await pay(lab, payer, merchant.address, units);
+    const faults = { headIsFinal: true };
+    const proxy = await startFaultProxy(lab.chain.rpcUrl, { random, faults });
+    const indexer = startIndexer(lab, { confirmations: 3, urls: [proxy.url] });
+    await settled(lab);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+    await mine(lab, 2);
+    await settled(lab);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+    await indexer.stop();
+    await proxy.stop();
   });
 
   test("a transfer in those blocks pays the link that its transaction names, among links of the same price", async () => {

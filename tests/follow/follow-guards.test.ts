@@ -6,10 +6,13 @@ import { followChain } from "../../indexer/follow/follow-chain.ts";
 import { TooDeepError, undoReorg } from "../../indexer/follow/undo-reorg.ts";
 import { FencedError, type Term } from "../../indexer/leader-term.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
+import { startFaultProxy } from "../support/fault-proxy.ts";
 import {
   headOf,
   type Lab,
+  linkOf,
   type Merchant,
+  makeLink,
   makeMerchant,
   makePayer,
   mine,
@@ -93,6 +96,37 @@ test("a node on another branch does not undo a branch that another node has, unl
   } finally {
     term.close();
     await other.stop();
+  }
+});
+
+test("a node that lags undoes nothing, however long; its lag is an error that health shows", async () => {
+  term.close();
+  const proxy = await startFaultProxy(lab.chain.rpcUrl, { random: () => 0 });
+  const indexer = startIndexer(lab, { urls: [proxy.url] });
+  const lastError = async () =>
+    (await lab.sql<{ lastError: string | null }[]>`select last_error from cursors`)[0]?.lastError;
+  try {
+    const units = 7_000_000n;
+    const linkId = await makeLink(lab, merchant, { units });
+    await pay(lab, await makePayer(lab), merchant.address, units);
+    await mine(lab, 3);
+    await settled(lab);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+    const { number } = await headOf(lab);
+    proxy.set({ lagBlocks: 6 });
+    await until("its lag is an error", async () => (await lastError())?.includes("they lag") ?? false);
+    expect(await cursorOf()).toBe(number);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+    proxy.heal();
+    await mine(lab);
+    await settled(lab);
+    expect(await lastError()).toBeNull();
+    const events =
+      await lab.sql`select type from events where subject_id = ${linkId} and type like '%reorged'`;
+    expect([...events]).toEqual([]);
+  } finally {
+    await indexer.stop();
+    await proxy.stop();
   }
 });
 

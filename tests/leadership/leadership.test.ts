@@ -123,7 +123,7 @@ test("a leader whose lock connection is cut steps down and leads again", async (
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("when the chain loses its last blocks, their payments are undone", async () => {
+test("when the chain loses its last blocks, their payments are undone once another block takes the place of one", async () => {
   const indexer = startIndexer(lab);
   const units = freshUnits();
   const linkId = await makeLink(lab, merchant, { units });
@@ -133,6 +133,7 @@ test("when the chain loses its last blocks, their payments are undone", async ()
   await settled(lab);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
   await callRpc(lab.chain.rpcUrl, "anvil_rollback", [4]);
+  await mine(lab);
   await until("the cursor went back", async () => (await linkOf(lab, linkId)).status === "ACTIVE");
   await settled(lab);
   await indexer.stop();

@@ -129,6 +129,45 @@ test("decisions about transfers that took turns at one position all wait for the
   expect(await paidBy(lab)).toEqual(Object.fromEntries(links.map((linkId, index) => [linkId, 2 + index])));
 });
 
+test("decisions on another network about a transaction of the same hash are left alone", async () => {
+  const [one = "", two = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  await assign(transfer, one);
+  const { txHash } = transfer;
+  const elsewhere = { network: "base", txHash, logIndex: 3, userId: lab.merchant.userId } as const;
+  await saveAssignment(lab.sql, { ...elsewhere, linkId: two, accept: true });
+  const listElsewhere = async () => [
+    ...(await lab.sql`
+      select log_index, link_id, orphaned_transfer_id is null as is_settled
+      from assignments
+      where network = 'base' and tx_hash = ${txHash}`),
+  ];
+  const settled = { logIndex: 3, linkId: two, isSettled: true };
+  await undoAbove(lab, 100);
+  expect(await listElsewhere()).toEqual([settled]);
+  const other = { ...transfer, from: randomAddress(), block: makeBlock(101) };
+  await read(lab, [other]);
+  await assign(other, two);
+  expect(await listElsewhere()).toEqual([settled]);
+  await undoAbove(lab, 100);
+  // there it waits for a transfer of its own
+  await lab.sql`
+    update assignments
+    set orphaned_transfer_id = (select max(id) from transfers where tx_hash = ${txHash})
+    where network = 'base' and tx_hash = ${txHash}`;
+  await read(lab, [{ ...transfer, block: makeBlock(101), logIndex: 4 }]);
+  expect(await paidBy(lab)).toEqual({ [one]: 4 });
+  await undoAbove(lab, 100);
+  await read(lab, [{ ...transfer, block: makeBlock(101) }]);
+  expect(await paidBy(lab)).toEqual({ [one]: 3 });
+  await assign(transfer);
+  expect(await listElsewhere()).toEqual([{ ...settled, isSettled: false }]);
+  const own = await lab.sql`select from assignments where network = ${NETWORK} and tx_hash = ${txHash}`;
+  // about this transfer, and about the other one
+  expect(own).toHaveLength(2);
+});
+
 test("of two decisions about one transfer, the later counts even while the earlier waits at its position", async () => {
   const [first = "", second = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
   const transfer = makeTransfer(lab, 101, { logIndex: 3 });

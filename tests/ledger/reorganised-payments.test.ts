@@ -36,14 +36,15 @@ describe("a reorganisation", () => {
     expect(await paymentOf(lab, undone)).toMatchObject({ state: "QUEUED" });
   });
 
-  test.each(["SIGNED", "BROADCAST", "MINED"])(
+  test.each(["SIGNED", "BROADCAST", "MINED", "CONFIRMED"])(
     "a payment settled by a transaction that is %s waits for that transaction again",
     async (state) => {
       const payment = await acceptedAnew();
       const { relayId, txHash } = await signRelay(lab, payment);
       await read(lab, [makeTransfer(lab, 91, { payment, txHash })]);
       expect(await paymentOf(lab, payment)).toMatchObject({ state: "CONFIRMED" });
-      const place = state === "MINED" ? [txHash, 91, randomHash()] : [null, null, null];
+      const isInBlock = state === "MINED" || state === "CONFIRMED";
+      const place = isInBlock ? [txHash, 91, randomHash()] : [null, null, null];
       await lab.sql`
       update relays
       set state = ${state}, tx_hash = ${place[0] ?? null}::bytea, block_number = ${place[1] ?? null}::bigint,

@@ -31,14 +31,23 @@ beforeEach(async () => {
 
 function find(
   transfers: readonly SeenTransfer[],
-  { spent, operations = [] }: { spent?: SpentAuthorization[]; operations?: SeenOperation[] } = {},
+  {
+    spent,
+    operations = [],
+    isWatched = (address) => address === lab.merchant.address,
+  }: {
+    spent?: SpentAuthorization[];
+    operations?: SeenOperation[];
+    isWatched?: (address: Hex) => boolean;
+  } = {},
 ) {
   const executed = transfers.flatMap(({ from: payer, authorizationNonce: nonce }) =>
     nonce ? [{ payer, nonce, blockNumber: 1 }] : [],
   );
   return findUnrelated(lab.sql, {
     ...{ network: NETWORK, transfers, spent: spent ?? executed, operations },
-    isWatched: (address) => address === lab.merchant.address,
+    isWatched,
+    isRecipient: (address) => address === lab.merchant.address,
     confirmedAtS: () => 1_700_000_000,
   });
 }
@@ -70,6 +79,11 @@ describe("not held back", () => {
 });
 
 describe("held back with its entire range", () => {
+  test("is a transfer of a link's amount to a wallet that is not watched yet", async () => {
+    const transfer = plain({ amountUnits: UNITS });
+    expect(await find([transfer], { isWatched: (address) => address === transfer.from })).toBeUndefined();
+  });
+
   test("is a transfer of an open link's amount, and of an expired one's", async () => {
     expect(await find([plain(), plain({ amountUnits: UNITS })])).toBeUndefined();
     await lab.sql`update payment_links set expires_at = now() - interval '1 minute' where id = ${linkId}`;

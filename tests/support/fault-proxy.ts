@@ -11,6 +11,8 @@ export type Faults = {
   lagBlocks?: number;
   /** Share of requests that meet the lagging node of a balanced pair; 1 when left out. */
   lagging?: number;
+  /** The node calls its newest block final. */
+  headIsFinal?: boolean;
   /** How the lagging node answers logs of a block it does not have: [] instead of an error. */
   laggingIsSilent?: boolean;
   emptiedLogs?: number;
@@ -101,7 +103,8 @@ export async function startFaultProxy(
     response.end(text);
   }
 
-  async function answerAll(calls: readonly Call[]): Promise<Answer[]> {
+  async function answerAll(given: readonly Call[]): Promise<Answer[]> {
+    const calls = faults.headIsFinal ? given.map(askForLatest) : given;
     const headCall = { jsonrpc: "2.0", id: "head", method: "eth_blockNumber", params: [] };
     const isLagging = (faults.lagBlocks ?? 0) > 0 && strikes("lagging", faults.lagging ?? 1);
     const passed = (await postJson(upstreamUrl, [...calls, headCall])) as Answer[];
@@ -187,6 +190,10 @@ export async function startFaultProxy(
         server.closeAllConnections();
       }),
   };
+}
+
+function askForLatest(call: Call): Call {
+  return { ...call, params: call.params.map((param) => (param === "finalized" ? "latest" : param)) };
 }
 
 function hideBlock(answer: Answer, seen: number): Answer {

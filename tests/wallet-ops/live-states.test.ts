@@ -106,8 +106,12 @@ test("a reorganisation undoes a refund with an event; sent again, its money move
   const link = `/v1/payment-links/${owner.linkId}`;
   expect((await get(link)).body.refundedAmount).toBe(2.5);
   await world.kill("worker");
-  const head = Number(await callRpc(world.chain.rpcUrl, "eth_blockNumber"));
-  await callRpc(world.chain.rpcUrl, "anvil_reorg", [head - first.blockNumber + 1, []]);
+  const { rpcUrl } = world.chain;
+  // a block mined after the height is read would make the reorganisation one block too short
+  await callRpc(rpcUrl, "evm_setIntervalMining", [0]);
+  const head = Number(await callRpc(rpcUrl, "eth_blockNumber"));
+  await callRpc(rpcUrl, "anvil_reorg", [head - first.blockNumber + 1, []]);
+  await callRpc(rpcUrl, "evm_setIntervalMining", [1]);
   const back = await get(`${path}?known=CONFIRMED&wait=20`);
   expect(back.body).toMatchObject({ status: "BROADCAST", transactionHash: null, confirmedAt: null });
   expect((await get(link)).body.refundedAmount).toBe(0);
@@ -120,7 +124,7 @@ test("a reorganisation undoes a refund with an event; sent again, its money move
   const again = (await follow(path, "BROADCAST")).at(-1);
   expect(again.status).toBe("CONFIRMED");
   await until("the link shows it", async () => (await get(link)).body.refundedAmount === 2.5);
-  expect(await readUsdcBalance(world.chain.rpcUrl, to)).toBe(2_500_000n);
+  expect(await readUsdcBalance(rpcUrl, to)).toBe(2_500_000n);
   expect(await eventsOf([id])).toEqual([
     "refund.created",
     "refund.confirmed",
