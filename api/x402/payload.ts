@@ -55,6 +55,10 @@ export function bringsPayment(headers: Headers, bodyText: string | undefined): b
   );
 }
 
+export function withoutPayment(headers: Headers): Headers {
+  return { ...headers, "payment-signature": undefined, "x-payment": undefined };
+}
+
 /** No body and an empty object ask for the terms; every other JSON value is parsed as a payment, and refused if it is not one. */
 export function readShown(headers: Headers, bodyText: string | undefined): Shown {
   const versionTwo = headers["payment-signature"];

@@ -1,6 +1,6 @@
 /**
  * x402 over HTTP. `/v1/x402/{linkId}` and `/x402/{linkId}` are the same resource in two documented shapes (the merged item, and the
- * `evm-erc3009` item: payment-required.ts). A payment comes in a header on GET or POST, or as JSON on POST …/pay.
+ * `evm-erc3009` item: payment-required.ts). A payment comes in a header on GET or POST, or as JSON on POST …/pay; HEAD never pays.
  */
 
 import { Elysia } from "elysia";
@@ -18,7 +18,7 @@ import { openPayMetrics, openRelayLimitMetrics } from "./metrics.ts";
 import { openOfferSigner } from "./offers.ts";
 import { documentX402 } from "./openapi-schemas.ts";
 import { openPayTools } from "./pay-tools.ts";
-import { bringsPayment } from "./payload.ts";
+import { bringsPayment, withoutPayment } from "./payload.ts";
 import type { Shape } from "./payment-required.ts";
 import { presentPayment, presentUnavailable } from "./present.ts";
 
@@ -50,7 +50,9 @@ export const x402Routes = (deps: ApiDeps) => {
 
 function resource(deps: ApiDeps, tools: LinkAnswerTools, prefix: string, defaultShape: Shape) {
   const respond = async (context: Context, bodyText?: string) => {
-    const { headers, set, clientAddress } = context;
+    const { set, clientAddress } = context;
+    // RFC 9110: HEAD asks what GET would answer to, without an effect
+    const headers = context.request.method === "HEAD" ? withoutPayment(context.headers) : context.headers;
     Object.assign(set.headers, CORS);
     const limitName = bringsPayment(headers, bodyText) ? "x402Pay" : "x402Requirements";
     const answer = await limitDatabaseWait(async (onAccepting) => {
@@ -105,6 +107,7 @@ function resource(deps: ApiDeps, tools: LinkAnswerTools, prefix: string, default
 }
 
 type Context = {
+  request: Request;
   params: { linkId: string };
   query: Record<string, string | undefined>;
   headers: Record<string, string | undefined>;

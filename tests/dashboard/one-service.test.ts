@@ -4,6 +4,7 @@ import { isBrowserThere } from "../checkout/browser.ts";
 import { type DashboardWorld, startDashboardWorld } from "./dashboard-world.ts";
 import { testMembers } from "./members.ts";
 import { testMoneyIn } from "./money-in.ts";
+import { testOneTimeSecrets } from "./one-time-secrets.ts";
 import { testSigning } from "./signing.ts";
 
 setDefaultTimeout(120_000);
@@ -17,3 +18,4 @@ afterAll(() => dashboard?.stop());
 testSigning(() => dashboard);
 testMembers(() => dashboard);
 testMoneyIn(() => dashboard);
+testOneTimeSecrets(() => dashboard);

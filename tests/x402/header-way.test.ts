@@ -54,6 +54,16 @@ for (const { header, answer, network, other, toPayload } of versions) {
     const send = (linkId: string, payload: unknown, init: RequestInit = {}) =>
       fetch(urlOf(linkId), { ...init, headers: { [header]: encode(payload) } });
 
+    test("on HEAD pays nothing: the answer is the one without a payment, and the payment stays valid", async () => {
+      const [linkId, payment] = [await newLink(), await sign()];
+      const asked = await send(linkId, toPayload(payment), { method: "HEAD" });
+      expect(asked.status).toBe(402);
+      expect(decode(asked.headers.get("payment-required")).accepts).toHaveLength(1);
+      expect(await sql`select from payments where link_id = ${linkId}`).toHaveLength(0);
+      expect((await send(linkId, toPayload(payment))).status).toBe(200);
+      expect(await payersOf(linkId)).toHaveLength(1);
+    });
+
     test("pays: 200, and the response's header has payer, hash and the network as its version names it", async () => {
       const [linkId, payment] = [await newLink(), await sign()];
       const response = await send(linkId, toPayload(payment));

@@ -63,7 +63,12 @@ function Root() {
     setMe(null);
   };
   const signOut = async () => {
-    await call("POST /v1/auth/logout", { isQuiet: true }).catch(() => undefined);
+    try {
+      await call("POST /v1/auth/logout", { isQuiet: true });
+    } catch (error) {
+      // the session may still be there, and the next person at this device would find it
+      if (!(error instanceof Refusal && error.status === 401)) return setFault(messageOf(error));
+    }
     leave();
   };
   if (fault && me?.status !== "ACTIVE")

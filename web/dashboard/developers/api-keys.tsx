@@ -141,8 +141,12 @@ function NewKey({ onClose }: { onClose: () => void }) {
   );
 }
 
+/** As it is shown: a page draws spaces in a row as one. */
+const asShown = (name: string) => name.trim().replace(/\s+/g, " ");
+
 function Revoke({ apiKey, onClose }: { apiKey: Key; onClose: () => void }) {
   const [typed, setTyped] = useState("");
+  const isNamed = asShown(typed) === asShown(apiKey.name);
   const action = useAction();
   const revoke = () =>
     action.change(["/v1/api-keys"], async () => {
@@ -152,7 +156,7 @@ function Revoke({ apiKey, onClose }: { apiKey: Key; onClose: () => void }) {
   return (
     <Dialog title={say("Revoke this key?")} onClose={onClose} narrow>
       <p class="muted">{say("Programs that use it are refused immediately and permanently.")}</p>
-      <Form onSubmit={() => typed === apiKey.name && revoke()}>
+      <Form onSubmit={() => isNamed && revoke()}>
         <Field
           label={say("Type its name: {name}", { name: apiKey.name })}
           value={typed}
@@ -165,7 +169,7 @@ function Revoke({ apiKey, onClose }: { apiKey: Key; onClose: () => void }) {
           action={action}
           text={say("Revoke")}
           kind="danger"
-          isOff={typed !== apiKey.name}
+          isOff={!isNamed}
           onClose={onClose}
           closeText={say("Keep it")}
         />

@@ -16,7 +16,7 @@ type Props = {
 export function OneTimeSecret({ title, secret, copy, onClose, children }: Props) {
   const [isKept, setKept] = useState(false);
   return (
-    <Dialog title={title} onClose={onClose}>
+    <Dialog title={title} onClose={isKept ? onClose : undefined}>
       <p class="muted">{children}</p>
       <div class="secret">
         <code>{secret}</code>

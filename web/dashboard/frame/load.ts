@@ -34,6 +34,8 @@ const KEPT_MAX = 200;
 const REREAD_EVERY_MS = 250;
 /** Data that an event changed in place is read again for everything else: sums, order, filter results. */
 const REREAD_PATCHED_AFTER_MS = 5_000;
+/** What could not be read because the service did not answer. */
+const REREAD_FAILED_AFTER_MS = 10_000;
 const entries = new Map<string, Entry>();
 
 /** With `undefined` as the name nothing is requested. */
@@ -102,9 +104,12 @@ async function run(entry: Entry): Promise<void> {
   }
   entry.running = undefined;
   for (const update of entry.readers) update();
-  if (entry.isStale && !entry.error && entry.readers.size > 0)
-    rereadAt(entry, entry.readAtMs + REREAD_EVERY_MS);
+  if (!entry.isStale || entry.readers.size === 0) return;
+  if (!entry.error) rereadAt(entry, entry.readAtMs + REREAD_EVERY_MS);
+  else if (isUnanswered(entry.error)) rereadAt(entry, Date.now() + REREAD_FAILED_AFTER_MS);
 }
+
+const isUnanswered = ({ status, code }: Refusal) => status >= 500 || code === "OFFLINE";
 
 /** Invalidates what was read under these paths, and reads again what is shown. */
 export function invalidate(...paths: readonly string[]): void {

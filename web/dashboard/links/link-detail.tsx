@@ -1,4 +1,5 @@
 /** One link: its terms, its history so far, live, and the possible actions. */
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate, useLoad } from "../frame/load.ts";
@@ -51,6 +52,7 @@ export function LinkDetail({ me, id, query }: ScreenProps) {
   return (
     <Found
       link={link}
+      outdated={loaded.error && <Broken loaded={loaded} />}
       open={open.value}
       refunds={refunds.value}
       from={me.wallets.find(({ network }) => network === link.network)?.address ?? ""}
@@ -62,6 +64,8 @@ export function LinkDetail({ me, id, query }: ScreenProps) {
 
 type FoundProps = {
   link: LinkData;
+  /** Why it could not be read again. */
+  outdated: ComponentChildren;
   open: PublicData | undefined;
   refunds: Refunds | undefined;
   /** The wallet that refunds are sent from. */
@@ -70,7 +74,7 @@ type FoundProps = {
   isRefunding: boolean;
 };
 
-function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
+function Found({ link, outdated, open, refunds, from, isNew, isRefunding }: FoundProps) {
   const isOpen = link.status === "ACTIVE" || link.status === "PENDING";
   const isReusable = open?.reusable === true;
   const isRequested = refunds !== undefined && openRequests(refunds).length > 0;
@@ -108,6 +112,7 @@ function Found({ link, open, refunds, from, isNew, isRefunding }: FoundProps) {
         </>
       }
     >
+      {outdated}
       {isNew && isOpen && (
         <Notice kind="ok">{say("The link is ready. Send it, or show its QR code.")}</Notice>
       )}

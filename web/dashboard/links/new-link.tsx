@@ -53,6 +53,10 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
       key.current = crypto.randomUUID();
       setFields({ ...fields, [name]: value });
     };
+  const choose = (id: typeof network) => {
+    key.current = crypto.randomUUID();
+    setNetwork(id);
+  };
   const bind = <Name extends TextField>(name: Name) => ({
     value: fields[name],
     onInput: set(name),
@@ -101,7 +105,7 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
             onInput={set("hours")}
             options={EXPIRIES.map(([hours, text]) => [String(hours), say(text)])}
           />
-          <NetworkChoice wallets={me.wallets} value={network} onInput={setNetwork} />
+          <NetworkChoice wallets={me.wallets} value={network} onInput={choose} />
         </div>
         <details>
           <summary>{say("Reusable, or the payer chooses the amount")}</summary>

@@ -66,9 +66,8 @@ export function Overview({ me }: ScreenProps) {
         )}
       </section>
       <Panel title={received}>
-        {stats.error && !stats.value ? (
-          <Broken loaded={stats} />
-        ) : (
+        {stats.error && <Broken loaded={stats} />}
+        {(stats.value || !stats.error) && (
           <DayBars days={days ?? []} title={received} isLoading={!stats.value} />
         )}
       </Panel>
@@ -107,7 +106,7 @@ function RealEarnings({ network }: { network: Network }) {
       value={error && !value ? "—" : value && <Amount of={sum?.amount ?? 0} />}
       unit
     >
-      {error && !value ? error.message : nameOfNetwork(network)}
+      {error ? error.message : nameOfNetwork(network)}
     </Tile>
   );
 }
@@ -121,7 +120,7 @@ function Balance({ network }: { network: "base" | "base-sepolia" }) {
       value={error && !value ? "—" : value && <Amount of={value.balance.amount} />}
       unit
     >
-      {error && !value ? error.message : can("money:send") && <Link to="/send">{say("Send")}</Link>}
+      {error ? error.message : can("money:send") && <Link to="/send">{say("Send")}</Link>}
     </Tile>
   );
 }

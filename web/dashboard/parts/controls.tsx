@@ -204,13 +204,14 @@ export function Notice({ kind, children }: NoticeProps) {
 
 type DialogProps = {
   title: string;
-  onClose: () => void;
+  /** Undefined while it must stay open. */
+  onClose: (() => void) | undefined;
   narrow?: boolean;
   side?: boolean;
   children: ComponentChildren;
 };
 
-/** Above the page: the browser keeps the focus inside, and Escape closes it. */
+/** Above the page: the browser keeps the focus inside, and Escape closes it unless it must stay open. */
 export function Dialog({ title, onClose, narrow, side, children }: DialogProps) {
   const box = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -222,20 +223,23 @@ export function Dialog({ title, onClose, narrow, side, children }: DialogProps) 
       ref={box}
       class={side ? "side" : narrow ? "narrow" : undefined}
       aria-labelledby={id}
+      {...(onClose ? {} : { closedby: "none" })}
       onCancel={(event) => {
         event.preventDefault();
-        onClose();
+        onClose?.();
       }}
     >
       <header>
         <h2 id={id} tabIndex={-1}>
           {title}
         </h2>
-        <button type="button" class="close" aria-label={say("Close")} onClick={onClose}>
-          <svg viewBox="0 0 16 16" aria-hidden="true">
-            <path d="M3 3l10 10M13 3L3 13" />
-          </svg>
-        </button>
+        {onClose && (
+          <button type="button" class="close" aria-label={say("Close")} onClick={onClose}>
+            <svg viewBox="0 0 16 16" aria-hidden="true">
+              <path d="M3 3l10 10M13 3L3 13" />
+            </svg>
+          </button>
+        )}
       </header>
       <div class="content">{children}</div>
     </dialog>

@@ -75,9 +75,15 @@ type LoadingProps<Value> = {
   children: (value: Value) => ComponentChildren;
 };
 
-/** The data that was read; until then a placeholder, or why it could not be read. */
+/** The data that was read, with a note if it could not be read again; until then a placeholder, or why it could not be read. */
 export function Loading<Value>({ of, rows, children }: LoadingProps<Value>) {
-  if (of.value !== undefined) return <>{children(of.value)}</>;
+  if (of.value !== undefined)
+    return (
+      <>
+        {of.error && <Broken loaded={of} />}
+        {children(of.value)}
+      </>
+    );
   return of.error ? <Broken loaded={of} /> : <Skeleton {...(rows ? { rows } : {})} />;
 }
 

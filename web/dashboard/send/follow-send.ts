@@ -44,6 +44,9 @@ export function actionsOf({ sendId, challengeId }: Prepared) {
       }),
     // it expires if this does not arrive
     onAbandon: () =>
-      void call("POST /v1/wallets/sends/{id}/cancel", { id: sendId, isQuiet: true }).catch(() => undefined),
+      call("POST /v1/wallets/sends/{id}/cancel", { id: sendId, isQuiet: true }).then(
+        () => undefined,
+        () => undefined,
+      ),
   };
 }

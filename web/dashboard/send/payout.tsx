@@ -19,7 +19,11 @@ import { SignSheet } from "./sign-sheet.tsx";
 export function Payout({ me }: ScreenProps) {
   const [network, setNetwork] = useState(me.wallets[0]?.network ?? "base");
   const [text, setText] = useState("");
-  const [prepared, setPrepared] = useState<Answer<"POST /v1/wallets/send/prepare">>();
+  /** The service's response together with its request: lines may be edited meanwhile. */
+  const [offer, setOffer] = useState<{
+    prepared: Answer<"POST /v1/wallets/send/prepare">;
+    shown: Parameters<typeof toSign>[1];
+  }>();
   const { isBusy, fault, field, run } = useAction();
   const balance = useLoad("GET /v1/wallets/balance", { query: { network } });
   const own = me.wallets.find((wallet) => wallet.network === network)?.address ?? "";
@@ -31,7 +35,8 @@ export function Payout({ me }: ScreenProps) {
   const review = () =>
     run(async () => {
       const payments = lines.map(({ to, amount, note }) => ({ to, amount, ...(note ? { note } : {}) }));
-      setPrepared(await call("POST /v1/wallets/send/prepare", { body: { network, payments } }));
+      const prepared = await call("POST /v1/wallets/send/prepare", { body: { network, payments } });
+      setOffer({ prepared, shown: { network, from: own, payments } });
     });
   const line = lines[Number(/^payments\.(\d+)/.exec(field ?? "")?.[1] ?? -1)];
   return (
@@ -104,12 +109,12 @@ export function Payout({ me }: ScreenProps) {
         </Form>
       </section>
       <RecentSends />
-      {prepared && (
+      {offer && (
         <SignSheet
-          {...toSign(prepared, { network, from: own, payments: lines })}
-          {...actionsOf(prepared)}
+          {...toSign(offer.prepared, offer.shown)}
+          {...actionsOf(offer.prepared)}
           onClose={(isSigned) => {
-            setPrepared(undefined);
+            setOffer(undefined);
             if (isSigned) setText("");
           }}
         />

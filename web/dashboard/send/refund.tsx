@@ -16,6 +16,7 @@ import { SignSheet, type ToSign } from "./sign-sheet.tsx";
 type Prepared = Answer<"POST /v1/payment-links/{id}/refunds">;
 type State = NonNullable<Given<"GET /v1/refunds/{id}">["query"]>["known"];
 type Request = Refunds["refunds"][number];
+type Payment = Refunds["payments"][number];
 type Chosen = ToSign["payments"][number];
 /** `isRequest`: somebody else requested it, so closing the sheet leaves the request in place. */
 type Offer = { prepared: Prepared; chosen: Chosen; isRequest?: boolean };
@@ -68,9 +69,9 @@ function Sign({ link, from, offer, onClose }: Pick<Props, "link" | "from" | "onC
           query: known ? { known: known as State, wait: WAIT_S } : {},
         })
       }
-      onAbandon={() => {
+      onAbandon={async () => {
         if (!isRequest)
-          void call("POST /v1/refunds/{id}/cancel", { id: refundId, isQuiet: true }).catch(() => undefined);
+          await call("POST /v1/refunds/{id}/cancel", { id: refundId, isQuiet: true }).catch(() => undefined);
       }}
       onClose={onClose}
     />
@@ -120,23 +121,38 @@ function Requested({ request, isBusy, attempt }: { request: Request; isBusy: boo
   );
 }
 
+/** Of one payment among those of a link, also after others have come and gone. */
+const keyOf = (payment: Payment | undefined) =>
+  payment ? (payment.transactionId ?? `${payment.payer} ${payment.amount}`) : "";
+
 type ChooseProps = Pick<Props, "link" | "refunds" | "onClose"> & { isBusy: boolean; attempt: Attempt };
 
-function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: ChooseProps) {
-  const open = payments.filter(({ refundable }) => (readUnits(refundable) ?? 0n) > 0n);
-  const surplus = link.exception === "DUPLICATE" ? open.findIndex(({ pays }) => !pays) : -1;
-  const [at, setAt] = useState(Math.max(0, surplus));
+const openPayments = ({ payments }: Refunds) =>
+  payments.filter(({ refundable }) => (readUnits(refundable) ?? 0n) > 0n);
+
+const NothingLeft = () => <p class="muted">{say("Nothing is left to refund.")}</p>;
+
+function Choose(props: ChooseProps) {
+  return openPayments(props.refunds).length > 0 ? <ChooseOf {...props} /> : <NothingLeft />;
+}
+
+function ChooseOf({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
+  const open = openPayments(refunds);
+  const surplus = link.exception === "DUPLICATE" ? open.find(({ pays }) => !pays) : undefined;
+  // not its place: payments leave the list when they are refunded elsewhere, and the next one has another payer
+  const [chosen, setChosen] = useState(() => keyOf(surplus ?? open[0]));
   const [amount, setAmount] = useState("");
   const [reason, setReason] = useState("");
   const [toAddress, setToAddress] = useState("");
   const [fault, setFault] = useState<string>();
-  const payment = open[at] ?? open[0];
-  if (!payment) return <p class="muted">{say("Nothing is left to refund.")}</p>;
+  const payment = refunds.payments.find((one) => keyOf(one) === chosen);
+  if (!payment) return <NothingLeft />;
   const start = () => {
     const to = toAddress.trim() || payment.payer;
     const wanted = amount.trim().replace(",", ".") || payment.suggested;
     const note = reason.trim();
     setFault(undefined);
+    if (!open.includes(payment)) return setFault(say("Nothing is left to refund."));
     if (!ADDRESS.test(to)) return setFault(say("Not an address: it needs 0x and 40 hexadecimal digits."));
     const wrong = amount.trim() && faultOfAmount(amount, groupsWithPoint);
     if (wrong) return setFault(say(wrong));
@@ -160,15 +176,17 @@ function Choose({ link, refunds: { payments }, isBusy, attempt, onClose }: Choos
   };
   return (
     <Form onSubmit={start}>
-      {open.length > 1 && (
+      {(open.length > 1 || !open.includes(payment)) && (
         <Choice
           label={say("Which payment")}
-          value={String(at)}
-          onInput={(value) => setAt(Number(value))}
-          options={open.map((one, index) => [
-            String(index),
-            `${formatAmount(one.amount)} USDC · ${shorten(one.payer)}${one.pays ? "" : ` · ${say("not the one that paid")}`}`,
-          ])}
+          value={chosen}
+          onInput={setChosen}
+          options={refunds.payments
+            .filter((one) => one === payment || open.includes(one))
+            .map((one) => [
+              keyOf(one),
+              `${formatAmount(one.amount)} USDC · ${shorten(one.payer)}${one.pays ? "" : ` · ${say("not the one that paid")}`}`,
+            ])}
         />
       )}
       <Field

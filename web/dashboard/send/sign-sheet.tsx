@@ -6,6 +6,7 @@ import { type Assertion, useSigningPrompt } from "../frame/passkey.ts";
 import { type Answer, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Check, Dialog } from "../parts/controls.tsx";
+import { explainFailure } from "../parts/explain-failure.ts";
 import { Fault } from "../parts/forms.tsx";
 import { Address, Amount, Facts, Hash, Status } from "../parts/page-parts.tsx";
 import { Warnings } from "../parts/warnings.tsx";
@@ -40,25 +41,17 @@ type Props = ToSign & {
   confirm: (assertion: Assertion) => Promise<void>;
   /** Returns when the status differs from `known`. */
   follow: (known: string | undefined) => Promise<Progress>;
-  /** Nothing was signed: the reservation is released. */
-  onAbandon: () => void;
+  /** Nothing was signed: the reservation is released, as far as the service answers. */
+  onAbandon: () => Promise<void>;
   /** `isSigned`: it was, or may have been, submitted. */
   onClose: (isSigned: boolean) => void;
 };
 
 const RETRY_MS = 2_000;
+const SUBMITTED: Progress = { status: "QUEUED", transactionHash: null, reason: null };
 const GONE = new Set([401, 403, 404]);
 const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
-const REASONS: Readonly<Record<string, string>> = {
-  INSUFFICIENT_FUNDS: "The wallet does not hold enough.",
-  PAYMENT_NOT_ALLOWED: "USDC does not allow this transfer.",
-  SIGNATURE_REFUSED: "The account refused the signature.",
-  ACCOUNT_CHANGED: "The account's owners have changed. Start again.",
-  NONCE_TAKEN: "Another operation of the wallet came first. Start again.",
-  NOT_SENT: "It could not be sent in time. Nothing moved.",
-  NOT_RUN: "It was not executed. Nothing moved.",
-  REVERTED: "The chain undid it. Nothing moved.",
-};
+const UNSIGNED = new Set(["AWAITING_SIGNATURE", "REQUESTED", "EXPIRED", "CANCELLED"]);
 
 export function SignSheet(props: Props) {
   const { title, offered, from, network, payments, tag, fee, balanceAfter, warnings } = props;
@@ -67,6 +60,8 @@ export function SignSheet(props: Props) {
   const [isBusy, setBusy] = useState(false);
   const [isCompared, setCompared] = useState(false);
   const prompt = useSigningPrompt();
+  /** A signature was submitted without an answer, and may still arrive. */
+  const isUnanswered = useRef(false);
   const hasFee = (readUnits(fee) ?? 0n) > 0n;
   const feeTo = hasFee ? lastRecipient(offered.userOperation.callData, tag) : undefined;
   const isLookAlike = warnings.some(({ code }) => code === "resembles_known_recipient");
@@ -95,13 +90,14 @@ export function SignSheet(props: Props) {
       const isRefused = error instanceof Refusal && error.status >= 400 && error.status < 500;
       // an earlier confirmation arrived after all
       if (isRefused && error.issue !== "already_confirmed") throw error;
-      setProgress({ status: "QUEUED", transactionHash: null, reason: null });
+      setProgress(SUBMITTED);
       const found = await followOnce(undefined);
       if (found.status !== "AWAITING_SIGNATURE") return;
+      isUnanswered.current = true;
       setProgress(undefined);
       throw error;
     }
-    setProgress({ status: "QUEUED", transactionHash: null, reason: null });
+    setProgress(SUBMITTED);
   };
   /** Waits for as long as the service does not respond: giving up would look like a failure. */
   const followOnce = async (known: string | undefined): Promise<Progress> => {
@@ -134,7 +130,7 @@ export function SignSheet(props: Props) {
     // until the passkey is used, nothing is signed
     const isSigned = progress !== undefined || (isBusy && !prompt.isOpen());
     prompt.withdraw();
-    if (!isSigned && !isLeft.current) props.onAbandon();
+    if (!isSigned && !isLeft.current) void props.onAbandon();
     isLeft.current = true;
     invalidate("/v1/wallets/sends", "/v1/payment-links");
     return isSigned;
@@ -142,7 +138,20 @@ export function SignSheet(props: Props) {
   const latest = useRef(leave);
   latest.current = leave;
   useEffect(() => () => void latest.current(), []);
-  const close = () => props.onClose(leave());
+  /** Closes as unsigned only what can no longer be signed; what was signed after all is followed. */
+  const closeUnanswered = async () => {
+    isUnanswered.current = false;
+    setProgress(SUBMITTED);
+    await props.onAbandon();
+    const found = await followOnce(undefined);
+    if (UNSIGNED.has(found.status)) return props.onClose(found.status === "AWAITING_SIGNATURE");
+    setProgress(found);
+    await followToEnd();
+  };
+  const close = () => {
+    if (!isUnanswered.current || progress) return props.onClose(leave());
+    closeUnanswered().catch((error: unknown) => setFault(explainSigning(error)));
+  };
   return (
     <Dialog title={title} onClose={close}>
       {!progress && <Warnings of={warnings} />}
@@ -189,7 +198,7 @@ export function SignSheet(props: Props) {
         <div class="outcome" role="status">
           <Status of={progress.status} />
           {progress.transactionHash && <Hash of={progress.transactionHash} network={network} />}
-          {progress.reason && <p>{say(REASONS[progress.reason] ?? progress.reason)}</p>}
+          {progress.reason && <p>{explainFailure(progress.reason)}</p>}
         </div>
       ) : (
         isLookAlike && (

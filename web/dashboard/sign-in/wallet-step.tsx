@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { page } from "../frame/page-data.ts";
 import { makePasskey, usePasskeyOf } from "../frame/passkey.ts";
-import { call } from "../frame/service.ts";
+import { call, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Choice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
@@ -21,7 +21,10 @@ export function WalletStep({ email, onDone, onLeave }: Props) {
   const { isBusy, fault, run } = useAction();
   const make = () =>
     run(async () => {
-      await setUpWallet(network);
+      await setUpWallet(network).catch((error: unknown) => {
+        // an earlier setup was completed, although its response was lost
+        if (!(error instanceof Refusal && error.issue === "wallet_exists")) throw error;
+      });
       onDone();
     });
   const leave = () =>

@@ -7,7 +7,7 @@ import type { ScreenProps } from "../frame/screen-props.ts";
 import { formatCount, say, sayCount } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Loading } from "../parts/forms.tsx";
-import { Broken, Empty, Screen } from "../parts/page-parts.tsx";
+import { Empty, Screen } from "../parts/page-parts.tsx";
 import { Filters, readFilters } from "./filters.tsx";
 import { TransactionRows } from "./transaction-rows.tsx";
 import { TransactionSheet } from "./transaction-sheet.tsx";
@@ -66,7 +66,6 @@ function TransactionList({ query }: ScreenProps) {
           }
         </Loading>
       </div>
-      {loaded.error && data && <Broken loaded={loaded} />}
       {data && total > 0 && (
         <nav class="pager" aria-label={say("Pages")}>
           {total === data.transactions.length ? (

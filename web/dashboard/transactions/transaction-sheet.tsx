@@ -7,6 +7,7 @@ import { call } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { SETTLED_BY } from "../links/link-data.ts";
 import { Button, Copy, Dialog } from "../parts/controls.tsx";
+import { explainFailure } from "../parts/explain-failure.ts";
 import { Fault } from "../parts/forms.tsx";
 import { Address, Amount, Facts, Hash, Status, Time } from "../parts/page-parts.tsx";
 import { type Transaction, unsigned } from "./transaction-rows.tsx";
@@ -49,7 +50,7 @@ export function TransactionSheet({ transaction, onClose }: Props) {
             <Link to={`/links/${metadata.linkId}`}>{say("Show the link")}</Link>,
           ],
           transaction.settledBy && [say("Matched by"), say(SETTLED_BY[transaction.settledBy])],
-          metadata.failureReason && [say("Why it failed"), metadata.failureReason],
+          metadata.failureReason && [say("Why it failed"), explainFailure(metadata.failureReason)],
           [
             "ID",
             <>

@@ -1,5 +1,5 @@
 /** Shows an owner change in full, checks that exactly this is signed, and follows it on each network. */
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork } from "../frame/page-data.ts";
@@ -17,6 +17,7 @@ type Change = Answer<"GET /v1/wallets/owners/changes/{id}">;
 
 const POLL_MS = 1_500;
 const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
+const UNSIGNED = new Set(["AWAITING_SIGNATURE", "EXPIRED", "CANCELLED"]);
 
 type Props = {
   prepared: PreparedChange;
@@ -32,13 +33,17 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
   const [networks, setNetworks] = useState<Change["networks"]>();
   const [isSigned, setSigned] = useState(false);
   const prompt = useSigningPrompt();
+  /** A signature was submitted without an answer, and may still arrive. */
+  const isUnanswered = useRef(false);
   const { isBusy, fault, run } = useAction(explainSigning);
   const isAddition = summary.action === "ADD";
   const sign = () =>
     run(async () => {
       await check();
       const passkeyResponse = await prompt.ask(prepared.passkeyChallenge);
+      isUnanswered.current = true;
       await confirm({ ownerChangeId, challengeId, passkeyResponse });
+      isUnanswered.current = false;
       setSigned(true);
       await followToEnd();
     });
@@ -57,11 +62,22 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
     }
     invalidate("/v1/wallets", "/v1/auth/passkeys", "/v1/security-events", "/v1/members");
   };
+  const cancel = () =>
+    call("POST /v1/wallets/owners/changes/{id}/cancel", { id: ownerChangeId, isQuiet: true }).catch(
+      () => undefined,
+    );
+  /** What was signed after all is followed. */
+  const closeUnanswered = async () => {
+    isUnanswered.current = false;
+    await cancel();
+    const { networks } = await call("GET /v1/wallets/owners/changes/{id}", { id: ownerChangeId });
+    if (networks.every(({ status }) => UNSIGNED.has(status))) return onClose();
+    setSigned(true);
+    await followToEnd();
+  };
   const close = () => {
-    if (!isSigned && (!isBusy || prompt.isOpen()))
-      void call("POST /v1/wallets/owners/changes/{id}/cancel", { id: ownerChangeId, isQuiet: true }).catch(
-        () => undefined,
-      );
+    if (isUnanswered.current && !isBusy) return void run(closeUnanswered);
+    if (!isSigned && (!isBusy || prompt.isOpen())) void cancel();
     prompt.withdraw();
     invalidate("/v1/wallets/owners", "/v1/auth/passkeys");
     onClose();
@@ -125,7 +141,9 @@ async function confirm(
   try {
     await call("POST /v1/wallets/owners/confirm", body ? { body } : {});
   } catch (error) {
-    if (!(error instanceof Refusal) || (error.status >= 400 && error.status < 500)) throw error;
+    const isRefused = error instanceof Refusal && error.status >= 400 && error.status < 500;
+    // an earlier confirmation arrived after all
+    if (isRefused && error.issue !== "already_confirmed") throw error;
     const id = body?.ownerChangeId ?? "";
     const { networks } = await call("GET /v1/wallets/owners/changes/{id}", { id });
     if (networks.every(({ status }) => status === "AWAITING_SIGNATURE")) throw error;

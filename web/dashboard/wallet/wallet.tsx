@@ -89,7 +89,7 @@ function OneWallet({ wallet: { network, address, deployed: wasDeployed } }: { wa
             )}{" "}
             <span class="unit">USDC</span>
           </p>
-          {balance.error && !balance.value && <Broken loaded={balance} />}
+          {balance.error && <Broken loaded={balance} />}
           <div class="address-line">
             <Address of={address} />
             <Copy text={address} label={say("Copy the address")} />
