@@ -8,16 +8,15 @@ const NEWEST = 8;
 
 type Choose = (rows: readonly { id: string }[]) => { id: string } | undefined;
 
-/** One of the newest transfers without a link. */
+/** One of the newest transfers without a link. `accept`: also of another amount than the link asks for. */
 export async function assignReceived(
   sql: Sql,
-  { userId }: { userId: string },
-  linkId: string,
-  choose: Choose,
+  { id: linkId, userId }: { id: string; userId: string },
+  { accept, choose }: { accept: boolean; choose: Choose },
 ): Promise<void> {
   const transactionId = choose(await listReceived(sql, { userId, isLinked: false }))?.id;
   if (transactionId === undefined) return;
-  const asked = { ...BY_MERCHANT, userId, transactionId, linkId, accept: false };
+  const asked = { ...BY_MERCHANT, userId, transactionId, linkId, accept };
   await assignTransaction(sql, asked).catch(passRefusal);
 }
 

@@ -2,13 +2,16 @@
 import { keccak256 } from "viem";
 import type { PrivateKeyAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
+import type { NewFacilitatedPayment } from "../../db/payments/facilitated-payments.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { type Lab, type Merchant, type RunningIndexer, USDC } from "../support/indexer-lab.ts";
 import type { Signer } from "../support/indexer-lab-payments.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
 import { lowerOf } from "./campaign-links.ts";
+import type { CampaignNodes } from "./campaign-nodes.ts";
 
+export const AMOUNTS = [1_000_000n, 2_000_000n] as const;
 export const NEWEST_LINKS_MET = 3;
 
 /** Signed bytes that a block of a new branch may hold again, whatever else it holds. `from` is whose USDC they move. */
@@ -19,7 +22,12 @@ export type Stage = {
   lab: Lab;
   random: () => number;
   /** The second one trusts proofs alone. */
-  merchants: readonly Merchant[];
+  merchants: Merchant[];
+  /** Paid before their wallets are added, with the time, the oldest first. */
+  newAddresses: { address: Hex; paidAtMs: number }[];
+  /** The user of the facilitator, with the API key. */
+  client: Pick<NewFacilitatedPayment, "facilitatorUserId" | "facilitatorKeyId">;
+  nodes: CampaignNodes;
   /** None while it is stopped. */
   indexer: RunningIndexer | undefined;
   /** Each sends one transaction, so that none depends on another. */
@@ -55,12 +63,21 @@ export function anyMerchant(stage: Stage): Merchant {
   return merchant;
 }
 
+export function anyAmount(stage: Stage): bigint {
+  return anyOf(stage, AMOUNTS) ?? AMOUNTS[0];
+}
+
 /** One of the newest links, whatever became of it. */
 export async function newLink(stage: Stage) {
   const rows = await stage.lab.sql<
     PaymentLink[]
   >`select * from payment_links where not is_reusable order by created_at, id`;
   return anyOf(stage, rows.slice(-NEWEST_LINKS_MET));
+}
+
+/** A call's data with the tag of the link that it pays. */
+export function tagged(data: Hex, tag: Hex): Hex {
+  return `${data}${tag.slice(2)}`;
 }
 
 /** A block of its own for a call, of the token unless said otherwise. */

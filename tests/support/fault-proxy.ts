@@ -3,7 +3,7 @@
  * request or call; `heal()` ends them all.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { fieldOf } from "../../core/rpc/parse-answers.ts";
+import { fieldOf, toQuantity } from "../../core/rpc/parse-answers.ts";
 
 /** Shares of requests or calls, 0 to 1, unless said otherwise. */
 export type Faults = {
@@ -18,6 +18,14 @@ export type Faults = {
   emptiedLogs?: number;
   truncatedLogs?: number;
   duplicatedLogs?: number;
+  /** The logs are marked as removed by a reorganisation. */
+  removedLogs?: number;
+  /** The logs name a block that does not exist. */
+  foreignLogs?: number;
+  /** The receipts of a block are those of the newest one. */
+  foreignReceipts?: number;
+  /** A block's bloom filter rules out that it has any log. */
+  blankBlooms?: number;
   /** HTTP 429 with a short Retry-After. */
   rateLimited?: number;
   /** HTTP 500. */
@@ -66,10 +74,13 @@ export type FaultProxy = {
   stop: () => Promise<void>;
 };
 
-type Call = { id: unknown; method: string; params: unknown[] };
-type Answer = { id: unknown; result?: unknown; error?: { code: number; message: string } };
+/** As a node receives and answers it. */
+export type Call = { id: unknown; method: string; params: unknown[] };
+export type Answer = { id: unknown; result?: unknown; error?: { code: number; message: string } };
 
 const HANG_MS = 3_000;
+const BLANK_BLOOM = `0x${"00".repeat(256)}`;
+const UNKNOWN_HASH = `0x${"ab".repeat(32)}`;
 
 export async function startFaultProxy(
   upstreamUrl: string,
@@ -115,7 +126,7 @@ export async function startFaultProxy(
       calls.map(async (call) => {
         const answer = byId.get(call.id) ?? { id: call.id };
         const late = isLagging ? await asSeenAt(call, answer, seen) : answer;
-        return distort(call, late);
+        return lie(call, distort(call, late), seen);
       }),
     );
   }
@@ -172,6 +183,24 @@ export async function startFaultProxy(
     return answer;
   }
 
+  /** Answers that are well formed but not of the chain. */
+  async function lie(call: Call, answer: Answer, head: number): Promise<Answer> {
+    const { result } = answer;
+    if (typeof result !== "object" || result === null) return answer;
+    if (call.method.startsWith("eth_getBlockBy") && strikes("blankBlooms", faults.blankBlooms))
+      return { ...answer, result: { ...result, logsBloom: BLANK_BLOOM } };
+    if (call.method === "eth_getBlockReceipts" && strikes("foreignReceipts", faults.foreignReceipts)) {
+      const [other] = (await postJson(upstreamUrl, [{ ...call, params: [toQuantity(head)] }])) as Answer[];
+      return other ?? answer;
+    }
+    if (call.method !== "eth_getLogs" || !Array.isArray(result) || result.length === 0) return answer;
+    if (strikes("removedLogs", faults.removedLogs))
+      return { ...answer, result: result.map((log) => ({ ...log, removed: true })) };
+    if (strikes("foreignLogs", faults.foreignLogs))
+      return { ...answer, result: result.map((log) => ({ ...log, blockHash: UNKNOWN_HASH })) };
+    return answer;
+  }
+
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const address = server.address();
   const port = typeof address === "object" && address ? address.port : 0;
@@ -200,7 +229,7 @@ function hideBlock(answer: Answer, seen: number): Answer {
   return Number(fieldOf(answer.result, "number") ?? 0) > seen ? { id: answer.id, result: null } : answer;
 }
 
-async function postJson(url: string, body: unknown): Promise<unknown> {
+export async function postJson(url: string, body: unknown): Promise<unknown> {
   const response = await fetch(url, {
     method: "POST",
     headers: { "content-type": "application/json" },

@@ -3,12 +3,17 @@ import { encodeFunctionData, multicall3Abi } from "viem";
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts";
 import { encodeTransferWithVrs } from "../../core/chain/usdc.ts";
 import type { Authorization } from "../../core/domain/authorization.ts";
-import { newPaymentId, newTransactionId } from "../../core/domain/ids.ts";
+import { newPaymentId } from "../../core/domain/ids.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { insertPayments } from "../../db/payments/accept-payments.ts";
+import { type AuthorizedPayment, insertPayments } from "../../db/payments/accept-payments.ts";
+import {
+  insertFacilitatedPayments,
+  type NewFacilitatedPayment,
+} from "../../db/payments/facilitated-payments.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
-import { type Lab, linkOf, send, USDC } from "./indexer-lab.ts";
+import { type Lab, linkOf, NETWORK, send, USDC } from "./indexer-lab.ts";
 import { signAuthorization } from "./payer.ts";
 
 export type Signer = PrivateKeyAccount & { lower: Hex };
@@ -43,18 +48,41 @@ export async function acceptPayment(
   const id = newPaymentId();
   const accepted = await lab.sql.begin(async (tx) => {
     await lockLinks(tx, [linkId]);
-    const inserted = await insertPayments(tx, [
-      {
-        ...{ id, linkId, network: link.network, token: USDC, payer: authorization.from, payerKind: "EOA" },
-        ...{ recipient: authorization.to, amountUnits: authorization.value, nonce: authorization.nonce },
-        ...{ validAfter: authorization.validAfter, validBefore: authorization.validBefore, signature: "0x" },
-        ...{ idempotencyKey: null, requestId: null, transactionId: newTransactionId() },
-      },
-    ]);
-    await tx`update payments set created_at = created_at - interval '1 second' where id = ${id}`;
+    const payment = toAuthorizedPayment(id, authorization);
+    const inserted = await insertPayments(tx, [{ ...payment, linkId, network: link.network }]);
+    await makeSecondOlder(tx, id);
     return inserted;
   });
   return accepted.has(id) ? id : undefined;
+}
+
+/** As `acceptPayment`, for a resource of a third party: the payment belongs to no link. Undefined when the authorization is known. */
+export async function acceptFacilitatedPayment(
+  { sql }: Lab,
+  client: Pick<NewFacilitatedPayment, "facilitatorUserId" | "facilitatorKeyId">,
+  authorization: Authorization,
+): Promise<string | undefined> {
+  const id = newPaymentId();
+  const payment = { ...toAuthorizedPayment(id, authorization), ...client };
+  const accepted = await sql.begin(async (tx) => {
+    const inserted = await insertFacilitatedPayments(tx, [payment]);
+    await makeSecondOlder(tx, id);
+    return inserted;
+  });
+  return accepted.has(id) ? id : undefined;
+}
+
+function toAuthorizedPayment(id: string, authorization: Authorization): AuthorizedPayment {
+  return {
+    ...({ id, network: NETWORK, token: USDC, payer: authorization.from, payerKind: "EOA" } as const),
+    ...{ recipient: authorization.to, amountUnits: authorization.value, nonce: authorization.nonce },
+    ...{ validAfter: authorization.validAfter, validBefore: authorization.validBefore, signature: "0x" },
+    ...{ idempotencyKey: null, requestId: null },
+  };
+}
+
+async function makeSecondOlder(tx: Tx, id: string): Promise<void> {
+  await tx`update payments set created_at = created_at - interval '1 second' where id = ${id}`;
 }
 
 /** Several calls in one transaction through Multicall3. */

@@ -172,15 +172,20 @@ export async function accepted(...given: Parameters<typeof accept>): Promise<New
 
 /** A payment that the merchant submitted as a client of the facilitator: it belongs to no link. */
 export async function acceptFacilitated({ sql, merchant }: Pick<BooksLab, "sql" | "merchant">) {
-  const keyId = newApiKeyId();
-  await insertApiKey(sql, {
-    ...{ id: keyId, userId: merchant.userId, name: "test", prefix: "sk_" },
-    ...{ keyHash: randomBytes(32), scopes: ["facilitator"] },
-  });
   const { linkId, ...payment } = makePayment({ merchant }, "");
-  const facilitated = { ...payment, facilitatorUserId: merchant.userId, facilitatorKeyId: keyId };
+  const facilitated = { ...payment, ...(await makeFacilitatorClient(sql, merchant)) };
   await insertFacilitatedPayments(sql, [facilitated]);
   return facilitated;
+}
+
+/** The user with a new API key for the facilitator, as its payments name them. */
+export async function makeFacilitatorClient(sql: Sql, { userId }: { userId: string }) {
+  const keyId = newApiKeyId();
+  await insertApiKey(sql, {
+    ...{ id: keyId, userId, name: "test", prefix: "sk_" },
+    ...{ keyHash: randomBytes(32), scopes: ["facilitator"] },
+  });
+  return { facilitatorUserId: userId, facilitatorKeyId: keyId };
 }
 
 /** A payment of the lab's merchant that fits one of the merchant's links. */

@@ -6,6 +6,18 @@ export function seededRandom(name: string): () => number {
   // a run's output is that of several processes: the file is found again by its name
   const [, file] = /(tests\/[^\s:]+\.test\.ts):/.exec(new Error().stack ?? "") ?? [];
   console.log(`${name}: TEST_SEED=${seed}${file === undefined ? "" : ` in ${file}`}`);
+  return randomFrom(seed);
+}
+
+/**
+ * Another source that the first one's next number starts: how often it is asked, by requests that come in any order, changes nothing of what
+ * the first one gives.
+ */
+export function splitRandom(random: () => number): () => number {
+  return randomFrom(random() * 2 ** 32);
+}
+
+function randomFrom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
