@@ -112,7 +112,7 @@ export const documentRoutes = (deps: ApiDeps) =>
         detail: {
           operationId: "createDocumentArchive",
           summary: "All documents of a month as a ZIP file",
-          description: `Every receipt and credit note as a PDF, including void ones, and an index (documents.csv); ${ARCHIVE_DOCUMENTS_MAX} documents at most. It is an export: poll and download it like those of \`/v1/transactions/exports\`.`,
+          description: `Every receipt and credit note as a PDF, including void ones, and an index (documents.csv); at most ${ARCHIVE_DOCUMENTS_MAX} documents. An export: poll and download it like those of \`/v1/transactions/exports\`.`,
           tags,
           responses: documentedResponses(madeFile),
         },

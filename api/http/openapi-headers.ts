@@ -8,7 +8,7 @@ const payment = text(PAYMENT_HEADER_MAX_CHARS);
 
 const REQUEST_HEADERS = {
   "Idempotency-Key": {
-    description: `Makes retries safe: within ${IDEMPOTENCY_KEYS_KEPT_DAYS} days the same key with the same body returns the first response, with \`Idempotent-Replayed: true\`; with another body it is refused with 409`,
+    description: `Within ${IDEMPOTENCY_KEYS_KEPT_DAYS} days the same key with the same body returns the first response, with \`Idempotent-Replayed: true\`; with another body 409`,
     schema: text(255),
     example: "order-1042",
   },

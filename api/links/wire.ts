@@ -134,7 +134,7 @@ export const statsSchema = z
     expiredLinks: z.int(),
     pendingLinks: z.int(),
     cancelledLinks: z.int(),
-    totalEarnings: z.number().describe("Gross of PAID links on every network"),
+    totalEarnings: z.number().describe("Gross of PAID links on every network, test networks included"),
     totalRefunded: z.number(),
     currency: z.literal("USDC"),
     days: z

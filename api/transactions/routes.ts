@@ -47,7 +47,9 @@ const summarySchema = z
   .object({
     success: z.literal(true),
     data: z.object({
-      summary: z.array(sumSchema).describe("Of every network, test networks included; without rows: omitted"),
+      summary: z
+        .array(sumSchema)
+        .describe("Of every network, test networks included; combinations without rows are omitted"),
       summaryByNetwork: z
         .array(z.object({ network: z.enum(NETWORK_IDS), summary: z.array(sumSchema) }))
         .describe("The same for each network"),
