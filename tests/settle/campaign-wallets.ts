@@ -9,6 +9,7 @@ import { makeLink } from "./campaign-links.ts";
 import {
   anyAmount,
   anyMerchant,
+  anyOf,
   atTheChain,
   newLink,
   type Stage,
@@ -17,6 +18,8 @@ import {
 } from "./campaign-stage.ts";
 
 const GAS_WEI = 10n ** 20n;
+/** Of the first wallets, which have received more than the others. */
+const PAYERS = 2;
 
 /** By a stranger or by a wallet of ours, in whose history the transfer is then before it is in the new wallet's. */
 export async function payNewAddress(stage: Stage): Promise<void> {
@@ -24,7 +27,7 @@ export async function payNewAddress(stage: Stage): Promise<void> {
   stage.newAddresses.push({ address, paidAtMs: Date.now() });
   const data = encodeTransfer(address, anyAmount(stage));
   if (stage.random() < 0.5) await sendCall(stage, data);
-  else await sendFrom(stage, anyMerchant(stage), data);
+  else await sendFrom(stage, anyPayer(stage), data);
 }
 
 /**
@@ -34,7 +37,7 @@ export async function payNewAddress(stage: Stage): Promise<void> {
 export async function addWallet(stage: Stage): Promise<void> {
   const next = stage.newAddresses.shift();
   if (!next) return;
-  const payer = anyMerchant(stage);
+  const payer = anyPayer(stage);
   const added = await makeMerchant(stage.lab, next.address, (next.paidAtMs - Date.now()) / 1_000);
   stage.merchants.push(added);
   if (stage.random() < 0.5) return;
@@ -52,6 +55,10 @@ export async function payBetweenWallets(stage: Stage): Promise<void> {
     ? tagged(encodeTransfer(link.recipient, link.amountUnits), link.tag)
     : encodeTransfer(to.address, units);
   await sendFrom(stage, from, data);
+}
+
+function anyPayer(stage: Stage): Merchant {
+  return anyOf(stage, stage.merchants.slice(0, PAYERS)) ?? anyMerchant(stage);
 }
 
 function sendFrom(stage: Stage, { address }: Merchant, data: Hex): Promise<void> {
