@@ -188,8 +188,8 @@ const STEPS: readonly Step[] = [
   [3, "payBetweenWallets", payBetweenWallets],
   [1, "stop", stopIndexer],
   [1, "begin", beginIndexer],
-  [2, "replace", replaceIndexer],
-  [2, "cut", cutConnections],
+  [1, "replace", replaceIndexer],
+  [1, "cut", cutConnections],
   [1, "fallBehind", fallBehind],
   [3, "reorganise", reorganiseAny],
 ];
