@@ -16,6 +16,8 @@ export function openGauge(
     async collect() {
       const readings = await read().catch(() => []);
       this.reset();
+      // without labels the library resets to 0, which would be a value
+      if (described.labelNames.length === 0) this.remove({});
       for (const { labels, value } of readings) this.set(labels, value);
     },
   });

@@ -3,9 +3,11 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { readdirSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
+import { Registry } from "prom-client";
 import { findLastBackup, recordBackup } from "../../db/backup/last-backup.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { listBackups } from "../../ops/backup/write-backup.ts";
+import { openWaitingMetrics } from "../../worker/jobs/waiting-metrics.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { makeDatabaseFolder } from "../support/postgres-server.ts";
 import { waitFor } from "../support/relay-lab.ts";
@@ -49,6 +51,26 @@ test("a backup is recorded with the time in its file's name", async () => {
   expect(last?.ageS).toBeWithin(0, 60);
   const name = `payments-${last?.takenAt.toISOString().replace(/[:.]/g, "-")}.backup`;
   expect(listBackups(folder).map((file) => basename(file))).toContain(name);
+});
+
+test("the metric has no value before the first backup, nor while the database does not answer", async () => {
+  const registry = new Registry();
+  const pool = openDatabase(db.url, { name: "test", maxConnections: 1 });
+  openWaitingMetrics(registry, pool);
+  const values = async () => {
+    const lines = (await registry.metrics()).split("\n");
+    const names = ["database_last_backup_timestamp_seconds", "wallet_senders_paused"];
+    return lines.filter((line) => names.some((name) => line.startsWith(name)));
+  };
+  const before = await values();
+  await recordBackup(sql, new Date(1_700_000_000_000));
+  const after = await values();
+  await pool.end();
+  expect([before, after, await values()]).toEqual([
+    ["wallet_senders_paused 0"],
+    ["wallet_senders_paused 0", "database_last_backup_timestamp_seconds 1700000000"],
+    [],
+  ]);
 });
 
 test("the backup that finished last counts, even after one from a machine whose clock was ahead", async () => {
