@@ -284,36 +284,6 @@ export async function requeueUnrunOperations(
   return { requeued: rows.filter(({ state }) => state === "QUEUED").map(({ id }) => id), failed };
 }
 
-/**
- * Operations of a relay whose key is in no worker's hands any more, and which was not mined for `afterS`: queued again, for another key. Nobody
- * raises its fee, and the key may have no ETH left, so it may never be mined. If it is mined after all, only one of the two can execute them.
- */
-export async function requeueFromRetiredKeys(
-  tx: Tx,
-  network: NetworkId,
-  { relayers, afterS }: { relayers: readonly Hex[]; afterS: number },
-): Promise<string[]> {
-  const rows = await tx<{ id: string }[]>`
-    with stranded as (
-      select op.id
-      from wallet_operations op
-      join relays relay on relay.id = op.relay_id
-      where op.network = ${network}
-        and op.state in ('SIGNED', 'BROADCAST')
-        and relay.state in ('SIGNED', 'BROADCAST')
-        and relay.relayer <> all(${[...relayers]}::text[])
-        and relay.created_at <= now() - make_interval(secs => ${afterS}::int)
-      order by op.id
-      for update of op
-    )
-    update wallet_operations op
-    set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
-    from stranded
-    where op.id = stranded.id
-    returning op.id`;
-  return rows.map(({ id }) => id);
-}
-
 /** Writes history rows and events of operations that just FAILED. */
 export async function writeFailures(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;

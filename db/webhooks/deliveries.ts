@@ -155,7 +155,7 @@ export async function markDelivered(tx: Tx, taken: TakenDelivery, result: Attemp
     set
       state = 'DELIVERED', delivered_at = now(), lease_until = null,
       last_status = ${result.status ?? null}, last_error = null
-    where id = ${taken.id} and tries >= ${taken.tries}`;
+    where id = ${taken.id} and attempts - tries = ${taken.attempts - taken.tries}`;
   await tx`
     update webhook_endpoints
     set failing_since = null

@@ -139,6 +139,7 @@ async function pollOnce(term: Term, memory: Memory): Promise<number> {
   const hasMoved = head !== undefined && (await moveTowards(term, head, memory, reading));
   if (waiting.payments || waiting.claims || waiting.released) await settleLateAtTimes(term, memory);
   if (head) {
+    assertNotBehind(term, head, memory);
     term.metrics.polled(term.network);
     await pollFinality(term, memory);
   }
@@ -200,7 +201,7 @@ async function moveTowards(
     await heartbeat(term, head, memory);
     return false;
   }
-  if (head.number <= cursor.number) return lookBack(term, head, memory);
+  if (head.number <= cursor.number) return lookBack(term, memory);
   memory.behindSinceMs = undefined;
   term.metrics.sawHead(term.network, { head: head.number, headTimeS: head.timeS, cursor: cursor.number });
   if (head.number - cursor.number > NEAR_BLOCKS) {
@@ -271,11 +272,19 @@ async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
  * The head is at or below the cursor: another branch, a lagging node, or a chain that lost blocks. Only the first undoes anything, because a
  * node that is restarted or replaced by another can lag for minutes, and blocks that the chain lost are undone once others take their place.
  */
-async function lookBack(term: Term, head: BlockHeader, memory: Memory): Promise<boolean> {
-  if (await undoReorg(term)) return true;
+async function lookBack(term: Term, memory: Memory): Promise<boolean> {
+  if (await undoReorg(term)) {
+    memory.behindSinceMs = undefined;
+    return true;
+  }
   memory.behindSinceMs ??= performance.now();
-  if (performance.now() - memory.behindSinceMs < BEHIND_MAX_MS) return false;
-  const { number, hash } = term.cursor;
+  return false;
+}
+
+/** Thrown after the poll's other work: what the ledger alone decides does not wait for the nodes. */
+function assertNotBehind({ cursor }: Term, head: BlockHeader, { behindSinceMs }: Memory): void {
+  if (behindSinceMs === undefined || performance.now() - behindSinceMs < BEHIND_MAX_MS) return;
+  const { number, hash } = cursor;
   throw new RpcTransportError(
     "not-ready",
     `the newest block of the nodes, ${head.number} ${head.hash}, is not after block ${number} ${hash}, which was read: they lag, or the chain lost blocks`,

@@ -90,8 +90,12 @@ describe.if(isBrowserThere)("an answer that does not arrive", () => {
     await page.keyboard.press("Escape");
   });
 
-  test("to signing out leads to sign-in once it arrives", async () => {
+  test("to signing out leads to sign-in once it arrives when it is tried again", async () => {
+    await page.route("**/v1/auth/logout", (route) => route.fulfill(BAD_GATEWAY));
     await button("Sign out").click();
+    await notice().waitFor();
+    await page.unroute("**/v1/auth/logout");
+    await button("Try again").click();
     await page.getByLabel("E-mail address").waitFor();
     expect(await world.sql`select from sessions`).toHaveLength(0);
     person.expectClean();

@@ -13,7 +13,9 @@ let bob: Merchant;
 const ROWS = 340;
 
 beforeAll(async () => {
-  world = await startMerchantWorld({ processes: ["api", "api-2", "worker"] });
+  // a file that a busy machine makes slowly is waited for, and not answered 202
+  const env = { EXPORT_WAIT_MS: "60000" };
+  world = await startMerchantWorld({ processes: ["api", "api-2", "worker"], env });
   [ann, bob] = await Promise.all([signUp(world.baseUrl), signUp(world.baseUrl)]);
   await insertHistory(
     world.sql,

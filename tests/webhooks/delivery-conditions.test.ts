@@ -200,6 +200,9 @@ describe("an attempt", () => {
     expect(await rowOf(first.id)).toMatchObject({ state: "DELIVERED" });
     expect(await rowOf(second.id)).toMatchObject({ state: "PENDING", tries: 0 });
     expect(await listAttempts(sql, second.id)).toMatchObject([{ number: 1, status: 200 }]);
+    expect(await take()).toMatchObject([{ id: second.id, attempts: 2, tries: second.tries }]);
+    await markDelivered(sql, second, OK);
+    expect(await rowOf(second.id)).toMatchObject({ state: "PENDING", leaseUntil: expect.any(Date) });
   });
 
   test("that failed late does not undo a delivery by another one", async () => {

@@ -113,13 +113,14 @@ const menu = (): { title: string; entries: Entry[] }[] => [
 
 type AppProps = {
   me: Me;
-  /** Why the account could not be read again: the screen stays, and may be outdated. */
+  /** Why the account could not be read again, so that the screen may be outdated, or why signing out failed. */
   fault: string | undefined;
+  onRetry: () => void;
   onChange: () => void;
   onSignOut: () => void;
 };
 
-export function App({ me, fault, onChange, onSignOut }: AppProps) {
+export function App({ me, fault, onRetry, onChange, onSignOut }: AppProps) {
   const { path, query } = usePlace();
   const [isMenuOpen, setMenuOpen] = useState(false);
   const merchantId = actingMerchant()?.merchantId;
@@ -186,7 +187,7 @@ export function App({ me, fault, onChange, onSignOut }: AppProps) {
           {fault && (
             <Notice kind="bad">
               <p>{fault}</p>
-              <Button kind="quiet" onClick={onChange}>
+              <Button kind="quiet" onClick={onRetry}>
                 {say("Try again")}
               </Button>
             </Notice>

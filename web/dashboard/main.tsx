@@ -20,6 +20,8 @@ const ENTRY_PATHS = new Set(["/sign-in", "/email-verification", "/wallet-setup",
 function Root() {
   const [me, setMe] = useState<Me | null>();
   const [fault, setFault] = useState<string>();
+  /** Why signing out failed: shown until it succeeds. */
+  const [signOutFault, setSignOutFault] = useState<string>();
   // an action may finish after its screens are gone: its effect depends on who is signed in by then
   const isInside = useRef(false);
   isInside.current = me?.status === "ACTIVE";
@@ -60,6 +62,7 @@ function Root() {
     forgetAll();
     navigate("/sign-in", { replace: true });
     setFault(undefined);
+    setSignOutFault(undefined);
     setMe(null);
   };
   const signOut = async () => {
@@ -67,7 +70,9 @@ function Root() {
       await call("POST /v1/auth/logout", { isQuiet: true });
     } catch (error) {
       // the session may still be there, and the next person at this device would find it
-      if (!(error instanceof Refusal && error.status === 401)) return setFault(messageOf(error));
+      if (!(error instanceof Refusal && error.status === 401)) {
+        return setSignOutFault(messageOf(error));
+      }
     }
     leave();
   };
@@ -90,7 +95,14 @@ function Root() {
     );
   if (ENTRY_PATHS.has(location.pathname)) navigate("/", { replace: true });
   return (
-    <App key={me.id} me={me} fault={fault} onChange={() => void read()} onSignOut={() => void signOut()} />
+    <App
+      key={me.id}
+      me={me}
+      fault={signOutFault ?? fault}
+      onRetry={() => void (signOutFault ? signOut() : read())}
+      onChange={() => void read()}
+      onSignOut={() => void signOut()}
+    />
   );
 }
 

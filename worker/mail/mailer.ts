@@ -87,9 +87,14 @@ export function openMailer(
         return {
           async deliver(mail) {
             isDelivering = true;
-            const delivery = await connection.deliver(mail);
-            end(delivery.outcome === "unknown");
-            return delivery;
+            let isDecided = false;
+            try {
+              const delivery = await connection.deliver(mail);
+              isDecided = delivery.outcome !== "unknown";
+              return delivery;
+            } finally {
+              end(!isDecided);
+            }
           },
           close() {
             if (!isDelivering) end(false);

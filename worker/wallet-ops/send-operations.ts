@@ -27,7 +27,6 @@ import {
   leaseQueuedOperations,
   markOperationsBroadcast,
   markOperationsSigned,
-  requeueFromRetiredKeys,
   requeueUnrunOperations,
   returnOperations,
 } from "../../db/wallet-ops/queue.ts";
@@ -48,8 +47,6 @@ const BUNDLE_GAS_MAX = 16_000_000n;
 const RESERVED_FOR_PAYMENTS_GAS = 5_000_000n;
 const BUSY_RETRY_MS = 100;
 const RETRY_MS = 500;
-/** Longer than a worker with another set of keys runs beside this one while keys are rotated. */
-const RETIRED_AFTER_S = 120;
 /** A possibly transient refusal is final after this many simulations. */
 const REFUSALS_MAX = 3;
 
@@ -84,23 +81,16 @@ export async function sendOperations(network: RelayNetwork): Promise<void> {
 }
 
 /** Handles the outcomes of relays that carried operations, and operations that waited too long. */
-async function settleRelayed({ deps, chain, lanes, confirmations }: RelayNetwork): Promise<void> {
+async function settleRelayed({ deps, chain, confirmations }: RelayNetwork): Promise<void> {
   const id = chain.network.id;
-  const relayers = lanes.keys.map(({ address }) => address);
   await deps.sql.begin(async (tx) => {
     const unsent = await failUnsentOperations(tx, id);
     const { requeued, failed } = await requeueUnrunOperations(tx, id, confirmations);
-    const stranded = await requeueFromRetiredKeys(tx, id, { relayers, afterS: RETIRED_AFTER_S });
-    await notify(tx, [...unsent, ...requeued, ...stranded, ...failed]);
+    await notify(tx, [...unsent, ...requeued, ...failed]);
     if (unsent.length > 0)
       deps.log.warn({ network: id, operationIds: unsent }, "operations not sent in time");
     if (requeued.length + failed.length > 0)
       deps.log.warn({ network: id, requeued, failed }, "relays did not run their operations");
-    if (stranded.length > 0)
-      deps.log.warn(
-        { network: id, operationIds: stranded },
-        "operations of a relayer key that is not configured any more are sent by another one",
-      );
   });
 }
 

@@ -145,7 +145,8 @@ function ChooseOf({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
   const [reason, setReason] = useState("");
   const [toAddress, setToAddress] = useState("");
   const [fault, setFault] = useState<string>();
-  const payment = refunds.payments.find((one) => keyOf(one) === chosen);
+  const isChosen = (one: Payment) => keyOf(one) === chosen;
+  const payment = open.find(isChosen) ?? refunds.payments.find(isChosen);
   if (!payment) return <NothingLeft />;
   const start = () => {
     const to = toAddress.trim() || payment.payer;

@@ -17,7 +17,8 @@ type Change = Answer<"GET /v1/wallets/owners/changes/{id}">;
 
 const POLL_MS = 1_500;
 const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
-const UNSIGNED = new Set(["AWAITING_SIGNATURE", "EXPIRED", "CANCELLED"]);
+/** It can no longer be signed. */
+const UNSIGNED = new Set(["EXPIRED", "CANCELLED"]);
 
 type Props = {
   prepared: PreparedChange;
