@@ -7,6 +7,7 @@ import { readHeader } from "../../indexer/source/block-header.ts";
 import { readBlocks } from "../../indexer/source/block-logs.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import {
+  followAll,
   type Lab,
   linkOf,
   makeLink,
@@ -16,9 +17,6 @@ import {
   openLab,
   openTerm,
   pay,
-  settled,
-  startIndexer,
-  until,
 } from "../support/indexer-lab.ts";
 
 setDefaultTimeout(120_000);
@@ -33,20 +31,9 @@ beforeAll(async () => {
   payer = await makePayer(lab);
   await callRpc(lab.chain.rpcUrl, "anvil_setTime", [Math.floor(Date.now() / 1_000) - LAG_S]);
   await mine(lab);
-  await follow();
+  await followAll(lab);
 });
 afterAll(() => lab?.stop());
-
-/** Until every wallet is followed, and its past is read. */
-async function follow(): Promise<void> {
-  const indexer = startIndexer(lab);
-  await settled(lab);
-  await until("every wallet is read", async () => {
-    const rows = await lab.sql`select from wallets where backfilled_at is null`;
-    return rows.length === 0;
-  });
-  await indexer.stop();
-}
 
 test("a transfer after the wallet's creation pays its link although its block's time is ten minutes before", async () => {
   const term = await openTerm(lab);
@@ -60,6 +47,6 @@ test("a transfer after the wallet's creation pays its link although its block's 
   await commitBlocks(term, await readBlocks(term.chain, [head], watchOf(term.watched)), head, 0);
   term.close();
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
-  await follow();
+  await followAll(lab);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
 });

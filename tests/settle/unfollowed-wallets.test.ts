@@ -10,6 +10,7 @@ import { commitBlocks } from "../../indexer/settle/commit-blocks.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readBlocks } from "../../indexer/source/block-logs.ts";
 import {
+  followAll,
   type Lab,
   linkOf,
   type Merchant,
@@ -17,10 +18,7 @@ import {
   makePayer,
   openLab,
   openTerm,
-  settled,
-  startIndexer,
   USDC,
-  until,
 } from "../support/indexer-lab.ts";
 import {
   acceptPayment,
@@ -52,22 +50,11 @@ beforeAll(async () => {
   await makeMerchant(lab, signer.lower);
 });
 beforeEach(async () => {
-  await follow();
+  await followAll(lab);
   term = await openTerm(lab);
   merchant = await makeMerchant(lab);
 });
 afterAll(() => lab?.stop());
-
-/** Until every wallet is followed, and its past is read. */
-async function follow(): Promise<void> {
-  const indexer = startIndexer(lab);
-  await settled(lab);
-  await until("every wallet is read", async () => {
-    const rows = await lab.sql`select from wallets where backfilled_at is null`;
-    return rows.length === 0;
-  });
-  await indexer.stop();
-}
 
 const readHead = async () => {
   const head = await readHeader(term.chain, "latest");
@@ -91,7 +78,7 @@ async function payTagged(to: Merchant, from = sender): Promise<string> {
 
 async function expectPaid(linkId: string): Promise<void> {
   term.close();
-  await follow();
+  await followAll(lab);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID", settledBy: "tag" });
   await assertInvariants(lab.sql, lab.chain, { mayBeInFlight: true });
 }
@@ -135,7 +122,7 @@ test("of two payments to such a recipient in one transaction, that of a followed
   expect(await paymentOf(lab, own?.id)).toMatchObject({ state: "CONFIRMED" });
   expect(await paymentOf(lab, strangers?.id)).toMatchObject({ state: "QUEUED" });
   term.close();
-  await follow();
+  await followAll(lab);
   expect(await paymentOf(lab, strangers?.id)).toMatchObject({ state: "CONFIRMED" });
   await assertInvariants(lab.sql, lab.chain);
 });

@@ -251,6 +251,17 @@ export async function settled(lab: Lab): Promise<void> {
   });
 }
 
+/** Runs an indexer until every wallet is followed, and its past is read. */
+export async function followAll(lab: Lab): Promise<void> {
+  const indexer = startIndexer(lab);
+  await settled(lab);
+  await until("every wallet is read", async () => {
+    const rows = await lab.sql`select from wallets where backfilled_at is null`;
+    return rows.length === 0;
+  });
+  await indexer.stop();
+}
+
 export async function until(
   what: string,
   isTrue: () => Promise<boolean>,
