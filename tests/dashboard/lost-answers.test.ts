@@ -78,7 +78,7 @@ describe.if(isBrowserThere)("an answer that does not arrive", () => {
     await page.unroute("**/v1/auth/logout");
   });
 
-  test("is told in words for a send that was given up", async () => {
+  test("is explained for a send that was not sent in time", async () => {
     await world.sql`
       insert into transactions (id, owner, network, type, status, amount_units, counterparty, failure_reason, detected_at)
       select
