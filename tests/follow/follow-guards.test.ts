@@ -20,10 +20,13 @@ import {
   openLab,
   openTerm,
   pay,
+  send,
   settled,
   startIndexer,
+  USDC,
   until,
 } from "../support/indexer-lab.ts";
+import { acceptPayment, authorize, makeSigner, paymentOf } from "../support/indexer-lab-payments.ts";
 import { setBackClock } from "../support/set-back-clock.ts";
 
 setDefaultTimeout(120_000);
@@ -99,7 +102,7 @@ test("a node on another branch does not undo a branch that another node has, unl
   }
 });
 
-test("a node that lags undoes nothing, however long; its lag is an error that health shows", async () => {
+test("a node that lags undoes nothing and delays no late settlement, however long; its lag is an error that health shows", async () => {
   term.close();
   const proxy = await startFaultProxy(lab.chain.rpcUrl, { random: () => 0 });
   const indexer = startIndexer(lab, { urls: [proxy.url] });
@@ -109,6 +112,13 @@ test("a node that lags undoes nothing, however long; its lag is an error that he
     const units = 7_000_000n;
     const linkId = await makeLink(lab, merchant, { units });
     await pay(lab, await makePayer(lab), merchant.address, units);
+    // matches neither of two links, and its authorization was used before any payment showed it
+    const { authorization, data } = await authorize(await makeSigner(lab), {
+      ...{ to: merchant.address, value: 2n * units },
+    });
+    const shownLate = await makeLink(lab, merchant, { units: 2n * units });
+    await makeLink(lab, merchant, { units: 2n * units });
+    await send(lab, await makePayer(lab), USDC, data);
     await mine(lab, 3);
     await settled(lab);
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
@@ -117,6 +127,15 @@ test("a node that lags undoes nothing, however long; its lag is an error that he
     await until("its lag is an error", async () => (await lastError())?.includes("they lag") ?? false);
     expect(await cursorOf()).toBe(number);
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+    expect(await linkOf(lab, shownLate)).toMatchObject({ status: "ACTIVE" });
+    // what the ledger alone decides does not wait for the nodes
+    const paymentId = await acceptPayment(lab, shownLate, authorization);
+    await until("the used authorization fails its payment", async () => {
+      const { state, reason } = await paymentOf(lab, paymentId);
+      return state === "FAILED" && reason === "NONCE_USED";
+    });
+    expect(await linkOf(lab, shownLate)).toMatchObject({ status: "ACTIVE" });
+    expect(await lastError()).toContain("they lag");
     proxy.heal();
     await mine(lab);
     await settled(lab);
