@@ -1,10 +1,13 @@
 /** A mail server that accepts connections and says nothing, at first or after the message: mails for it must not occupy every job of the worker. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
-import { openMailer } from "../../worker/mail/mailer.ts";
+import { type Mail, openMailer } from "../../worker/mail/mailer.ts";
 
 const TIMEOUT_MS = 4_000;
 const TIMEOUTS = { connectMs: TIMEOUT_MS, answerMs: TIMEOUT_MS };
+const MAIL: Mail = {
+  ...{ to: "you@example.test", subject: "s", text: "t", html: "<p>t</p>", messageId: "<1@a.test>" },
+};
 const sockets = new Set<Socket>();
 let server: Server;
 /** The last command it answers; none while it is undefined. */
@@ -61,37 +64,39 @@ test("one mail at a time waits for it, the others fail soon, and all are sent wh
 test("one mail at a time waits for its decision on a message, the others fail soon, until it decides again", async () => {
   const { port } = server.address() as AddressInfo;
   const mailer = openMailer({ smtpUrl: `smtp://127.0.0.1:${port}`, mailFrom: "us@example.test" }, TIMEOUTS);
-  const send = async () => {
+  const send = async (mail: Mail = MAIL) => {
     const startedMs = performance.now();
-    const outcome = await mailer.connect().then(
-      async (connection) => {
+    const outcome = await mailer
+      .connect()
+      .then(async (connection) => {
         try {
-          const mail = {
-            to: "you@example.test",
-            subject: "s",
-            text: "t",
-            html: "<p>t</p>",
-            messageId: "<1@a.test>",
-          };
           return (await connection.deliver(mail)).outcome;
         } finally {
           connection.close();
         }
-      },
-      ({ message }: Error) => message,
-    );
+      })
+      .catch(({ message }: Error) => message);
     return { outcome, tookMs: performance.now() - startedMs };
   };
   answersUntil = "DATA";
   expect((await send()).outcome).toBe("unknown");
-  const [probe, ...others] = await Promise.all(Array.from({ length: 8 }, send));
+  const [probe, ...others] = await Promise.all(Array.from({ length: 8 }, () => send()));
   expect(probe?.outcome).toBe("unknown");
   for (const { outcome, tookMs } of others) {
     expect(tookMs).toBeLessThan(TIMEOUT_MS - 500);
     expect(outcome).toContain("another mail is trying it");
   }
   answersUntil = ".";
-  const all = await Promise.all(Array.from({ length: 8 }, send));
+  // a mail whose delivery throws does not keep the turn
+  const unreadable: Mail = {
+    ...MAIL,
+    get html(): string {
+      throw new Error("this mail has no text");
+    },
+  };
+  expect((await send(unreadable)).outcome).toBe("this mail has no text");
+  expect((await send()).outcome).toBe("accepted");
+  const all = await Promise.all(Array.from({ length: 8 }, () => send()));
   expect(all.map(({ outcome }) => outcome)).toEqual(Array.from({ length: 8 }, () => "accepted"));
   mailer.close();
 }, 90_000);
