@@ -8,6 +8,7 @@ import { endWithUsage, readArgumentsOrExit } from "../core/runtime/command-line.
 import { readEnvOrExit } from "../core/runtime/env.ts";
 import { recordBackup } from "../db/backup/last-backup.ts";
 import { openDatabase } from "../db/postgres/client.ts";
+import { describeDatabaseFailure } from "../db/postgres/retry-while-unavailable.ts";
 import { parseInterval, readBackupConfig } from "./backup/configuration.ts";
 import { writeBackup } from "./backup/write-backup.ts";
 
@@ -52,7 +53,7 @@ async function backUp(): Promise<boolean> {
     await recordBackup(sql, now).catch(reportUnrecorded);
     return true;
   } catch (error) {
-    console.error(`the backup failed: ${error instanceof Error ? error.message : String(error)}`);
+    console.error(`the backup failed: ${describeDatabaseFailure(databaseUrl, error)}`);
     return false;
   } finally {
     await sql.end({ timeout: 5 });

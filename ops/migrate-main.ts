@@ -4,6 +4,7 @@ import { postgresUrl, readEnv, readEnvOrExit } from "../core/runtime/env.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { migrate } from "../db/postgres/migrate.ts";
 import { describePlanned, planMigration } from "../db/postgres/plan-migration.ts";
+import { describeDatabaseFailure } from "../db/postgres/retry-while-unavailable.ts";
 
 const { plan: isPlan } = readArgumentsOrExit("bun run migrate [--plan]", {
   plan: { type: "boolean" },
@@ -16,7 +17,7 @@ try {
     console.log(applied.length > 0 ? `applied ${applied.join(", ")}` : "schema is up to date");
   }
 } catch (error) {
-  console.error(`not migrated: ${error instanceof Error ? error.message : String(error)}`);
+  console.error(`not migrated: ${describeDatabaseFailure(url, error)}`);
   process.exit(1);
 }
 

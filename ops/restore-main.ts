@@ -1,6 +1,7 @@
 /** `bun run restore FILE`: restores a backup into the empty database of DATABASE_URL. Needs the BACKUP_KEY it was written with. */
 import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { readEnvOrExit } from "../core/runtime/env.ts";
+import { describeDatabaseFailure } from "../db/postgres/retry-while-unavailable.ts";
 import { readRestoreConfig } from "./backup/configuration.ts";
 import { NotMigratedError, restoreBackup } from "./backup/restore-backup.ts";
 
@@ -15,7 +16,7 @@ try {
     "Start the indexer until its lag is 0, then the worker, then the api (docs/OPERATIONS.md, Backups).",
   );
 } catch (error) {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = describeDatabaseFailure(databaseUrl, error);
   console.error(error instanceof NotMigratedError ? reason : `nothing was restored: ${reason}`);
   process.exit(1);
 }

@@ -3,8 +3,10 @@
  * secrets cannot be decrypted with any key; 2: it could not finish, and may be run again.
  */
 import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
-import { readEnvOrExit } from "../core/runtime/env.ts";
+import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openDatabase } from "../db/postgres/client.ts";
+import { inspectDatabase } from "../db/postgres/inspect-database.ts";
+import { describeDatabaseFailure } from "../db/postgres/retry-while-unavailable.ts";
 import { readSealConfig } from "./config.ts";
 import { resealReturnSecrets, resealWebhookSecrets } from "./webhooks/reseal-secrets.ts";
 
@@ -12,7 +14,7 @@ readArgumentsOrExit("bun run reseal", {});
 const config = readEnvOrExit(() => readSealConfig());
 const sql = openDatabase(config.databaseUrl, { name: "reseal" });
 const { webhooks, returns } = await reseal().catch((error: unknown) => {
-  console.error(`not resealed: ${error instanceof Error ? error.message : String(error)}`);
+  console.error(`not resealed: ${describeDatabaseFailure(config.databaseUrl, error)}`);
   process.exit(2);
 });
 await sql.end({ timeout: 5 });
@@ -30,6 +32,8 @@ if (unreadable.length > 0) {
 console.log("the older keys are no longer needed for webhook and return secrets");
 
 async function reseal() {
+  const { refusal } = await inspectDatabase(sql, config.databaseUrl);
+  if (refusal) exitMisconfigured(`not resealed: ${refusal}`);
   const webhooks = await resealWebhookSecrets(sql, config.webhookSealKeys);
   const returns = await resealReturnSecrets(sql, config.webhookSealKeys);
   return { webhooks, returns };

@@ -28,8 +28,7 @@ export function openDatabaseWait(
   { log, onGivenUp }: WaitReport,
   maxMs = RETRY_MAX_MS,
 ): DatabaseWait {
-  const { host, searchParams } = new URL(databaseUrl);
-  const name = `Postgres at ${host || searchParams.get("host")}`;
+  const name = nameOf(databaseUrl);
   const seconds = (ms: number) => `${Math.round(ms / 1_000)} s`;
   return async (work) => {
     const beganMs = performance.now();
@@ -41,8 +40,7 @@ export function openDatabaseWait(
         return result;
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
-        if (isOfClass(error, REFUSED_CLASSES))
-          onGivenUp(`${name} refuses the connection (DATABASE_URL): ${reason}`);
+        if (isOfClass(error, REFUSED_CLASSES)) onGivenUp(describeDatabaseFailure(databaseUrl, error));
         if (!isUnavailable(error)) throw error;
         if (attempt === 1) log.warn(`${name} is unavailable, waiting for up to ${seconds(maxMs)}: ${reason}`);
         if (waitedMs >= maxMs) {
@@ -53,6 +51,19 @@ export function openDatabaseWait(
       await Bun.sleep(PAUSE_MS);
     }
   };
+}
+
+/** For commands, which do not wait: names DATABASE_URL when Postgres cannot be used as it is given. Any other error in its own words. */
+export function describeDatabaseFailure(databaseUrl: string, error: unknown): string {
+  const reason = error instanceof Error ? error.message : String(error);
+  const name = nameOf(databaseUrl);
+  if (isOfClass(error, REFUSED_CLASSES)) return `${name} refuses the connection (DATABASE_URL): ${reason}`;
+  return isUnavailable(error) ? `${name} is unavailable (DATABASE_URL): ${reason}` : reason;
+}
+
+function nameOf(databaseUrl: string): string {
+  const { host, searchParams } = new URL(databaseUrl);
+  return `Postgres at ${host || searchParams.get("host")}`;
 }
 
 /** Postgres accepted the query and does not respond: a stopped server, or a failover that clients were not notified of. */

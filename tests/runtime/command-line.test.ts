@@ -37,17 +37,31 @@ test("an option that npm took for itself, as in `npm run migrate --plan`, stops 
   expect(errors).toStartWith("npm took --plan as its own option: write -- before the options\n");
 });
 
-test("error: a missing database gives one message, and no result of the command", () => {
+test("error: a missing database gives one message that names its setting, and no result of the command", () => {
   const env = {
-    DATABASE_URL: "postgres://x@127.0.0.1:1/x",
+    DATABASE_URL: "postgres://x:f00dbabe@127.0.0.1:1/x",
+    RPC_URL_BASE_SEPOLIA: "http://127.0.0.1:1",
     OTP_PEPPER: "4f3c2b1a09f8e7d6c5b4a3928170615243342516",
+    BACKUP_KEY: "0a5b7c9d4f3c2b1a09f8e7d6c5b4a39281706152",
   };
-  const { exitCode, errors } = run("worker/reseal-main.ts", [], env);
-  expect([exitCode, errors]).toEqual([2, "not resealed: connect ECONNREFUSED 127.0.0.1:1\n"]);
-  const rpc = { RPC_URL_BASE_SEPOLIA: "http://127.0.0.1:1" };
-  const rebuilt = run("indexer/rebuild-main.ts", [], { ...env, ...rpc });
-  expect([rebuilt.exitCode, rebuilt.errors]).toEqual([
-    2,
-    "base-sepolia: not rebuilt: connect ECONNREFUSED 127.0.0.1:1\n",
-  ]);
+  const reason = "Postgres at 127.0.0.1:1 is unavailable (DATABASE_URL): connect ECONNREFUSED 127.0.0.1:1\n";
+  const commands: [program: string, args: string[], exitCode: number, prefix: string][] = [
+    ["worker/reseal-main.ts", [], 2, "not resealed"],
+    ["indexer/rebuild-main.ts", [], 2, "not rebuilt"],
+    ["ops/migrate-main.ts", [], 1, "not migrated"],
+    ["ops/migrate-main.ts", ["--plan"], 1, "not migrated"],
+    ["ops/backup-main.ts", [], 1, "the backup failed"],
+  ];
+  for (const [program, args, exitCode, prefix] of commands)
+    expect([program, run(program, args, env)]).toEqual([
+      program,
+      { exitCode, errors: `${prefix}: ${reason}` },
+    ]);
+});
+
+test("error: the MCP server over stdio names a wrong setting in one sentence, without a stack", () => {
+  expect(run("mcp/main.ts", [], { SERVICE_URL: "pay.example.com" })).toEqual({
+    exitCode: 78,
+    errors: "SERVICE_URL must be the service's address, for example https://pay.example.com\n",
+  });
 });
