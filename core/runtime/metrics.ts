@@ -1,7 +1,7 @@
 /** Prometheus metrics of one process, served as text on a separate port. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import { listenAt } from "./listen.ts";
-import { readDiskSpace } from "./machine-limits.ts";
+import { type DiskSpace, readDiskSpace } from "./machine-limits.ts";
 
 export type Metrics = {
   registry: Registry;
@@ -54,25 +54,19 @@ export function openReadMetrics(registry: Registry): (source: string) => void {
   return (source) => reads.inc({ source });
 }
 
-/** Of the folder the process runs in, each read by itself: in which order they are collected is not known. None where the system gives none. */
-function openDiskMetrics(registry: Registry): void {
-  const registers = [registry];
-  new Gauge({
-    name: "machine_disk_total_bytes",
-    help: "Size of the process's disk",
-    registers,
-    collect() {
-      const space = readDiskSpace(process.cwd());
-      if (space) this.set(space.totalBytes);
-    },
-  });
-  new Gauge({
-    name: "machine_disk_free_bytes",
-    help: "Free space on the process's disk",
-    registers,
-    collect() {
-      const space = readDiskSpace(process.cwd());
-      if (space) this.set(space.freeBytes);
-    },
-  });
+/** Of the folder the process runs in, read at each scrape. Omitted where the system gives none: 0 would mean a full disk. */
+export function openDiskMetrics(registry: Registry, folder = process.cwd()): void {
+  const open = (name: string, help: string, read: (space: DiskSpace) => number) =>
+    new Gauge({
+      ...{ name, help },
+      registers: [registry],
+      collect() {
+        const space = readDiskSpace(folder);
+        // without labels the library begins with 0, which would be a value
+        if (space) this.set(read(space));
+        else this.remove({});
+      },
+    });
+  open("machine_disk_total_bytes", "Size of the process's disk", ({ totalBytes }) => totalBytes);
+  open("machine_disk_free_bytes", "Free space on the process's disk", ({ freeBytes }) => freeBytes);
 }

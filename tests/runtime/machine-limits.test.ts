@@ -1,6 +1,8 @@
 /** The limits of a machine, just inside and just outside. */
 import { describe, expect, test } from "bun:test";
+import { Registry } from "prom-client";
 import { judgeDisk } from "../../api/health/checks.ts";
+import { openDiskMetrics } from "../../core/runtime/metrics.ts";
 import { isNearlyFull, openFilesRisk, readDiskSpace } from "../../core/runtime/machine-limits.ts";
 
 const limits = (soft: string) =>
@@ -41,5 +43,20 @@ describe("disk", () => {
     expect(readDiskSpace("/no/such/folder")).toBeUndefined();
     const space = readDiskSpace("/");
     expect(space?.totalBytes).toBeGreaterThanOrEqual(space?.freeBytes ?? Number.POSITIVE_INFINITY);
+  });
+
+  test("the gauges of a disk whose space the system does not give are absent, not 0", async () => {
+    const scrape = async (folder: string) => {
+      const registry = new Registry();
+      openDiskMetrics(registry, folder);
+      return (await registry.metrics()).split("\n").filter((line) => line.startsWith("machine_disk_"));
+    };
+    expect(await scrape("/no/such/folder")).toEqual([]);
+    const lines = await scrape("/");
+    expect(lines.map((line) => line.split(" ")[0])).toEqual([
+      "machine_disk_total_bytes",
+      "machine_disk_free_bytes",
+    ]);
+    expect(Number(lines[0]?.split(" ")[1])).toBeGreaterThan(0);
   });
 });
