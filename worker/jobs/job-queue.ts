@@ -180,11 +180,11 @@ async function atMost(timeoutMs: number, work: Promise<unknown>): Promise<void> 
 /** Fewer connections than concurrent jobs are enough, because a job holds none of them. */
 const MISTAKEN_WARNING = "maxPoolSize";
 
-/** Passes the queue's own warnings and errors to our logs, without its line per job. */
+/** Passes the library's own warnings and errors to our logs, named as such, without its line per job. */
 function queueLogger(log: Log): Logger {
   return new Logger(() => (level, message) => {
     if (message.includes(MISTAKEN_WARNING)) return;
-    if (level === "error") log.error({ queue: true }, message);
-    else if (level === "warning") log.warn({ queue: true }, message);
+    if (level === "error") log.error(`job queue: ${message}`);
+    else if (level === "warning") log.warn(`job queue: ${message}`);
   });
 }

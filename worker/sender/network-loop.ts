@@ -70,7 +70,7 @@ export async function startNetworkLoop(
   async function waitUntilDue(): Promise<void> {
     while (!stopped && performance.now() < dueMs) {
       const { promise, resolve } = Promise.withResolvers<void>();
-      const timer = setTimeout(resolve, dueMs - performance.now());
+      const timer = setTimeout(resolve, Math.max(0, dueMs - performance.now()));
       wake = resolve;
       await promise;
       clearTimeout(timer);
