@@ -287,7 +287,7 @@ function assertNotBehind({ cursor }: Term, head: BlockHeader, { behindSinceMs }:
   const { number, hash } = cursor;
   throw new RpcTransportError(
     "not-ready",
-    `the newest block of the nodes, ${head.number} ${head.hash}, is not after block ${number} ${hash}, which was read: they lag, or the chain lost blocks`,
+    `the newest block of the nodes, ${head.number} ${head.hash}, is not after block ${number} ${hash}, which was read: they lag, or the chain lost blocks. If a block explorer shows newer ones, change the RPC URL; lost blocks are undone once the chain has others in their place`,
   );
 }
 

@@ -29,7 +29,7 @@ export class TooDeepError extends Error {
   constructor(network: string, cursor: BlockPoint) {
     super(
       `${network}: none of the last ${KEPT_BLOCKS} blocks up to ${cursor.number} ${cursor.hash} is on the node's chain. ` +
-        "The RPC URL serves another chain, or blocks below the finalized one were replaced. Nothing was changed; run `bun run rebuild` once the node is correct.",
+        "The RPC URL serves another chain, or blocks below the finalized one were replaced. Nothing was changed; the indexer continues by itself once the node is correct.",
     );
     this.name = "TooDeepError";
   }

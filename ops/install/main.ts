@@ -63,7 +63,7 @@ function nextSteps({ folder: place, kind: how }: Layout): string {
   if (how === "systemd")
     return `${first}
 3. Follow deploy/systemd/README.md: database and user, units, Caddy.
-4. npm run doctor; it must find no fault.`;
+4. deploy/systemd/run doctor        (must find no fault)`;
   const compose = `docker compose -f ${join(FOLDERS.compose, "compose.yaml")}`;
   const isBeside = place === FOLDERS.compose;
   const moved = isBeside ? "" : `Move .env, service.env, secrets/ and backups/ to ${FOLDERS.compose}. `;

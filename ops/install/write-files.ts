@@ -61,7 +61,10 @@ export function writeFiles(answers: Answers, { folder, kind }: Layout): Written 
   place("rpc_url_base", answers.rpcUrls.base);
   place("rpc_url_base_sepolia", answers.rpcUrls["base-sepolia"]);
   const settings = settingsOf(answers, kind);
-  writeWhole(join(folder, "service.env"), toEnvFile({ ...settings, ...secretFiles(answers, kind) }), 0o644);
+  const own = { ...settings, ...secretFiles(answers, kind) };
+  const added = listAddedSettings(join(folder, "service.env"), own);
+  writeWhole(join(folder, "service.env"), toEnvFile(own) + added.map(({ line }) => `${line}\n`).join(""), 0o644);
+  kept.push(...added.map(({ name }) => name));
   writeWhole(join(folder, ".env"), toEnvFile({ DOMAIN: answers.domain }), 0o644);
   const local = Object.entries(secretVariables(answers)).map(([variable, name]) => [
     `${variable}_FILE`,
@@ -70,6 +73,22 @@ export function writeFiles(answers: Answers, { folder, kind }: Layout): Written 
   // the first of several; the others were added by hand
   const [first = key] = key.split(",");
   return { env: { ...settings, ...Object.fromEntries(local) }, relayer: relayerAddress(first as Hex), kept };
+}
+
+/** Lines of an earlier installation that the operator has added: they are not asked for, and must not be lost. */
+function listAddedSettings(
+  file: string,
+  own: Readonly<Record<string, string>>,
+): { name: string; line: string }[] {
+  if (!existsSync(file)) return [];
+  const ownFiles = Object.values(SECRETS).map((name) => `/run/secrets/${name}`);
+  return readFileSync(file, "utf8")
+    .split("\n")
+    .flatMap((line) => {
+      const [, name, value = ""] = /^\s*([A-Z][A-Z0-9_]*)=(.*)$/.exec(line) ?? [];
+      const isAdded = name !== undefined && !(name in own) && !ownFiles.includes(value);
+      return isAdded ? [{ name, line }] : [];
+    });
 }
 
 function settingsOf({ domain, networks, mailFrom }: Answers, kind: Layout["kind"]): Record<string, string> {
@@ -83,18 +102,27 @@ function settingsOf({ domain, networks, mailFrom }: Answers, kind: Layout["kind"
   };
 }
 
+/** The file of each secret. */
+const SECRETS = {
+  DATABASE_URL: "database_url",
+  JWT_SECRET: "jwt_secret",
+  OTP_PEPPER: "otp_pepper",
+  WEBHOOK_SEAL_KEYS: "webhook_seal_keys",
+  OFFER_SIGNING_KEYS: "offer_signing_keys",
+  RELAYER_PRIVATE_KEYS: "relayer_private_keys",
+  SMTP_URL: "smtp_url",
+  BACKUP_KEY: "backup_key",
+  RPC_URL_BASE: "rpc_url_base",
+  RPC_URL_BASE_SEPOLIA: "rpc_url_base_sepolia",
+} as const;
+
+/** Without the nodes of networks that are not enabled. */
 function secretVariables({ networks }: Answers): Record<string, string> {
+  const { RPC_URL_BASE, RPC_URL_BASE_SEPOLIA, ...others } = SECRETS;
   return {
-    DATABASE_URL: "database_url",
-    JWT_SECRET: "jwt_secret",
-    OTP_PEPPER: "otp_pepper",
-    WEBHOOK_SEAL_KEYS: "webhook_seal_keys",
-    OFFER_SIGNING_KEYS: "offer_signing_keys",
-    RELAYER_PRIVATE_KEYS: "relayer_private_keys",
-    SMTP_URL: "smtp_url",
-    BACKUP_KEY: "backup_key",
-    ...(networks.includes("base") ? { RPC_URL_BASE: "rpc_url_base" } : {}),
-    ...(networks.includes("base-sepolia") ? { RPC_URL_BASE_SEPOLIA: "rpc_url_base_sepolia" } : {}),
+    ...others,
+    ...(networks.includes("base") ? { RPC_URL_BASE } : {}),
+    ...(networks.includes("base-sepolia") ? { RPC_URL_BASE_SEPOLIA } : {}),
   };
 }
 

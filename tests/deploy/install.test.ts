@@ -1,6 +1,6 @@
 /** `./deploy/install` asks five questions and writes what the containers and units of deploy/ need, each secret for those that use it. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readApiConfig } from "../../api/config.ts";
@@ -118,7 +118,7 @@ test("the backup's container may write its folder, and may again after Docker ma
   expect(access()).toEqual(expected);
 }, 120_000);
 
-test("a second installation keeps the secrets, and takes new answers", async () => {
+test("a second installation keeps the secrets and the settings that were added, and takes new answers", async () => {
   const names = [
     "postgres_password",
     "jwt_secret",
@@ -128,11 +128,17 @@ test("a second installation keeps the secrets, and takes new answers", async () 
     "backup_key",
   ];
   const before = names.map(secret);
+  appendFileSync(join(folder, "service.env"), '# ours\nDRAIN_S=20\nRP_NAME="Our Shop"\n');
   const { code, output } = await install([...answers().slice(0, 4), "Shop <shop@example.com>"]);
   expect(code).toBe(0);
   expect(names.map(secret)).toEqual(before);
   expect(output).toContain("Kept unchanged: postgres_password, database_url, jwt_secret");
-  expect(readEnvFile().MAIL_FROM).toBe("Shop <shop@example.com>");
+  expect(output).toContain("DRAIN_S, RP_NAME");
+  expect(readEnvFile()).toMatchObject({
+    MAIL_FROM: "Shop <shop@example.com>",
+    DRAIN_S: "20",
+    RP_NAME: "Our Shop",
+  });
 }, 120_000);
 
 test("error: an input that ends early changes nothing and exits with 1", async () => {

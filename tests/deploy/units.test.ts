@@ -92,6 +92,24 @@ describe("deploy/systemd", () => {
     }
   });
 
+  test("a command runs with the settings and secrets of the deployment, and a wrong call says what is wrong", () => {
+    const run = (...args: string[]) => {
+      const environment = { PATH: process.env.PATH ?? "", HOME: folder, SETTINGS_FOLDER: folder };
+      const { exitCode, stdout, stderr } = Bun.spawnSync([join(UNITS, "run"), ...args], { env: environment });
+      return { exitCode, output: stdout.toString() + stderr.toString() };
+    };
+    expect(run("doctor", "--offline")).toMatchObject({
+      exitCode: 0,
+      output: expect.stringContaining("✓ configuration api, worker and indexer accept the environment"),
+    });
+    expect(run("backup", "--keep", "0").exitCode).toBe(64);
+    expect(run()).toMatchObject({ exitCode: 64, output: expect.stringContaining("run COMMAND") });
+    expect(run("backups")).toMatchObject({
+      exitCode: 64,
+      output: expect.stringContaining("there is no command backups"),
+    });
+  });
+
   test("root's secrets are readable only by root", () => {
     for (const name of readdirSync(join(folder, "secrets")))
       expect(statSync(join(folder, "secrets", name)).mode & 0o777).toBe(0o400);

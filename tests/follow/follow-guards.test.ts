@@ -1,6 +1,7 @@
 /** What a leader does not read on: a chain without its cursor's block, and a network that another leader follows. */
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { openLog } from "../../core/runtime/log.ts";
+import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { catchUpSparse } from "../../indexer/follow/catch-up-sparse.ts";
 import { followChain } from "../../indexer/follow/follow-chain.ts";
 import { TooDeepError, undoReorg } from "../../indexer/follow/undo-reorg.ts";
@@ -125,6 +126,7 @@ test("a node that lags undoes nothing and delays no late settlement, however lon
     const { number } = await headOf(lab);
     proxy.set({ lagBlocks: 6 });
     await until("its lag is an error", async () => (await lastError())?.includes("they lag") ?? false);
+    expect(await lastError()).toContain("change the RPC URL");
     expect(await cursorOf()).toBe(number);
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
     expect(await linkOf(lab, shownLate)).toMatchObject({ status: "ACTIVE" });
@@ -145,6 +147,23 @@ test("a node that lags undoes nothing and delays no late settlement, however lon
     expect([...events]).toEqual([]);
   } finally {
     await indexer.stop();
+    await proxy.stop();
+  }
+});
+
+test("error: a rebuild refuses while the last block that was read is not on the nodes' chain, and changes nothing", async () => {
+  term.close();
+  await mine(lab, 8);
+  await readToHead();
+  const proxy = await startFaultProxy(lab.chain.rpcUrl, { random: () => 0 });
+  proxy.set({ lagBlocks: 6 });
+  const { number } = await headOf(lab);
+  const lagging = await openTerm(lab, [proxy.url]);
+  try {
+    await expect(rebuildNetwork(lagging)).rejects.toThrow(`block ${number} ${lagging.cursor.hash} is not on`);
+    expect(await cursorOf()).toBe(number);
+  } finally {
+    lagging.close();
     await proxy.stop();
   }
 });
