@@ -101,6 +101,9 @@ const shape = {
     .default("2000000000000000"),
 } as const;
 
+/** Names of all variables that the API reads. */
+export const API_SETTINGS = Object.keys(shape);
+
 export type GoogleConfig = { clientId: string; clientSecret: string; issuer: string };
 
 /** Reads and checks the environment. Throws EnvError with every error. */

@@ -15,6 +15,9 @@ const shape = {
   INDEXER_DATABASE_MAX_CONNECTIONS: wholeNumber(CONNECTIONS_A_NETWORK, 100).optional(),
 } as const;
 
+/** Names of all variables that the indexer reads. */
+export const INDEXER_SETTINGS = Object.keys(shape);
+
 /** Throws EnvError with every error. */
 export function readIndexerConfig(source?: Record<string, string | undefined>) {
   const env = readEnv(shape, source, findFaults);

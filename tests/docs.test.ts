@@ -160,7 +160,9 @@ test("every command that the docs run in a container is a file, of a service tha
     "indexer/rebuild-main.ts": readIndexerConfig,
     "worker/reseal-main.ts": readSealConfig,
   };
-  const commands = [...read("docs/OPERATIONS.md").matchAll(/`([a-z0-9-]+) ((?:ops|indexer|worker)\/\S+\.ts)/g)];
+  const commands = [
+    ...read("docs/OPERATIONS.md").matchAll(/`([a-z0-9-]+) ((?:ops|indexer|worker)\/\S+\.ts)/g),
+  ];
   expect(commands.map(([, , file = ""]) => file).sort()).toEqual(Object.keys(needs).sort());
   for (const [, service = "", file = ""] of commands) {
     expect([file, existsSync(join(ROOT, file))]).toEqual([file, true]);

@@ -106,6 +106,9 @@ const shape = {
     .default("Payments <no-reply@localhost>"),
 } as const;
 
+/** Names of all variables that the worker reads. */
+export const WORKER_SETTINGS = Object.keys(shape);
+
 /** Throws EnvError with every error. */
 export function readWorkerConfig(source?: Record<string, string | undefined>) {
   const env = readEnv(shape, source, findFaults);

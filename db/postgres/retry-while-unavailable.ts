@@ -16,7 +16,7 @@ const UNAVAILABLE_TEXT =
 /** One line when it begins to wait, and one when it ends. */
 export type WaitReport = {
   log: { warn(line: string): void; info(line: string): void };
-  /** Told instead of the second line when Postgres did not come, and of both when it refuses the connection. */
+  /** Called instead of the second line when Postgres stayed unavailable, and instead of both when it refuses the connection. */
   onGivenUp(line: string): void;
 };
 

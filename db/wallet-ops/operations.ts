@@ -237,8 +237,8 @@ export async function findLiveOperation(tx: Tx, walletId: string): Promise<strin
 }
 
 /**
- * The nonce that a live operation waits for: what had spent it was reorganised away and is not sent again by us, since a stranger had
- * executed it, it was made elsewhere, or its signer is no owner any more. Undefined while an operation of that nonce is on its way.
+ * The nonce that a live operation waits for: what had spent it was reorganised away and is not sent again by us, since another sender
+ * had executed it, it was made elsewhere, or its signer is no owner any more. Undefined while an operation of that nonce is on its way.
  */
 export async function findMissingNonce(tx: Tx, liveId: string): Promise<bigint | undefined> {
   const [row] = await tx<{ nonce: bigint }[]>`

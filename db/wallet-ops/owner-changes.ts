@@ -114,7 +114,7 @@ export async function listSignedAdditions(tx: Tx, walletId: string): Promise<Sig
 /**
  * Whether an owner who has been removed from this wallet since, or is being removed, would own it on a further network, too: one of the
  * first owners, since they make the address, or one whose addition was signed for every network. That signature stays valid wherever it has
- * not run yet, and is public. One that ran was signed, also where a stranger had it alone; and one of which there is no row, since it was
+ * not run yet, and is public. One that ran was signed, also where only another sender had it; and one of which there is no row, since it was
  * made elsewhere or a restored backup has lost it, was an operation of the key `anyChainKey`.
  */
 export async function hasRemovedOwner(

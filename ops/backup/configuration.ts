@@ -7,6 +7,9 @@ const shape = {
   BACKUP_KEY: secretList("it encrypts backups; keep a copy elsewhere: without it no backup can be read"),
 } as const;
 
+/** Names of all variables that backups read. */
+export const BACKUP_SETTINGS = Object.keys(shape);
+
 type Environment = Record<string, string | undefined>;
 
 /** For commands that write backups. The newest key encrypts them, so it must not be guessable; the others only decrypt older files. */

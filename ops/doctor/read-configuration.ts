@@ -4,6 +4,7 @@ import { EnvError } from "../../core/runtime/env.ts";
 import { type IndexerConfig, readIndexerConfig } from "../../indexer/config.ts";
 import { readWorkerConfig, type WorkerConfig } from "../../worker/config.ts";
 import { advice, type Finding, fault, good } from "./finding.ts";
+import { findMisspeltSettings } from "./misspelt-settings.ts";
 
 type Environment = Record<string, string | undefined>;
 
@@ -37,7 +38,11 @@ export function readConfiguration(env: Environment): Configuration {
     fault("configuration", `${text} (${processes.join(", ")})`),
   );
   const risks = [...new Set([...(api?.risks ?? []), ...(worker?.risks ?? [])])];
-  const findings = [...faults, ...risks.map((risk) => advice("configuration", risk))];
+  const findings = [
+    ...faults,
+    ...risks.map((risk) => advice("configuration", risk)),
+    ...findMisspeltSettings(env),
+  ];
   const isUnset = faults.length > 0 && faults.every(({ text }) => text.includes(" is not set"));
   if (isUnset && !env.DATABASE_URL && !env.DATABASE_URL_FILE)
     findings.push(

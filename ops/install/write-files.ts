@@ -63,7 +63,11 @@ export function writeFiles(answers: Answers, { folder, kind }: Layout): Written 
   const settings = settingsOf(answers, kind);
   const own = { ...settings, ...secretFiles(answers, kind) };
   const added = listAddedSettings(join(folder, "service.env"), own);
-  writeWhole(join(folder, "service.env"), toEnvFile(own) + added.map(({ line }) => `${line}\n`).join(""), 0o644);
+  writeWhole(
+    join(folder, "service.env"),
+    toEnvFile(own) + added.map(({ line }) => `${line}\n`).join(""),
+    0o644,
+  );
   kept.push(...added.map(({ name }) => name));
   writeWhole(join(folder, ".env"), toEnvFile({ DOMAIN: answers.domain }), 0o644);
   const local = Object.entries(secretVariables(answers)).map(([variable, name]) => [

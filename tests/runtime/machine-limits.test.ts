@@ -2,8 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import { Registry } from "prom-client";
 import { judgeDisk } from "../../api/health/checks.ts";
-import { openDiskMetrics } from "../../core/runtime/metrics.ts";
 import { isNearlyFull, openFilesRisk, readDiskSpace } from "../../core/runtime/machine-limits.ts";
+import { openDiskMetrics } from "../../core/runtime/metrics.ts";
 
 const limits = (soft: string) =>
   `Limit                     Soft Limit           Hard Limit           Units     \nMax open files            ${soft}                 1048576              files     \n`;
