@@ -35,7 +35,8 @@ const COMMANDS: Readonly<Record<string, Command>> = {
 
 /** By the code of a refusal. */
 const HINTS: Readonly<Record<string, string>> = {
-  UNAUTHORIZED: "Set API_KEY to a key from the dashboard, Developers → API keys (/developers/keys).",
+  UNAUTHORIZED:
+    "Set API_KEY to a key that is not revoked, from the dashboard: Developers → API keys (/developers/keys).",
   FORBIDDEN: "Create a key with that scope at /developers/keys.",
   OVER_LIMIT: "Nothing was paid. Raise --max if you want to pay that much.",
   AMOUNT_REQUIRED: "The payer chooses the amount: pass --amount.",
