@@ -64,7 +64,7 @@ export const MACHINE_SCENARIOS: readonly Scenario[] = [
   },
   {
     alert: "OpenFilesNearlyUsedUp",
-    cureText: "Raise `LimitNOFILE`",
+    cureText: "raise `LimitNOFILE`",
     async provoke(day) {
       await runAs(day, "api", {
         command: "sh",
