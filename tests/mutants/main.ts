@@ -30,6 +30,7 @@ const SOURCES = [
   "db/links",
   "db/relays",
   "db/ledger",
+  "db/transactions",
   "db/wallet-ops",
   "db/auth",
   "db/sessions",

@@ -14,6 +14,7 @@ const SUBJECTS: Record<string, readonly string[]> = {
   "db/relays": ["relays", "sender", "payments"],
   "db/wallet-ops": ["wallet-ops"],
   "db/payments": ["payments", "settle", "ledger", "facilitator", "links"],
+  "db/transactions": ["transactions"],
   "db/ledger": ["ledger", "settle", "audit", "follow", "leadership", "source"],
   "indexer/settle": ["settle", "ledger", "payments"],
   "indexer/audit": ["audit"],
