@@ -174,14 +174,15 @@ export async function findDecidedLinks(
   return rows.map((row) => ({ ...row, blockNumber: Number(row.blockNumber) }));
 }
 
-/** Which of these tags name links, with the wallets they pay into. */
+/** Which of these tags name links of the network, with the wallets they pay into. */
 export async function findTaggedWallets(
   tx: Tx,
+  network: NetworkId,
   tags: readonly Hex[],
 ): Promise<{ tag: Hex; recipient: Hex }[]> {
   if (tags.length === 0) return [];
   return tx<{ tag: Hex; recipient: Hex }[]>`
     select tag, recipient
     from payment_links
-    where tag = any(${[...tags]}::bytea[])`;
+    where tag = any(${[...tags]}::bytea[]) and network = ${network}`;
 }

@@ -253,7 +253,7 @@ describe("links that others cannot pay", () => {
     >`select hex_of(tag) as tag from payment_links where id = ${link}`;
     await seedLink(lab.sql, lab.merchant);
     const tag = row?.tag ?? "0x";
-    expect(await findTaggedWallets(lab.sql, [tag, randomHash()])).toEqual([
+    expect(await findTaggedWallets(lab.sql, NETWORK, [tag, randomHash()])).toEqual([
       { tag, recipient: lab.merchant.address },
     ]);
   });

@@ -1,6 +1,8 @@
 /** What the indexer's settlement refuses: a former leader, a block that is not there, a transfer that is not the payment's. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newSendId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { deleteBlocksAbove, insertBlocks } from "../../db/ledger/blocks.ts";
 import { keepDecisions } from "../../db/ledger/rebuild-attributions.ts";
 import type { Tx } from "../../db/postgres/client.ts";
@@ -11,6 +13,7 @@ import { toSpan } from "../../indexer/settle/apply-span.ts";
 import { findPriorAttributions } from "../../indexer/settle/keep-rebuild-attributions.ts";
 import { settleSeenOperations } from "../../indexer/settle/settle-operations.ts";
 import { settleRetroactively } from "../../indexer/settle/settle-retroactively.ts";
+import { settleTransfers } from "../../indexer/settle/settle-transfers.ts";
 import type { BlockContent, SeenOperation, SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
@@ -22,6 +25,7 @@ import {
   makeTransfer,
   NETWORK,
   openBooks,
+  paidBy,
   paymentOf,
   randomHash,
   read,
@@ -58,6 +62,39 @@ describe("a facilitated payment", () => {
     expect(await paymentOf(lab, { ...cancelled, linkId: "" })).toMatchObject({ state: "FAILED" });
     expect(await paymentOf(lab, { ...paid, linkId: "" })).toMatchObject({
       ...{ state: "CONFIRMED", txHash: transfer.txHash },
+    });
+  });
+
+  describe("that was shown after its block, of a followed payer", () => {
+    async function showLate(to: Hex, isRecipient: (address: Hex) => boolean) {
+      const payment = await acceptFacilitated(lab);
+      const { payer, nonce } = payment;
+      await lab.sql`update payments set recipient = ${to} where id = ${payment.id}`;
+      const block = { ...makeBlock(101), timeS: Math.floor(Date.now() / 1000) - 5 };
+      const transfer = makeTransfer(lab, 101, { payment: { ...payment, linkId: "" }, to, block });
+      const { txHash, logIndex, amountUnits } = transfer;
+      await lab.sql.begin((tx) =>
+        settleTransfers(tx, {
+          ...{ network: NETWORK, transfers: [transfer], operations: [], isRecipient },
+          spent: [{ payer, nonce, blockNumber: 101, transfer: { txHash, logIndex, blockNumber: 101, to, amountUnits } }],
+          isWatched: (address) => address === payer,
+          confirmedAtS: () => Math.floor(Date.now() / 1000),
+        }),
+      );
+      return paymentOf(lab, { ...payment, linkId: "" });
+    }
+
+    test("is settled by its transfer to a stranger", async () => {
+      expect(await showLate(randomAddress(), () => false)).toMatchObject({ state: "CONFIRMED" });
+    });
+
+    test("is not settled by its transfer to a wallet of ours that is not followed yet: that pays its link", async () => {
+      lab.merchant = await seedMerchant(lab.sql);
+      const { address } = lab.merchant;
+      const linkId = await seedLink(lab.sql, lab.merchant);
+      await lab.sql`update payment_links set created_block = 99 where id = ${linkId}`;
+      expect(await showLate(address, (to) => to === address)).toMatchObject({ state: "FAILED" });
+      expect(await paidBy(lab)).toEqual({ [linkId]: 1 });
     });
   });
 });
@@ -164,6 +201,22 @@ describe("what a rebuild keeps of earlier decisions", () => {
     const other = makeTransfer(lab, 101);
     await bookTransfer(lab);
     expect((await prior([other])).decided.size).toBe(0);
+  });
+
+  test("is what was inferred, unless the transfer names a link of its wallet on its own network", async () => {
+    lab.merchant = await seedMerchant(lab.sql);
+    const { address, userId } = lab.merchant;
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const elsewhere = await seedMerchant(lab.sql, { network: "base", address });
+    const namedElsewhere = await seedLink(lab.sql, elsewhere);
+    const transfer = makeTransfer(lab, 101, { tag: linkTag(namedElsewhere) });
+    await read(lab, [transfer]);
+    expect(await paidBy(lab)).toEqual({ [linkId]: transfer.logIndex });
+    await lab.sql`update users set match_by_amount = false where id = ${userId}`;
+    const kept = { linkId, pays: true, settledBy: "amount" } as const;
+    expect([...(await prior([transfer])).decided.values()]).toMatchObject([{ attribution: kept }]);
+    const namedHere = { ...transfer, tag: linkTag(await seedLink(lab.sql, lab.merchant)) };
+    expect((await prior([namedHere])).decided.size).toBe(0);
   });
 });
 
