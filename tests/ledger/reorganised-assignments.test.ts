@@ -6,6 +6,7 @@ import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { assignTransfers } from "../../db/payments/retroactive-attribution.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import {
   type BooksLab,
   claim,
@@ -166,6 +167,26 @@ test("decisions on another network about a transaction of the same hash are left
   const own = await lab.sql`select from assignments where network = ${NETWORK} and tx_hash = ${txHash}`;
   // about this transfer, and about the other one
   expect(own).toHaveLength(2);
+});
+
+test("a decision that waits for its transfer on another network moves none of the same position here", async () => {
+  const [one = "", two = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const { userId, address } = lab.merchant;
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  const { txHash } = transfer;
+  const from = randomAddress();
+  await read(lab, [transfer]);
+  await assign(transfer, one);
+  await bookTransfer(lab, { network: "base", status: "ORPHANED", from, txHash });
+  await lab.sql`
+    insert into assignments (network, tx_hash, log_index, user_id, link_id, accept, orphaned_transfer_id)
+    select network, ${txHash}, 3, ${userId}, ${two}, true, id
+    from transfers
+    where network = 'base' and from_address = ${from} and to_address = ${address}`;
+  await read(lab, [{ ...transfer, from, block: makeBlock(102), logIndex: 7 }]);
+  const own = await lab.sql<{ logIndex: number; linkId: string }[]>`
+    select log_index, link_id from assignments where network = ${NETWORK} and tx_hash = ${txHash}`;
+  expect([...own]).toEqual([{ logIndex: 3, linkId: one }]);
 });
 
 test("of two decisions about one transfer, the later counts even while the earlier waits at its position", async () => {
