@@ -1,6 +1,7 @@
 /** What a merchant may assign, and to which link: one of their own, and which transfers pay it or still may. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { findAssignableLink, findAssignableTransfer } from "../../db/ledger/assignments.ts";
+import { findAssignableLink, findAssignableTransfer, lockCursor } from "../../db/ledger/assignments.ts";
+import { startCursor } from "../../db/ledger/cursors.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
@@ -9,10 +10,11 @@ import {
   type BooksLab,
   makeTransfer,
   openBooks,
+  randomHash,
   read,
   UNITS,
 } from "../support/ledger-lab.ts";
-import { seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
 let linkId: string;
@@ -87,5 +89,45 @@ describe("a transfer that executed an authorization", () => {
     expect((await readAs(lab.merchant, given)).found).toMatchObject({ isFacilitated: false });
     const other = await accepted(lab, await seedLink(lab.sql, lab.merchant));
     expect((await readAs(await seedMerchant(lab.sql), { payment: other })).found).toBeUndefined();
+  });
+
+  test.each([
+    ["is a link's", { facilitator_user_id: null, facilitator_key_id: null }],
+    ["ended without it", { state: "FAILED", reason: "EXPIRED_TRANSFER" }],
+    ["awaits it", { state: "QUEUED" }],
+    ["is another payer's", { payer: randomAddress() }],
+    ["has another nonce", { nonce: randomHash() }],
+    ["is of another token", { token: randomAddress() }],
+    ["is on another network", { network: "base" }],
+  ])("of a payment that %s did not pay for another resource", async (_, given) => {
+    const facilitated = await acceptFacilitated(lab);
+    const { transfer } = await readAs(lab.merchant, { payment: { ...facilitated, linkId: "" } });
+    const isOfLink = "facilitator_user_id" in given;
+    const owner = isOfLink ? { link_id: linkId } : {};
+    await lab.sql`update payments set ${lab.sql({ ...owner, ...given })} where id = ${facilitated.id}`;
+    const [row] = await lab.sql<{ id: string }[]>`
+      select id from transactions where tx_hash = ${transfer.txHash}`;
+    const asked = { transactionId: row?.id ?? "", userId: lab.merchant.userId };
+    expect(await findAssignableTransfer(lab.sql, asked)).toMatchObject({ isFacilitated: false });
+  });
+});
+
+test("an id that names none of the merchant's rows finds nothing, whatever of theirs is open", async () => {
+  await accepted(lab, linkId);
+  const asked = { transactionId: "txn_none", userId: lab.merchant.userId };
+  expect(await findAssignableTransfer(lab.sql, asked)).toBeUndefined();
+});
+
+test("an assignment waits for its own network's indexer, and for no other", async () => {
+  await startCursor(lab.sql, "base", { number: 1, hash: randomHash() });
+  await lab.sql.begin(async (held) => {
+    await lockCursor(held, "base");
+    const lock = (network: "base" | "base-sepolia") =>
+      lab.sql.begin(async (tx) => {
+        await tx`set local lock_timeout = 300`;
+        await lockCursor(tx, network);
+      });
+    await lock("base-sepolia");
+    await expect(lock("base")).rejects.toThrow("lock timeout");
   });
 });
