@@ -46,6 +46,14 @@ test("each condition on one line is dropped separately", () => {
   ]);
 });
 
+test("the first condition of a line is dropped without those that are joined to it", () => {
+  const text = "await tx`\n  select 1\n  where a = ${b} and c is null\n    and d = 1 and (e and f)`;";
+  expect(changesOf(text, "drop the first of a line")).toEqual([
+    "await tx`\n  select 1\n  where c is null\n    and d = 1 and (e and f)`;",
+    "await tx`\n  select 1\n  where a = ${b} and c is null\n    and (e and f)`;",
+  ]);
+});
+
 test("comparisons are moved by one case in TypeScript and in SQL", () => {
   expect(changesOf("const x = a < b;")).toEqual(["const x = a <= b;"]);
   expect(changesOf("const x = a >= b;")).toEqual(["const x = a > b;"]);

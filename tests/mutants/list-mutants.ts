@@ -93,6 +93,13 @@ const RULES: readonly Rule[] = [
     line: SQL_CONDITION,
   },
   {
+    rule: "drop the first of a line",
+    in: "sql",
+    // what `and` joins to it stays
+    pattern: /(?<=\bwhere |^[ \t]*and )(?!exists|not exists)(?:(?! and )[^\n`])+ and (?=\S)/gm,
+    replacement: (match) => balanced(match[0], ""),
+  },
+  {
     rule: "where true",
     in: "sql",
     pattern: /(?<=^\s*where ).+$/gm,
