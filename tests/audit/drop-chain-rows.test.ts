@@ -1,18 +1,23 @@
 /** What a rebuild forgets before it reads the chain again: everything a block said, deep enough or not, and nothing else. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { dropChainRows } from "../../db/ledger/rebuild.ts";
+import { dropChainRows, keepRowIds } from "../../db/ledger/rebuild.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
+  accepted,
+  acceptFacilitated,
   type BooksLab,
   claim,
   makeTransfer,
   NETWORK,
   openBooks,
   paymentOf,
+  randomHash,
   read,
   signRelay,
 } from "../support/ledger-lab.ts";
-import { seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import { insertHistory } from "../transactions/history.ts";
 
 let lab: BooksLab;
 beforeAll(async () => {
@@ -100,6 +105,79 @@ describe.each([
     expect((await paymentOf(lab, payment))?.state).toBe(isDeep ? "CONFIRMED" : "MINED");
     await drop();
   });
+});
+
+test("nothing of another network is forgotten: rows of each kind, claims, sums and links", async () => {
+  const { sql } = lab;
+  const ELSEWHERE = "base";
+  lab.merchant = await seedMerchant(sql, { network: ELSEWHERE });
+  const { userId, walletId } = lab.merchant;
+  const link = await seedLink(sql, lab.merchant);
+  const [byTransfer = ""] = await insertHistory(sql, userId, [{ network: ELSEWHERE }]);
+  const from = randomAddress();
+  await bookTransfer(lab, { network: ELSEWHERE, from, link, pays: true, settledBy: "amount" });
+  const claimId = await claim(lab, link, makeTransfer(lab, 90), "EOA");
+  await sql`update claims set network = ${ELSEWHERE}, state = 'MATCHED' where id = ${claimId}`;
+  await sql`
+    update transactions
+    set status = 'DETECTED', transfer_id = (select id from transfers where from_address = ${from})
+    where claim_id = ${claimId}`;
+  await sql`update payment_links set status = 'PAID', paid_at = now() where id = ${link}`;
+  await sql`update wallets set booked_units = 5, booked_number = 90 where id = ${walletId}`;
+  const list = async () => {
+    const [row] = await sql`
+      select
+        (select state from claims where id = ${claimId}) as claim,
+        (select booked_units from wallets where id = ${walletId}) as sum,
+        (select count(*) from transfers where from_address = ${from}) as transfers,
+        (select count(*) from transactions where owner = owner_key(${userId}) and status <> 'PENDING') as history`;
+    return row;
+  };
+  await sql.begin(async (tx) => {
+    await keepRowIds(tx, NETWORK);
+    const [kept] = await tx`select count(*) from past_ids where id = ${byTransfer}`;
+    expect(kept).toEqual({ count: 0n });
+  });
+  expect(await drop()).not.toContain(link);
+  expect(await list()).toEqual({ claim: "MATCHED", sum: 5n, transfers: 1n, history: 2n });
+  expect(await drop(ELSEWHERE)).toEqual([link]);
+  expect(await list()).toEqual({ claim: "OPEN", sum: 0n, transfers: 0n, history: 0n });
+  await sql`update payment_links set status = 'CANCELLED', paid_at = null where id = ${link}`;
+});
+
+test("what no block of the chain decided stays: payments that failed, facilitated ones, ended claims, orphaned transfers", async () => {
+  const { sql } = lab;
+  lab.merchant = await seedMerchant(sql);
+  const anew = async () => accepted(lab, await seedLink(sql, lab.merchant));
+  const [failed, broadcast, facilitated] = [await anew(), await anew(), await acceptFacilitated(lab)];
+  await sql`update payments set state = 'FAILED', reason = 'EXPIRED_TRANSFER' where id = ${failed.id}`;
+  await signRelay(lab, broadcast);
+  await sql`update payments set state = 'BROADCAST' where id = ${broadcast.id}`;
+  await sql`update payments set state = 'CONFIRMED', tx_hash = ${randomHash()} where id = ${facilitated.id}`;
+  const ended = ["HINT", "EXPIRED", "REJECTED", "DISPUTED"];
+  const claims = await Promise.all(
+    ended.map(async (state) => {
+      const id = await claim(lab, await seedLink(sql, lab.merchant), makeTransfer(lab, 90), "EOA");
+      await sql`update claims set state = ${state} where id = ${id}`;
+      return id;
+    }),
+  );
+  const from = randomAddress();
+  await bookTransfer(lab, { from, status: "ORPHANED" });
+  await drop();
+  const stateOf = async (id: string) => {
+    const [row] = await sql<{ state: string }[]>`
+      select state from payments where id = ${id} union all select state from claims where id = ${id}`;
+    return row?.state;
+  };
+  expect(await Promise.all([failed.id, broadcast.id, facilitated.id].map(stateOf))).toEqual([
+    "FAILED",
+    "BROADCAST",
+    "CONFIRMED",
+  ]);
+  expect(await Promise.all(claims.map(stateOf))).toEqual(ended);
+  expect(await sql`select from transfers where from_address = ${from}`).toHaveLength(1);
+  await sql`update payment_links set status = 'CANCELLED' where user_id = ${lab.merchant.userId}`;
 });
 
 test("the links returned are those that a block changed: PAID, PENDING, or with an exception", async () => {

@@ -1,5 +1,8 @@
 /** What blocks that leave the chain take back, beside the rows of other blocks, networks and claims, which stay as they are. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { startCursor } from "../../db/ledger/cursors.ts";
+import { ensureLane } from "../../db/relays/nonces.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accepted,
   type BooksLab,
@@ -7,13 +10,14 @@ import {
   linkOf,
   makeBlock,
   makeTransfer,
+  NETWORK,
   openBooks,
   randomHash,
   read,
   signRelay,
   undoAbove,
 } from "../support/ledger-lab.ts";
-import { seedLink, seedMerchant } from "../support/seed.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
 const ANCESTOR = 90;
 let lab: BooksLab;
@@ -108,4 +112,66 @@ test("links that were created on undone blocks may be paid from the ancestor on;
     return Number(row?.block);
   };
   expect(await Promise.all(links.map(blockOf))).toEqual([ANCESTOR, 85, 95]);
+});
+
+test("nothing of another network is undone, however high its block", async () => {
+  const { sql } = lab;
+  const ELSEWHERE = "base";
+  const above = { tx_hash: randomHash(), block_number: ANCESTOR + 5 };
+  const [moved, ended] = [await accepted(lab, linkId), await accepted(lab, await seedLink(sql, lab.merchant))];
+  const { relayId } = await signRelay(lab, moved);
+  const relayer = randomAddress();
+  await ensureLane(sql, { network: ELSEWHERE, relayer }, 0n);
+  const mined = { ...above, network: ELSEWHERE, state: "MINED" };
+  await sql`
+    update relays set ${sql({ ...mined, relayer, block_hash: randomHash() })} where id = ${String(relayId)}::bigint`;
+  await sql`update payments set ${sql({ ...mined, log_index: 1 })} where id = ${moved.id}`;
+  const failed = { ...above, state: "FAILED", reason: "EXPIRED_TRANSFER" };
+  await sql`update payments set ${sql(failed)} where id = ${ended.id}`;
+  const { walletId } = await seedMerchant(sql, { network: ELSEWHERE });
+  await sql`update wallets set booked_number = ${ANCESTOR + 5}, booked_units = 7 where id = ${walletId}`;
+  await startCursor(sql, ELSEWHERE, { number: ANCESTOR + 5, hash: randomHash() });
+  await sql`update cursors set reconciled_number = ${ANCESTOR + 5}`;
+  // a sum that ends in a block that stays
+  await sql`update wallets set booked_number = ${ANCESTOR}, booked_units = 8 where id = ${lab.merchant.walletId}`;
+  const from = randomAddress();
+  await bookTransfer(lab, { network: ELSEWHERE, from });
+  await undoAbove(lab, ANCESTOR);
+  const [rows] = await sql`
+    select
+      (select status from transfers where from_address = ${from}) as transfer,
+      (select state from relays where id = ${String(relayId)}::bigint) as relay,
+      (select state from payments where id = ${moved.id}) as moved,
+      (select state from payments where id = ${ended.id}) as ended,
+      (select booked_units from wallets where id = ${walletId}) as booked,
+      (select booked_units from wallets where id = ${lab.merchant.walletId}) as own_booked,
+      (select reconciled_number from cursors where network = ${ELSEWHERE}) as reconciled,
+      (select reconciled_number from cursors where network = ${NETWORK}) as own`;
+  expect(rows).toMatchObject({
+    ...{ transfer: "CONFIRMED", relay: "MINED", moved: "MINED", ended: "FAILED" },
+    ...{ booked: 7n, ownBooked: 8n, reconciled: BigInt(ANCESTOR + 5), own: BigInt(ANCESTOR) },
+  });
+  await undoAbove(lab, ANCESTOR + 3);
+  const [own] = await sql`select reconciled_number from cursors where network = ${NETWORK}`;
+  expect(own).toEqual({ reconciledNumber: BigInt(ANCESTOR) });
+});
+
+test("the history of transfers in blocks that stay is left alone, claimed or not", async () => {
+  const [stays, undone] = [makeTransfer(lab, ANCESTOR), makeTransfer(lab, ANCESTOR + 1)];
+  const other = await seedLink(lab.sql, lab.merchant);
+  await claim(lab, linkId, stays, "EOA");
+  await claim(lab, other, undone, "EOA");
+  const plain = makeTransfer(lab, ANCESTOR, { amountUnits: 3n });
+  const payment = await accepted(lab, await seedLink(lab.sql, lab.merchant));
+  const settled = makeTransfer(lab, ANCESTOR, { payment });
+  await read(lab, [stays, plain, settled, undone]);
+  await undoAbove(lab, ANCESTOR);
+  const rows = await lab.sql<{ txHash: string; status: string }[]>`
+    select tx_hash, status from transactions where owner = owner_key(${lab.merchant.userId})`;
+  expect(Object.fromEntries(rows.map(({ txHash, status }) => [txHash, status]))).toEqual({
+    [stays.txHash]: "CONFIRMED",
+    [plain.txHash]: "CONFIRMED",
+    [settled.txHash]: "CONFIRMED",
+    [undone.txHash]: "PENDING",
+  });
 });

@@ -1,15 +1,18 @@
 /** Which wallets the indexer follows, and what waits for it: the conditions of the statements, one by one. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { newSendId } from "../../core/domain/ids.ts";
 import {
   countJoinedWallets,
   findFollowedSince,
   findOldestWallet,
   findUnjoinedWallets,
   findWaiting,
+  findWallets,
   joinWallets,
   readJoinedWallets,
   type Waiting,
 } from "../../db/ledger/watched-wallets.ts";
+import { insertOperation } from "../../db/wallet-ops/operations.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accepted,
@@ -48,6 +51,9 @@ test("a wallet joins once, by its id, at the block after the cursor of its leade
   expect(await sinceOf(wallet.walletId)).toBeNull();
   expect(await joinWallets(sql, { network: NETWORK, epoch: 7n, ids })).toBe(1);
   expect(await sinceOf(wallet.walletId)).toBe(101n);
+  const elsewhere = await seedMerchant(sql, { network: OTHER_NETWORK });
+  expect(await joinWallets(sql, { network: OTHER_NETWORK, epoch: 7n, ids: [elsewhere.walletId] })).toBe(1);
+  expect(await sinceOf(elsewhere.walletId)).toBe(501n);
   await sql`update cursors set number = 150 where network = ${NETWORK}`;
   expect(await joinWallets(sql, { network: NETWORK, epoch: 7n, ids })).toBe(0);
   expect(await sinceOf(wallet.walletId)).toBe(101n);
@@ -79,6 +85,9 @@ test("wallets are counted, found to join and dated by whether they have joined, 
   ]);
   const addresses = [followed, waiting, elsewhere, waitingElsewhere].map(({ address }) => address);
   expect(await findFollowedSince(sql, NETWORK, addresses)).toEqual(new Map([[followed.address, 90]]));
+  expect((await findWallets(sql, NETWORK, [...addresses, randomAddress()])).sort()).toEqual(
+    [followed.address, waiting.address].sort(),
+  );
   const [old, older, oldest] = [new Date("2024-03-01"), new Date("2024-02-01"), new Date("2024-01-01")];
   await sql`update wallets set created_at = ${old} where id = ${followed.walletId}`;
   await sql`update wallets set created_at = ${older} where id = ${waiting.walletId}`;
@@ -99,7 +108,7 @@ test("the indexer waits for what is open on its network, and not for what has en
     none[name] = !(await findWaiting(sql, NETWORK))[name];
   };
   const names = [
-    ...["wallets", "payments", "facilitated", "claims", "released", "transfers", "links", "watches"],
+    ...["wallets", "payments", "facilitated", "claims", "released", "transfers", "links", "watches", "operations"],
   ] as (keyof Waiting)[];
   for (const name of names) await checkNone(name);
 
@@ -135,6 +144,19 @@ test("the indexer waits for what is open on its network, and not for what has en
   await checkNone("facilitated");
   await acceptFacilitated(lab);
   await check("facilitated");
+
+  const { userId, walletId: senderId } = merchant;
+  const [id, userOpHash] = [newSendId(new Date()), randomHash()];
+  await insertOperation(sql, {
+    ...{ id, userId, walletId: senderId, network: NETWORK, kind: "SEND", userOpHash },
+    ...{ accountNonce: 0n, callData: "0x", callGas: 1n, verificationGas: 1n, challengeId: "ch_1" },
+    ...{ idempotencyKey: undefined, request: userOpHash, requestId: "req_1", lifeMs: 600_000 },
+    items: [{ to: randomAddress(), amountUnits: 1n, note: "", isFee: false }],
+    terms: { owners: [], warnings: [], balanceAfter: "0", deploysWallet: false },
+  });
+  await checkNone("operations");
+  await sql`update wallet_operations set state = 'QUEUED', signature = '0x' where id = ${id}`;
+  await check("operations");
 
   await sql`update payment_links set status = 'CANCELLED' where id = ${link}`;
   await checkNone("links");

@@ -135,7 +135,7 @@ test("a row is found by its id, only by its own user", async () => {
 
 test("an open payment is found by its id, only by its own merchant", async () => {
   const payments = [];
-  for (let count = 0; count < 2; count++)
+  for (let count = 0; count < 3; count++)
     payments.push(await accepted(lab, await seedLink(sql, lab.merchant)));
   const page = await listTransactions(sql, lab.merchant.userId, NO_FILTER, { limit: 10, offset: 0 });
   expect(page.rows.map(({ paymentId }) => paymentId).sort()).toEqual(payments.map(({ id }) => id).sort());
