@@ -30,7 +30,9 @@ export async function findPriorAttributions(
   const [first, last] = [transfers[0], transfers.at(-1)];
   if (!first || !last) return NO_PRIOR_ATTRIBUTIONS;
   const rows = await findDecisions(tx, { from: first.block.number, to: last.block.number });
-  const tagged = await findTaggedWallets(tx, network, [...new Set(transfers.flatMap(({ tag }) => tag ?? []))]);
+  const tagged = await findTaggedWallets(tx, network, [
+    ...new Set(transfers.flatMap(({ tag }) => tag ?? [])),
+  ]);
   const byPlace = new Map(rows.map((row) => [`${row.blockHash}:${row.logIndex}`, row]));
   const decided = new Map<SeenTransfer, Verdict>();
   for (const transfer of transfers) {

@@ -118,7 +118,10 @@ test("nothing of another network is undone, however high its block", async () =>
   const { sql } = lab;
   const ELSEWHERE = "base";
   const above = { tx_hash: randomHash(), block_number: ANCESTOR + 5 };
-  const [moved, ended] = [await accepted(lab, linkId), await accepted(lab, await seedLink(sql, lab.merchant))];
+  const [moved, ended] = [
+    await accepted(lab, linkId),
+    await accepted(lab, await seedLink(sql, lab.merchant)),
+  ];
   const { relayId } = await signRelay(lab, moved);
   const relayer = randomAddress();
   await ensureLane(sql, { network: ELSEWHERE, relayer }, 0n);

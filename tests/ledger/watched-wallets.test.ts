@@ -108,7 +108,17 @@ test("the indexer waits for what is open on its network, and not for what has en
     none[name] = !(await findWaiting(sql, NETWORK))[name];
   };
   const names = [
-    ...["wallets", "payments", "facilitated", "claims", "released", "transfers", "links", "watches", "operations"],
+    ...[
+      "wallets",
+      "payments",
+      "facilitated",
+      "claims",
+      "released",
+      "transfers",
+      "links",
+      "watches",
+      "operations",
+    ],
   ] as (keyof Waiting)[];
   for (const name of names) await checkNone(name);
 

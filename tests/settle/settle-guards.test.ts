@@ -76,7 +76,14 @@ describe("a facilitated payment", () => {
       await lab.sql.begin((tx) =>
         settleTransfers(tx, {
           ...{ network: NETWORK, transfers: [transfer], operations: [], isRecipient },
-          spent: [{ payer, nonce, blockNumber: 101, transfer: { txHash, logIndex, blockNumber: 101, to, amountUnits } }],
+          spent: [
+            {
+              payer,
+              nonce,
+              blockNumber: 101,
+              transfer: { txHash, logIndex, blockNumber: 101, to, amountUnits },
+            },
+          ],
           isWatched: (address) => address === payer,
           confirmedAtS: () => Math.floor(Date.now() / 1000),
         }),

@@ -75,6 +75,7 @@ const filters: [string, Partial<TransactionFilter>, (row: Row) => boolean][] = [
     ({ detectedAt }) => detectedAt > day(0) && detectedAt <= day(2),
   ],
   ["amounts", { minUnits: 9n, maxUnits: 30n }, ({ amountUnits }) => amountUnits >= 9n && amountUnits <= 30n],
+  ["amounts from one on", { minUnits: 15n }, ({ amountUnits }) => amountUnits >= 15n],
   [
     "amounts and a status",
     { minUnits: 9n, statuses: ["CONFIRMED"] },
