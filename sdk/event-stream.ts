@@ -1,6 +1,6 @@
 /** Server-sent events over fetch, which carries the API key as EventSource cannot. Reconnects from the last id until `signal` is aborted. */
 import { ApiError } from "./errors.ts";
-import { backoffMs, type ClientOptions, either, pause, send } from "./request.ts";
+import { backoffMs, type ClientOptions, either, ignore, pause, send } from "./request.ts";
 
 export type StreamMessage = { id: string | undefined; event: string; data: string };
 export type StreamCall = { path: string; lastEventId?: string | undefined; signal?: AbortSignal | undefined };
@@ -25,7 +25,7 @@ export async function* readStream(
     } catch (error) {
       if (error instanceof ApiError && error.status < 500 && error.status !== 429) throw error;
     }
-    await pause(backoffMs(failures, PAUSE_MS), signal).catch(() => undefined);
+    await pause(backoffMs(failures, PAUSE_MS), signal).catch(ignore);
   }
 }
 

@@ -3,7 +3,7 @@
  * One authorization is signed for a call, and every retry sends that one again, so a lost answer never pays twice.
  */
 import { ConnectionError, PaymentError } from "./errors.ts";
-import { pause } from "./request.ts";
+import { ignore, pause, RETRY_AFTER_MAX_S, retryAfterOf, TIMEOUT_MS } from "./request.ts";
 
 type Hex = `0x${string}`;
 export type Signer = {
@@ -71,21 +71,21 @@ type Outcome = {
 };
 
 const PRIMARY_TYPE = "TransferWithAuthorization";
-const FIELDS =
-  "address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce".split(",");
-const TYPES = {
-  [PRIMARY_TYPE]: FIELDS.map((field) => {
-    const [type, name] = field.split(" ");
-    return { name, type };
-  }),
+const FIELDS = {
+  from: "address",
+  to: "address",
+  value: "uint256",
+  validAfter: "uint256",
+  validBefore: "uint256",
+  nonce: "bytes32",
 };
+const TYPES = { [PRIMARY_TYPE]: Object.entries(FIELDS).map(([name, type]) => ({ name, type })) };
 /** Whatever a link says, nothing else is signed for: the name of the token's EIP-712 domain, and its address. */
 export const USDC: Readonly<Record<number, readonly [string, Hex]>> = {
   8453: ["USD Coin", "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"],
   84532: ["USDC", "0x036CbD53842c5426634e7929541eC2318f3dCF7e"],
 };
-const PAUSE_MS = 500;
-const READ_TIMEOUT_MS = 30_000;
+const PAUSE_S = 0.5;
 /** The service responds to a payment within two minutes, whatever its outcome. */
 const PAY_TIMEOUT_MS = 130_000;
 const PAY_TIMEOUT_MIN_MS = 10_000;
@@ -118,18 +118,18 @@ export async function signPayment(
   } = await readItem(amount === undefined ? aiUrl : `${aiUrl}?amount=${amount}`, fetchWith);
   const [name, token = ""] = USDC[chainId] ?? [];
   if (!name || token.toLowerCase() !== asset.toLowerCase())
-    throw refused(`The link requires a token that is not USDC on Base: ${asset}`, "UNKNOWN_TOKEN");
+    refuse(`The link requires a token that is not USDC on Base: ${asset}`, "UNKNOWN_TOKEN");
   if (chainIds && !chainIds.includes(chainId))
-    throw refused(`The link is on ${network} (${chainId}), which is not allowed`, "NETWORK_NOT_ALLOWED");
+    refuse(`The link is on ${network} (${chainId}), which is not allowed`, "NETWORK_NOT_ALLOWED");
   if (typeof item.amount !== "string" || !/^\d{1,30}$/.test(item.amount))
-    throw refused(`The link's amount is invalid: ${item.amount}`, "NOT_PAYABLE");
+    refuse(`The link's amount is invalid: ${item.amount}`, "NOT_PAYABLE");
   const units = BigInt(item.amount);
   const asked = `The link asks for ${Number(units) / 1e6} USDC`;
-  if (units > toUnits(maxAmount)) throw refused(`${asked}; at most ${maxAmount} may be paid`, "OVER_LIMIT");
+  if (units > toUnits(maxAmount)) refuse(`${asked}; at most ${maxAmount} may be paid`, "OVER_LIMIT");
   if (amount !== undefined && units !== toUnits(amount))
-    throw refused(`${asked}, not for ${amount}`, "AMOUNT_DIFFERS");
+    refuse(`${asked}, not for ${amount}`, "AMOUNT_DIFFERS");
   if (!(Number.isInteger(validS) && validS > 0 && validS <= VALID_MAX_S))
-    throw refused(`The link requires an authorization of ${validS} seconds`, "VALIDITY_NOT_ALLOWED");
+    refuse(`The link requires an authorization of ${validS} seconds`, "VALIDITY_NOT_ALLOWED");
   const validBefore = Math.floor(Date.now() / 1_000) + validS;
   const bytes = crypto.getRandomValues(new Uint8Array(32));
   const message = {
@@ -162,17 +162,18 @@ export async function sendPayment(
   const untilMs = Math.min(Date.now() + waitMs, validBefore * 1_000);
   for (;;) {
     const timeoutMs = Math.min(PAY_TIMEOUT_MS, Math.max(PAY_TIMEOUT_MIN_MS, untilMs - Date.now()));
-    const signal = AbortSignal.timeout(timeoutMs);
-    const outcome = await fetchWith(`${aiUrl}/pay`, { ...call, signal })
-      .then(toOutcome)
-      .catch(() => undefined);
+    const signalled = { ...call, signal: AbortSignal.timeout(timeoutMs) };
+    const answer = await fetchWith(`${aiUrl}/pay`, signalled).catch(ignore);
+    const outcome = answer && (await toOutcome(answer).catch(ignore));
     // without `settled` the transaction is sent, and no block holds it yet
     if (outcome?.settled && outcome.txHash)
       return { txHash: outcome.txHash, paymentId: outcome.paymentId, amountUnits: BigInt(amount) };
     if (outcome && !isUndecided(outcome))
-      throw refused(outcome.message ?? `The payment was refused: ${outcome.error}`, String(outcome.error));
-    if (Date.now() > untilMs) throw new UnknownOutcomeError(attempt);
-    await pause(PAUSE_MS);
+      refuse(outcome.message ?? `The payment was refused: ${outcome.error}`, `${outcome.error}`);
+    const leftMs = untilMs - Date.now();
+    if (leftMs < 0) throw new UnknownOutcomeError(attempt);
+    const pauseS = Math.min(retryAfterOf(answer) ?? PAUSE_S, RETRY_AFTER_MAX_S);
+    await pause(Math.min(pauseS * 1_000, leftMs));
   }
 }
 
@@ -180,16 +181,16 @@ const toUnits = (usdc: number) => BigInt(Math.round(usdc * 1e6));
 
 /** `url`: where it was read, without its query. A payment sent to an address that redirects could arrive as a GET. */
 async function readItem(asked: string, fetchWith: typeof fetch): Promise<Item & { url: string }> {
-  const answer = await fetchWith(asked, { signal: AbortSignal.timeout(READ_TIMEOUT_MS) }).catch((cause) => {
+  const answer = await fetchWith(asked, { signal: AbortSignal.timeout(TIMEOUT_MS) }).catch((cause) => {
     throw new ConnectionError("The link could not be read; nothing was signed", { cause });
   });
-  const terms = (await answer.json().catch(() => undefined)) as Outcome | null | undefined;
+  const terms = (await answer.json().catch(ignore)) as Outcome | null | undefined;
   if (!terms)
     throw new ConnectionError(`The response is not a payment link's (${answer.status}); nothing was signed`);
   const { accepts = [], error, message = "The link cannot be paid" } = terms;
   const [item] = accepts;
   if (answer.status !== 402 || !item)
-    throw refused(message, typeof error === "string" ? error : "NOT_PAYABLE");
+    refuse(message, typeof error === "string" ? error : "NOT_PAYABLE");
   return { ...item, url: (answer.redirected ? answer.url : asked).replace(/\?.*/, "") };
 }
 
@@ -202,10 +203,10 @@ async function toOutcome(answer: Response): Promise<Outcome | undefined> {
 }
 
 /** Our authorization is in progress, or was already settled and the response was lost: repeating the request shows which. */
-function isUndecided({ success, error, retryable }: Outcome): boolean {
-  return !!success || error === "SETTLEMENT_PENDING" || !!retryable;
+function isUndecided({ success, error, retryable }: Outcome): boolean | undefined {
+  return success || error === "SETTLEMENT_PENDING" || retryable;
 }
 
-function refused(message: string, code: string): PaymentError {
-  return new PaymentError({ status: 402, code, message });
+function refuse(message: string, code: string): never {
+  throw new PaymentError({ status: 402, code, message });
 }

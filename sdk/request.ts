@@ -28,10 +28,10 @@ export type Call = {
 };
 
 const RETRIES = 4;
-const TIMEOUT_MS = 30_000;
+export const TIMEOUT_MS = 30_000;
 const PAUSE_MS = 250;
 const PAUSE_MAX_MS = 8_000;
-const RETRY_AFTER_MAX_S = 60;
+export const RETRY_AFTER_MAX_S = 60;
 
 /** The answer, when it is a success; throws ApiError or ConnectionError. */
 export async function request(options: ClientOptions, call: Call): Promise<Response> {
@@ -85,7 +85,7 @@ export async function send(
     return answer;
   }
   const target = answer.headers.get("location");
-  const refusal = (await answer.json().catch(() => undefined)) as Partial<ErrorEnvelope> | null | undefined;
+  const refusal = (await answer.json().catch(ignore)) as Partial<ErrorEnvelope> | null | undefined;
   const {
     code = "UNKNOWN",
     message = target ? `Redirected to ${target}` : `The service answered ${answer.status}`,
@@ -97,10 +97,17 @@ export async function send(
     message,
     details,
     requestId: answer.headers.get("x-request-id") ?? undefined,
-    // 0 and a date count as absent
-    retryAfterS: Number(answer.headers.get("retry-after")) || undefined,
+    retryAfterS: retryAfterOf(answer),
   });
 }
+
+/** Seconds; 0 and a date count as absent. */
+export function retryAfterOf(answer: Response | undefined): number | undefined {
+  return Number(answer?.headers.get("retry-after")) || undefined;
+}
+
+/** For failures that say nothing more than an absent value. */
+export const ignore = () => undefined;
 
 /** Entries that have a value. */
 function given(values: object): [string, unknown][] {
