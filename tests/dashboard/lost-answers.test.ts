@@ -23,7 +23,7 @@ describe.if(isBrowserThere)("an answer that does not arrive", () => {
   beforeAll(async () => {
     [world, browser] = await Promise.all([startApiWorld({ env: { TEST_MODE: "1" } }), launchBrowser()]);
     person = await visit(browser, `${world.baseUrl}/`, {
-      allowedErrors: /status of (40[14]|409|50[02])/,
+      allowedErrors: /status of (40[14]|409|50[02])|ERR_FAILED/,
       prepare: async (opened) => {
         await opened.addInitScript(NO_LIST);
         await addAuthenticator(opened);
@@ -69,10 +69,26 @@ describe.if(isBrowserThere)("an answer that does not arrive", () => {
     await page.getByRole("row").getByText("Made elsewhere").waitFor();
   });
 
+  test("from a service that went away while nothing was asked of it is noted too", async () => {
+    const outdated = page.getByText("What is shown here may be outdated.");
+    // a stream that ends, and then cannot be opened again
+    await page.route("**/events/stream", (route) =>
+      route.fulfill({ contentType: "text/event-stream", body: ": end\n\n" }),
+    );
+    await page.reload();
+    await page.getByRole("row").getByText("Made elsewhere").waitFor();
+    await page.unroute("**/events/stream");
+    await page.route("**/v1/**", (route) => route.abort());
+    await outdated.first().waitFor();
+    await page.unroute("**/v1/**");
+    await outdated.first().waitFor({ state: "detached" });
+  });
+
   test("to signing out is no sign-out: the page stays and says so", async () => {
     await page.route("**/v1/auth/logout", (route) => route.fulfill(BAD_GATEWAY));
     await button("Sign out").click();
     await notice().waitFor();
+    await page.getByText("You may still be signed in on this device.").waitFor();
     expect(await page.getByRole("navigation", { name: "Screens" }).isVisible()).toBe(true);
     expect(await world.sql`select from sessions`).not.toHaveLength(0);
     await page.unroute("**/v1/auth/logout");

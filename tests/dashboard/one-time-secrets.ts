@@ -1,7 +1,7 @@
 /** Secrets that are shown once: they are not lost by a key pressed too early, and what they belong to can be revoked by its name. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
-import { isBrowserThere, type Visit } from "../checkout/browser.ts";
+import { findBarriers, isBrowserThere, type Visit } from "../checkout/browser.ts";
 import { newEmail } from "../support/sign-up.ts";
 import { type DashboardWorld, signUpInBrowser } from "./dashboard-world.ts";
 
@@ -33,7 +33,14 @@ export const testOneTimeSecrets = (service: () => DashboardWorld) =>
       expect(await secret.isVisible()).toBe(true);
       expect(await button("Close").count()).toBe(0);
       expect(await button("Done").isDisabled()).toBe(true);
+      // as in a browser without a clipboard
+      await page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })");
+      await dialog().getByRole("button", { name: "Copy the key" }).click();
+      await dialog().getByRole("alert").getByText("Copy the selected text").waitFor();
+      expect(await page.evaluate("document.getSelection().toString()")).toBe(await secret.first().textContent());
+      expect(await findBarriers(page)).toEqual([]);
       await dialog().getByLabel("I have kept it").check();
+      await dialog().getByRole("alert").waitFor({ state: "detached" });
       await page.keyboard.press("Escape");
       await dialog().waitFor({ state: "detached" });
     });

@@ -1,6 +1,7 @@
 /** A refund whose payment was chosen stays that payment's, whatever is refunded elsewhere while its form is open. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Page } from "playwright-core";
+import { callRpc } from "../../local/chain/rpc.ts";
 import { isBrowserThere, type Visit } from "../checkout/browser.ts";
 import { refundLab } from "../support/refund-lab.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
@@ -72,4 +73,37 @@ describe.if(isBrowserThere)("the payment chosen for a refund", () => {
     await dialog().getByRole("button", { name: "Review" }).click();
     await dialog().getByText("Nothing is left to refund.").waitFor();
   });
+
+  test("that the chain undoes is reported, and another one is chosen before anything is prepared", async () => {
+    const { linkId, first, second, third } = await openRefund();
+    await dialog().getByLabel("Which payment").selectOption({ index: 2 });
+    expect(await shownPayer()).toBe(third.payer);
+    await dialog().getByLabel("Amount", { exact: true }).fill("0.5");
+    await undoNewestTransfer(linkId);
+    await dialog().getByText("the chain has undone it").waitFor();
+    expect(await dialog().getByRole("button", { name: "Review" }).count()).toBe(0);
+    expect(await dialog().locator("option:not([value=''])").count()).toBe(2);
+    await dialog()
+      .getByLabel("Which payment")
+      .selectOption({ label: await optionOf(second.payer) });
+    expect(await shownPayer()).toBe(second.payer);
+    expect(await dialog().getByLabel("Amount", { exact: true }).inputValue()).toBe("");
+    expect(first.payer).not.toBe(second.payer);
+  });
+
+  const optionOf = async (payer: string) =>
+    (await dialog()
+      .locator("option", { hasText: payer.slice(-4) })
+      .textContent()) ?? "";
+
+  /** Replaces the blocks from its own on by empty ones. */
+  async function undoNewestTransfer(linkId: string): Promise<void> {
+    const { sql, chain } = dashboard.world;
+    const { rpcUrl } = chain;
+    const [row] = await sql<{ blockNumber: bigint }[]>`
+      select max(block_number) as block_number from transfers where link_id = ${linkId}`;
+    const head = Number(await callRpc(rpcUrl, "eth_blockNumber"));
+    await callRpc(rpcUrl, "anvil_reorg", [head - Number(row?.blockNumber) + 1, []]);
+    await callRpc(rpcUrl, "evm_setTime", [Math.floor(Date.now() / 1000)]);
+  }
 });

@@ -132,6 +132,46 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     await button("Do not sign").waitFor({ state: "detached" });
   });
 
+  const LOST = { status: 502, contentType: "text/plain", body: "bad gateway" };
+  /** Presses "Do not sign", which reads the change after its cancellation. */
+  const cancelAndRead = async () => {
+    const read = page.waitForResponse(/owners\/changes\/[^/]+$/);
+    await button("Do not sign").click();
+    await read;
+    await page.waitForFunction("!document.querySelector('dialog .main[aria-busy=true]')");
+  };
+
+  test("for a new owner whose cancellation was not answered either stays open, and follows what arrives", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+    await makeSecondPasskey();
+    const letThrough = await loseConfirmation("**/owners/confirm");
+    await page.route("**/owners/changes/**", (route) => route.fulfill(LOST));
+    await cancelAndRead();
+    await page.unroute("**/owners/changes/**");
+    await page.route("**/owners/changes/*/cancel", (route) => route.fulfill(LOST));
+    await cancelAndRead();
+    await dialog().getByText("Your signature has not arrived yet.").waitFor();
+    expect(await newestState()).toBe("AWAITING_SIGNATURE");
+    expect(await letThrough()).toBe(202);
+    await cancelAndRead();
+    await dialog().getByText("Confirmed").waitFor();
+    await button("Do not sign").waitFor({ state: "detached" });
+    await page.unroute("**/owners/changes/*/cancel");
+  });
+
+  test("for a new owner closes once a cancellation that was repeated has arrived", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+    await makeSecondPasskey();
+    const letThrough = await loseConfirmation("**/owners/confirm");
+    await page.route("**/owners/changes/*/cancel", (route) => route.fulfill(LOST));
+    await cancelAndRead();
+    await page.unroute("**/owners/changes/*/cancel");
+    await button("Do not sign").click();
+    await dialog().waitFor({ state: "detached" });
+    expect(await newestState()).toBe("CANCELLED");
+    expect(await letThrough()).toBe(409);
+  });
+
   test("shows and signs the lines of a payout that were reviewed, not those edited since", async () => {
     await page.goto(`${dashboard.world.baseUrl}/payout`);
     const lines = page.getByLabel("Recipients");

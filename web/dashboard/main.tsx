@@ -71,7 +71,7 @@ function Root() {
     } catch (error) {
       // the session may still be there, and the next person at this device would find it
       if (!(error instanceof Refusal && error.status === 401)) {
-        return setSignOutFault(messageOf(error));
+        return setSignOutFault(`${say("You may still be signed in on this device.")} ${messageOf(error)}`);
       }
     }
     leave();

@@ -11,6 +11,8 @@ type LiveEvent = { type: string; data: { link?: LiveRecord; transaction?: LiveRe
 
 const LOCK = "dashboard-events";
 const RETRY_MS = 5_000;
+/** Shorter interruptions are not shown. */
+const LOST_AFTER_MS = 5_000;
 /** The paths that an event invalidates, by the prefix of its type. */
 const CONCERNS: Readonly<Record<string, readonly string[]>> = {
   payment_link: ["/v1/payment-links", "/api/v1/public/", "/v1/transactions", "/v1/wallets/balance"],
@@ -61,15 +63,20 @@ function hold(
     let timer: ReturnType<typeof setTimeout> | undefined;
     let isFirst = true;
     let isRefused = false;
+    let lost: ReturnType<typeof setTimeout> | undefined;
     const open = () => {
       source = new EventSource(address);
       source.addEventListener("open", () => {
+        clearTimeout(lost);
+        lost = undefined;
         if (!isFirst) pass("open");
         isFirst = false;
         isRefused = false;
       });
       source.onmessage = ({ data }) => pass(JSON.parse(data) as LiveEvent);
       source.onerror = () => {
+        // reads that fail as well show that what is on the screen is no longer current
+        lost ??= setTimeout(() => pass("open"), LOST_AFTER_MS);
         if (source?.readyState !== EventSource.CLOSED) return;
         // refused: the session or the membership may have ended, which any call shows
         if (!isRefused) pass("open");
@@ -80,6 +87,7 @@ function hold(
     open();
     signal.addEventListener("abort", () => {
       clearTimeout(timer);
+      clearTimeout(lost);
       source?.close();
       resolve();
     });

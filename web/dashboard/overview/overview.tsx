@@ -8,7 +8,7 @@ import type { ScreenProps } from "../frame/screen-props.ts";
 import { formatCount, say } from "../frame/texts.ts";
 import { LinkRows } from "../links/link-rows.tsx";
 import { Loading, Panel } from "../parts/forms.tsx";
-import { Amount, Broken, Screen } from "../parts/page-parts.tsx";
+import { Amount, Broken, explainUnread, Screen } from "../parts/page-parts.tsx";
 import { Checklist } from "./checklist.tsx";
 import { DayBars } from "./day-bars.tsx";
 import { LinkExceptions } from "./link-exceptions.tsx";
@@ -106,7 +106,7 @@ function RealEarnings({ network }: { network: Network }) {
       value={error && !value ? "—" : value && <Amount of={sum?.amount ?? 0} />}
       unit
     >
-      {error ? error.message : nameOfNetwork(network)}
+      {error ? explainUnread(loaded) : nameOfNetwork(network)}
     </Tile>
   );
 }
@@ -120,7 +120,7 @@ function Balance({ network }: { network: "base" | "base-sepolia" }) {
       value={error && !value ? "—" : value && <Amount of={value.balance.amount} />}
       unit
     >
-      {error ? error.message : can("money:send") && <Link to="/send">{say("Send")}</Link>}
+      {error ? explainUnread(loaded) : can("money:send") && <Link to="/send">{say("Send")}</Link>}
     </Tile>
   );
 }

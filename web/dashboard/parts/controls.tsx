@@ -252,10 +252,20 @@ type CopyProps = { text: string; label: string; children?: ComponentChildren };
 
 export function Copy({ text, label, children }: CopyProps) {
   const [isCopied, setCopied] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard.writeText(text);
+  const [isRefused, setRefused] = useState(false);
+  const showCopied = () => {
+    setRefused(false);
     setCopied(true);
     setTimeout(() => setCopied(false), COPIED_MS);
+  };
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      showCopied();
+    } catch {
+      // pages without TLS have no clipboard, and in-app browsers may refuse it
+      setRefused(true);
+    }
   };
   return (
     <>
@@ -281,6 +291,21 @@ export function Copy({ text, label, children }: CopyProps) {
       <span class="hidden" role="status">
         {isCopied ? say("Copied") : ""}
       </span>
+      {isRefused && <Selected text={text} label={label} onCopy={showCopied} onEnd={() => setRefused(false)} />}
     </>
+  );
+}
+
+type SelectedProps = { text: string; label: string; onCopy: () => void; onEnd: () => void };
+
+/** Text to copy by hand, until it is copied or left. */
+function Selected({ text, label, onCopy, onEnd }: SelectedProps) {
+  const box = useRef<HTMLInputElement>(null);
+  useEffect(() => box.current?.select(), []);
+  return (
+    <span class="by-hand">
+      <span role="alert">{say("The browser does not let this page copy. Copy the selected text:")}</span>
+      <input ref={box} value={text} aria-label={label} readOnly onCopy={onCopy} onBlur={onEnd} />
+    </span>
   );
 }

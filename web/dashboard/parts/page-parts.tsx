@@ -49,11 +49,17 @@ export function Empty({ title, children, action }: EmptyProps) {
   );
 }
 
+/** Why data could not be read, or not read again: then what is shown is older. */
+export function explainUnread({ error, value }: Pick<Loaded<unknown>, "error" | "value">): string {
+  const message = error?.message ?? "";
+  return value === undefined ? message : `${message} ${say("What is shown here may be outdated.")}`;
+}
+
 /** Shows that one part could not be read; the rest of the screen stays. */
-export function Broken({ loaded }: { loaded: Pick<Loaded<unknown>, "error" | "retry"> }) {
+export function Broken({ loaded }: { loaded: Pick<Loaded<unknown>, "error" | "retry" | "value"> }) {
   return (
     <Notice kind="bad">
-      <p>{loaded.error?.message}</p>
+      <p>{explainUnread(loaded)}</p>
       <Button kind="quiet" onClick={loaded.retry}>
         {say("Try again")}
       </Button>

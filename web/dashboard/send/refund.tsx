@@ -130,13 +130,7 @@ type ChooseProps = Pick<Props, "link" | "refunds" | "onClose"> & { isBusy: boole
 const openPayments = ({ payments }: Refunds) =>
   payments.filter(({ refundable }) => (readUnits(refundable) ?? 0n) > 0n);
 
-const NothingLeft = () => <p class="muted">{say("Nothing is left to refund.")}</p>;
-
-function Choose(props: ChooseProps) {
-  return openPayments(props.refunds).length > 0 ? <ChooseOf {...props} /> : <NothingLeft />;
-}
-
-function ChooseOf({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
+function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
   const open = openPayments(refunds);
   const surplus = link.exception === "DUPLICATE" ? open.find(({ pays }) => !pays) : undefined;
   // not its place: payments leave the list when they are refunded elsewhere, and the next one has another payer
@@ -147,7 +141,37 @@ function ChooseOf({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
   const [fault, setFault] = useState<string>();
   const isChosen = (one: Payment) => keyOf(one) === chosen;
   const payment = open.find(isChosen) ?? refunds.payments.find(isChosen);
-  if (!payment) return <NothingLeft />;
+  const choose = (key: string) => {
+    setChosen(key);
+    // what was typed was for another payer
+    if (!payment) for (const clear of [setAmount, setToAddress]) clear("");
+    setFault(undefined);
+  };
+  const optionOf = (one: Payment) =>
+    [
+      keyOf(one),
+      `${formatAmount(one.amount)} USDC · ${shorten(one.payer)}${one.pays ? "" : ` · ${say("not the one that paid")}`}`,
+    ] as const;
+  if (!payment)
+    return (
+      <>
+        {chosen && (
+          <Notice kind="warn">
+            {say("The payment that was chosen here is gone: the chain has undone it. Nothing was refunded.")}
+          </Notice>
+        )}
+        {open.length > 0 ? (
+          <Choice
+            label={say("Which payment")}
+            value=""
+            onInput={choose}
+            options={[["", say("Choose a payment")], ...open.map(optionOf)]}
+          />
+        ) : (
+          <p class="muted">{say("Nothing is left to refund.")}</p>
+        )}
+      </>
+    );
   const start = () => {
     const to = toAddress.trim() || payment.payer;
     const wanted = amount.trim().replace(",", ".") || payment.suggested;
@@ -181,13 +205,8 @@ function ChooseOf({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
         <Choice
           label={say("Which payment")}
           value={chosen}
-          onInput={setChosen}
-          options={refunds.payments
-            .filter((one) => one === payment || open.includes(one))
-            .map((one) => [
-              keyOf(one),
-              `${formatAmount(one.amount)} USDC · ${shorten(one.payer)}${one.pays ? "" : ` · ${say("not the one that paid")}`}`,
-            ])}
+          onInput={choose}
+          options={refunds.payments.filter((one) => one === payment || open.includes(one)).map(optionOf)}
         />
       )}
       <Field

@@ -17,7 +17,7 @@ import {
   readUnits,
   writeUnits,
 } from "./check-signed-operation.ts";
-import { explainSigning } from "./explain-signing.ts";
+import { explainSigning, notArrived } from "./explain-signing.ts";
 
 type Warning = Answer<"POST /v1/wallets/send/prepare">["warnings"][number];
 
@@ -95,7 +95,7 @@ export function SignSheet(props: Props) {
       if (found.status !== "AWAITING_SIGNATURE") return;
       isUnanswered.current = true;
       setProgress(undefined);
-      throw error;
+      throw notArrived(error);
     }
     setProgress(SUBMITTED);
   };

@@ -10,7 +10,7 @@ import { Button, Dialog } from "../parts/controls.tsx";
 import { Fault } from "../parts/forms.tsx";
 import { Address, Facts, Hash, Status } from "../parts/page-parts.tsx";
 import { Warnings } from "../parts/warnings.tsx";
-import { explainSigning } from "../send/explain-signing.ts";
+import { explainSigning, notArrived } from "../send/explain-signing.ts";
 
 export type PreparedChange = Answer<"POST /v1/wallets/owners/prepare">;
 type Change = Answer<"GET /v1/wallets/owners/changes/{id}">;
@@ -19,6 +19,8 @@ const POLL_MS = 1_500;
 const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
 /** It can no longer be signed. */
 const UNSIGNED = new Set(["EXPIRED", "CANCELLED"]);
+const isAwaited = (networks: Change["networks"]) =>
+  networks.every(({ status }) => status === "AWAITING_SIGNATURE");
 
 type Props = {
   prepared: PreparedChange;
@@ -63,15 +65,19 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
     }
     invalidate("/v1/wallets", "/v1/auth/passkeys", "/v1/security-events", "/v1/members");
   };
+  /** The error that it failed with. */
   const cancel = () =>
-    call("POST /v1/wallets/owners/changes/{id}/cancel", { id: ownerChangeId, isQuiet: true }).catch(
+    call("POST /v1/wallets/owners/changes/{id}/cancel", { id: ownerChangeId, isQuiet: true }).then(
       () => undefined,
+      (error: unknown) => error,
     );
-  /** What was signed after all is followed. */
+  /** Closes as unsigned only what can no longer be signed; what was signed after all is followed. */
   const closeUnanswered = async () => {
-    isUnanswered.current = false;
-    await cancel();
+    const failure = await cancel();
     const { networks } = await call("GET /v1/wallets/owners/changes/{id}", { id: ownerChangeId });
+    // the cancellation did not arrive, so the signature still may
+    if (failure && isAwaited(networks)) throw notArrived(failure);
+    isUnanswered.current = false;
     if (networks.every(({ status }) => UNSIGNED.has(status))) return onClose();
     setSigned(true);
     await followToEnd();
@@ -147,6 +153,6 @@ async function confirm(
     if (isRefused && error.issue !== "already_confirmed") throw error;
     const id = body?.ownerChangeId ?? "";
     const { networks } = await call("GET /v1/wallets/owners/changes/{id}", { id });
-    if (networks.every(({ status }) => status === "AWAITING_SIGNATURE")) throw error;
+    if (isAwaited(networks)) throw notArrived(error);
   }
 }
