@@ -91,6 +91,28 @@ describe.if(isBrowserThere)("the payment chosen for a refund", () => {
     expect(first.payer).not.toBe(second.payer);
   });
 
+  test("is refunded once although the answer to its review was lost, and is not called refunded meanwhile", async () => {
+    const { linkId, first } = await openRefund();
+    await page.route("**/refunds", async (route) => {
+      if (route.request().method() !== "POST") return route.fallback();
+      expect((await route.fetch()).status()).toBe(201);
+      return route.fulfill({ status: 502, contentType: "text/html", body: "<h1>Bad Gateway</h1>" });
+    });
+    await dialog().getByRole("button", { name: "Review" }).click();
+    await dialog().getByText("The service answered 502.").waitFor();
+    await page.unroute("**/refunds");
+    // what was reserved is read again, as after a lost connection
+    await merchant.client.post("/v1/payment-links", { amount: 1, description: "Another event" });
+    await dialog().getByText("At most 0.00").waitFor();
+    await dialog().getByRole("button", { name: "Review" }).click();
+    await dialog().getByRole("button", { name: "Do not sign" }).waitFor();
+    expect(await dialog().locator(".to-sign .address").getAttribute("title")).toBe(first.payer);
+    expect(await dialog().locator(".to-sign .amount").textContent()).toBe("1.00");
+    const { refunds } = (await merchant.client.get(`/v1/payment-links/${linkId}/refunds`)).body;
+    expect(refunds).toHaveLength(1);
+    await dialog().getByRole("button", { name: "Do not sign" }).click();
+  });
+
   const optionOf = async (payer: string) =>
     (await dialog()
       .locator("option", { hasText: payer.slice(-4) })

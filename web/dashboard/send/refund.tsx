@@ -1,5 +1,5 @@
 /** Refunds the payer: payment, amount and recipient are chosen here, and the operation to sign is compared with that choice. */
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
@@ -125,6 +125,13 @@ function Requested({ request, isBusy, attempt }: { request: Request; isBusy: boo
 const keyOf = (payment: Payment | undefined) =>
   payment ? (payment.transactionId ?? `${payment.payer} ${payment.amount}`) : "";
 
+type Asked = {
+  /** As it was typed. */
+  given: string;
+  request: Given<"POST /v1/payment-links/{id}/refunds">;
+  shown: Chosen;
+};
+
 type ChooseProps = Pick<Props, "link" | "refunds" | "onClose"> & { isBusy: boolean; attempt: Attempt };
 
 const openPayments = ({ payments }: Refunds) =>
@@ -139,6 +146,8 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
   const [reason, setReason] = useState("");
   const [toAddress, setToAddress] = useState("");
   const [fault, setFault] = useState<string>();
+  /** What was asked for last: after a lost answer it is asked for again, so that nothing is reserved or requested twice. */
+  const asked = useRef<Asked | undefined>(undefined);
   const isChosen = (one: Payment) => keyOf(one) === chosen;
   const payment = open.find(isChosen) ?? refunds.payments.find(isChosen);
   const choose = (key: string) => {
@@ -173,30 +182,38 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
       </>
     );
   const start = () => {
-    const to = toAddress.trim() || payment.payer;
-    const wanted = amount.trim().replace(",", ".") || payment.suggested;
-    const note = reason.trim();
     setFault(undefined);
-    if (!open.includes(payment)) return setFault(say("Nothing is left to refund."));
-    if (!ADDRESS.test(to)) return setFault(say("Not an address: it needs 0x and 40 hexadecimal digits."));
-    const wrong = amount.trim() && faultOfAmount(amount, groupsWithPoint);
-    if (wrong) return setFault(say(wrong));
-    const body = {
-      amount: wanted,
-      ...(payment.transactionId ? { transactionId: payment.transactionId } : {}),
-      ...(note ? { reason: note } : {}),
-      ...(toAddress.trim() ? { toAddress: to } : {}),
-    };
+    const given = JSON.stringify([chosen, amount, reason, toAddress]);
+    const isRepeated = asked.current?.given === given;
+    if (!isRepeated) {
+      const to = toAddress.trim() || payment.payer;
+      const note = reason.trim();
+      if (!open.includes(payment)) return setFault(say("Nothing is left to refund."));
+      if (!ADDRESS.test(to)) return setFault(say("Not an address: it needs 0x and 40 hexadecimal digits."));
+      const wrong = amount.trim() && faultOfAmount(amount, groupsWithPoint);
+      if (wrong) return setFault(say(wrong));
+      const wanted = amount.trim().replace(",", ".") || payment.suggested;
+      const body = {
+        amount: wanted,
+        ...(payment.transactionId ? { transactionId: payment.transactionId } : {}),
+        ...(note ? { reason: note } : {}),
+        ...(toAddress.trim() ? { toAddress: to } : {}),
+      };
+      const headers = { "idempotency-key": crypto.randomUUID() };
+      const shown = { to, amount: wanted, ...(note ? { note } : {}) };
+      asked.current = { given, request: { id: link.id, body, headers }, shown };
+    }
+    const { request, shown } = asked.current as Asked;
     if (!can("money:send"))
       return void attempt(async () => {
-        await call("POST /v1/payment-links/{id}/refund-requests", { id: link.id, body });
+        await call("POST /v1/payment-links/{id}/refund-requests", request);
         invalidate("/v1/payment-links");
         onClose();
         return undefined;
       });
     void attempt(async () => ({
-      prepared: await call("POST /v1/payment-links/{id}/refunds", { id: link.id, body }),
-      chosen: { to, amount: wanted, ...(note ? { note } : {}) },
+      prepared: await call("POST /v1/payment-links/{id}/refunds", request),
+      chosen: shown,
     }));
   };
   return (
