@@ -189,8 +189,7 @@ async function readItem(asked: string, fetchWith: typeof fetch): Promise<Item & 
     throw new ConnectionError(`The response is not a payment link's (${answer.status}); nothing was signed`);
   const { accepts = [], error, message = "The link cannot be paid" } = terms;
   const [item] = accepts;
-  if (answer.status !== 402 || !item)
-    refuse(message, typeof error === "string" ? error : "NOT_PAYABLE");
+  if (answer.status !== 402 || !item) refuse(message, typeof error === "string" ? error : "NOT_PAYABLE");
   return { ...item, url: (answer.redirected ? answer.url : asked).replace(/\?.*/, "") };
 }
 

@@ -80,6 +80,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
         await checkout.close();
         await page.getByRole("region", { name: "Payments" }).getByText(amount).waitFor();
       }
+      await page.getByText("nobody can begin another one now").waitFor();
     });
 
     test("a link is listed for agents, and delisted again", async () => {

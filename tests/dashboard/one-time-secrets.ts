@@ -37,7 +37,9 @@ export const testOneTimeSecrets = (service: () => DashboardWorld) =>
       await page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })");
       await dialog().getByRole("button", { name: "Copy the key" }).click();
       await dialog().getByRole("alert").getByText("Copy the selected text").waitFor();
-      expect(await page.evaluate("document.getSelection().toString()")).toBe(await secret.first().textContent());
+      expect(await page.evaluate("document.getSelection().toString()")).toBe(
+        await secret.first().textContent(),
+      );
       expect(await findBarriers(page)).toEqual([]);
       await dialog().getByLabel("I have kept it").check();
       await dialog().getByRole("alert").waitFor({ state: "detached" });

@@ -2,7 +2,12 @@
 import type { Page } from "playwright-core";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { newEmail } from "../support/sign-up.ts";
-import { addAuthenticator, createLinkInBrowser, type DashboardWorld, signUpInBrowser } from "./dashboard-world.ts";
+import {
+  addAuthenticator,
+  createLinkInBrowser,
+  type DashboardWorld,
+  signUpInBrowser,
+} from "./dashboard-world.ts";
 
 type Take = (shown: Page, name: string) => Promise<void>;
 
@@ -10,7 +15,7 @@ const FUNDS_UNITS = 50_000_000n;
 /** As a proxy answers for a service that is being restarted. */
 const BAD_GATEWAY = { status: 502, contentType: "text/html", body: "<h1>Bad Gateway</h1>" };
 const READS = "**/v1/**";
-const OUTDATED = ["/", "/links", "/transactions", "/wallet", "/documents", "/members", "/security"];
+const OUTDATED = { overview: "/", links: "/links", transactions: "/transactions", wallet: "/wallet" };
 
 const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 
@@ -31,7 +36,7 @@ type Given = { dashboard: DashboardWorld; take: Take };
 /** The service is away while a screen is open: what was read stays, with a note. */
 async function takeOutdated(page: Page, { dashboard, take, linkId }: Given & { linkId: string }) {
   const { baseUrl } = dashboard.world;
-  for (const path of [...OUTDATED, `/links/${linkId}`]) {
+  for (const [name, path] of Object.entries({ ...OUTDATED, link: `/links/${linkId}` })) {
     await page.goto(`${baseUrl}${path}`);
     await page.getByRole("heading", { level: 1 }).waitFor();
     await page.locator(".skeleton").first().waitFor({ state: "hidden" });
@@ -47,7 +52,7 @@ async function takeOutdated(page: Page, { dashboard, take, linkId }: Given & { l
       .first()
       .waitFor({ timeout: 12_000 })
       .catch(() => console.error(`${path}: nothing was read again`));
-    await take(page, `outdated-${path.split("/")[1] || "overview"}${path.startsWith("/links/") ? "-one" : ""}`);
+    await take(page, `outdated-${name}`);
     await page.unroute(READS);
   }
 }

@@ -4,6 +4,7 @@ import type { Page } from "playwright-core";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { isBrowserThere, type Visit } from "../checkout/browser.ts";
 import { refundLab } from "../support/refund-lab.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type DashboardWorld, startDashboardWorld } from "./dashboard-world.ts";
 
@@ -111,6 +112,31 @@ describe.if(isBrowserThere)("the payment chosen for a refund", () => {
     const { refunds } = (await merchant.client.get(`/v1/payment-links/${linkId}/refunds`)).body;
     expect(refunds).toHaveLength(1);
     await dialog().getByRole("button", { name: "Do not sign" }).click();
+  });
+
+  test("is released when the form is closed while its review is under way", async () => {
+    const { linkId } = await openRefund();
+    let letThrough = () => {};
+    const held = new Promise<void>((resolve) => {
+      letThrough = resolve;
+    });
+    await page.route("**/refunds", async (route) => {
+      if (route.request().method() !== "POST") return route.fallback();
+      const answer = await route.fetch();
+      await held;
+      return route.fulfill({ response: answer });
+    });
+    const asked = page.waitForRequest((request) => request.method() === "POST");
+    await dialog().getByRole("button", { name: "Review" }).click();
+    await asked;
+    await dialog().getByRole("button", { name: "Cancel" }).click();
+    await dialog().waitFor({ state: "detached" });
+    letThrough();
+    await waitFor("it is cancelled", async () => {
+      const { refunds } = (await merchant.client.get(`/v1/payment-links/${linkId}/refunds`)).body;
+      return refunds[0]?.status === "CANCELLED";
+    });
+    await page.unroute("**/refunds");
   });
 
   const optionOf = async (payer: string) =>

@@ -126,6 +126,11 @@ function Found({ link, outdated, open, refunds, from, isNew, isRefunding }: Foun
           )}
         </Notice>
       )}
+      {isReusable && link.status === "ACTIVE" && open?.payable === false && (
+        <Notice kind="info">
+          {say("As many payments as it allows are made or under way: nobody can begin another one now.")}
+        </Notice>
+      )}
       {link.exception !== "NONE" && <Notice kind="warn">{say(ADVICE[link.exception])}</Notice>}
       <div class="columns">
         <section class="panel" aria-labelledby="amount">
@@ -156,6 +161,7 @@ function Found({ link, outdated, open, refunds, from, isNew, isRefunding }: Foun
               [say("Network"), nameOfNetwork(link.network)],
               link.minAmount !== null && [say("At least"), <Amount of={link.minAmount} />],
               link.maxAmount !== null && [say("At most"), <Amount of={link.maxAmount} />],
+              isReusable && link.maxPayments !== null && [say("Payments at most"), link.maxPayments],
               [say("Open until"), <Time of={link.expiresAt} isWhole />],
               link.reference && [say("Reference"), <bdi>{link.reference}</bdi>],
               link.customerEmail && [say("Customer"), <bdi>{link.customerEmail}</bdi>],

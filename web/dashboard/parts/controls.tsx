@@ -291,7 +291,9 @@ export function Copy({ text, label, children }: CopyProps) {
       <span class="hidden" role="status">
         {isCopied ? say("Copied") : ""}
       </span>
-      {isRefused && <Selected text={text} label={label} onCopy={showCopied} onEnd={() => setRefused(false)} />}
+      {isRefused && (
+        <Selected text={text} label={label} onCopy={showCopied} onEnd={() => setRefused(false)} />
+      )}
     </>
   );
 }

@@ -1,5 +1,5 @@
 /** Refunds the payer: payment, amount and recipient are chosen here, and the operation to sign is compared with that choice. */
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
@@ -30,7 +30,20 @@ export function Refund({ link, refunds, from, onClose }: Props) {
   const [offer, setOffer] = useState<Offer>();
   const { isBusy, fault, run } = useAction();
   const canSign = can("money:send");
-  const attempt: Attempt = (work) => run(async () => setOffer(await work()));
+  const isClosed = useRef(false);
+  useEffect(
+    () => () => {
+      isClosed.current = true;
+    },
+    [],
+  );
+  const attempt: Attempt = (work) =>
+    run(async () => {
+      const made = await work();
+      if (!isClosed.current) return setOffer(made);
+      // closed while it was prepared: nobody will sign it
+      if (made) await abandon(made);
+    });
   if (offer) return <Sign link={link} from={from} offer={offer} onClose={onClose} />;
   return (
     <Dialog title={canSign ? say("Refund") : say("Ask for a refund")} onClose={onClose} narrow>
@@ -45,7 +58,7 @@ export function Refund({ link, refunds, from, onClose }: Props) {
 }
 
 function Sign({ link, from, offer, onClose }: Pick<Props, "link" | "from" | "onClose"> & { offer: Offer }) {
-  const { prepared, chosen, isRequest } = offer;
+  const { prepared, chosen } = offer;
   const { refundId, challengeId, warnings } = prepared;
   return (
     <SignSheet
@@ -69,13 +82,17 @@ function Sign({ link, from, offer, onClose }: Pick<Props, "link" | "from" | "onC
           query: known ? { known: known as State, wait: WAIT_S } : {},
         })
       }
-      onAbandon={async () => {
-        if (!isRequest)
-          await call("POST /v1/refunds/{id}/cancel", { id: refundId, isQuiet: true }).catch(() => undefined);
-      }}
+      onAbandon={() => abandon(offer)}
       onClose={onClose}
     />
   );
+}
+
+/** Releases what was reserved; it expires if this does not arrive. */
+async function abandon({ prepared, isRequest }: Offer): Promise<void> {
+  if (isRequest) return;
+  const given = { id: prepared.refundId, isQuiet: true };
+  await call("POST /v1/refunds/{id}/cancel", given).catch(() => undefined);
 }
 
 type Attempt = (work: () => Promise<Offer | undefined>) => Promise<boolean>;
@@ -137,6 +154,11 @@ type ChooseProps = Pick<Props, "link" | "refunds" | "onClose"> & { isBusy: boole
 const openPayments = ({ payments }: Refunds) =>
   payments.filter(({ refundable }) => (readUnits(refundable) ?? 0n) > 0n);
 
+const sayNothingLeft = ({ refunds }: Refunds) =>
+  refunds.some(({ status }) => status === "AWAITING_SIGNATURE")
+    ? say("Nothing else is left to refund: a refund that is not signed yet reserves the rest.")
+    : say("Nothing is left to refund.");
+
 function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
   const open = openPayments(refunds);
   const surplus = link.exception === "DUPLICATE" ? open.find(({ pays }) => !pays) : undefined;
@@ -177,7 +199,7 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
             options={[["", say("Choose a payment")], ...open.map(optionOf)]}
           />
         ) : (
-          <p class="muted">{say("Nothing is left to refund.")}</p>
+          <p class="muted">{sayNothingLeft(refunds)}</p>
         )}
       </>
     );
@@ -188,7 +210,7 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
     if (!isRepeated) {
       const to = toAddress.trim() || payment.payer;
       const note = reason.trim();
-      if (!open.includes(payment)) return setFault(say("Nothing is left to refund."));
+      if (!open.includes(payment)) return setFault(sayNothingLeft(refunds));
       if (!ADDRESS.test(to)) return setFault(say("Not an address: it needs 0x and 40 hexadecimal digits."));
       const wrong = amount.trim() && faultOfAmount(amount, groupsWithPoint);
       if (wrong) return setFault(say(wrong));
