@@ -1272,6 +1272,7 @@ create table wallet_operations (
   confirmed_at timestamp with time zone,
   created_at timestamp with time zone default now() not null,
   expires_at timestamp with time zone not null,
+  former_relay_ids bigint[],
   gas_used bigint,
   id text not null,
   idempotency_key text,

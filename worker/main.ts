@@ -33,6 +33,7 @@ import { type RelayQueue, startNetworkLoop } from "./sender/network-loop.ts";
 import { openLanes, readBalances } from "./sender/relayer-lanes.ts";
 import { singleFlight } from "./sender/single-flight.ts";
 import { openTasks } from "./tasks.ts";
+import { OPERATION_RELAYS } from "./wallet-ops/operation-relays.ts";
 import { sendBudgets } from "./wallet-ops/send-budgets.ts";
 import { sendOperations } from "./wallet-ops/send-operations.ts";
 import { endDeliveries } from "./webhooks/deliver-webhooks.ts";
@@ -119,7 +120,7 @@ openBudgetMetrics(metrics.registry, {
   maxFeeWei: config.relayMaxFeeWei,
   dailyFeeMaxWei: config.relayDailyFeeMaxWei,
 });
-const kinds = { PAYMENTS: openPaymentRelays({ log }), DEPLOY: {}, NOOP: {}, OPERATIONS: {} };
+const kinds = { PAYMENTS: openPaymentRelays({ log }), DEPLOY: {}, NOOP: {}, OPERATIONS: OPERATION_RELAYS };
 const networks = new Map(
   [...chains].map(([id, chain]): [typeof id, PaymentNetwork] => {
     const keys = config.relayerKeys.get(id) ?? [];
@@ -168,7 +169,13 @@ for (const [id, network] of networks) {
 const stopReporting = reportProcess(sql, {
   kind: "worker",
   version: packageJson.version,
-  readDetails: () => ({ balances: readBalances([...networks.values()]) }) satisfies WorkerDetails,
+  readDetails: () =>
+    ({
+      balances: readBalances([...networks.values()]),
+      relayers: [...config.relayerKeys].flatMap(([id, keys]) =>
+        keys.map(({ address }) => `${id} ${address}`),
+      ),
+    }) satisfies WorkerDetails,
 });
 stop.onStop("report", stopReporting, CLOSE_TIMEOUT_MS);
 

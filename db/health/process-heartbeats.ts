@@ -68,6 +68,22 @@ export async function hasOtherWorkers(tx: Tx): Promise<boolean> {
   return (row?.count ?? 0) > 1;
 }
 
+/**
+ * SQL: whether a worker that may still run has the key of this relay. One of a version that does not report its keys (`relayers`, each
+ * "network address") may have any.
+ */
+export function isKeyHeld(tx: Tx, relay: string) {
+  return tx`exists (
+    select from processes
+    where processes.kind = 'worker'
+      and processes.seen_at > now() - make_interval(secs => ${FORGOTTEN_AFTER_S})
+      and coalesce(
+        jsonb_exists(processes.details -> 'relayers', ${tx(relay)}.network || ' ' || ${tx(relay)}.relayer),
+        true
+      )
+  )`;
+}
+
 export type ProcessReport = {
   kind: ReportedKind;
   version: string;

@@ -116,5 +116,5 @@ function readBalances(processes: readonly ProcessReport[]): Map<string, bigint> 
   return new Map(given.map(([key, wei]) => [key, BigInt(wei)]));
 }
 
-/** What workers add to their report: wei as decimal text by `network address`. */
-export type WorkerDetails = { balances?: Record<string, string> };
+/** What workers add to their report: wei as decimal text by `network address`, and their keys (`network address`). */
+export type WorkerDetails = { balances?: Record<string, string>; relayers?: readonly string[] };

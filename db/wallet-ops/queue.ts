@@ -5,6 +5,7 @@ import type { OperationFailure, OperationState } from "../../core/domain/wallet-
 import type { Tx } from "../postgres/client.ts";
 import type { Wallet } from "../schema.ts";
 import { isLive } from "./list-refundable.ts";
+import { mayRunElsewhere } from "./retired-keys.ts";
 import type { WalletOperation } from "./schema.ts";
 
 /** Number of mined relays that did not execute an operation before it is given up. */
@@ -201,8 +202,9 @@ export async function markOperationsBroadcast(tx: Tx, relayId: bigint): Promise<
 }
 
 /**
- * QUEUED -> FAILED with its history rows and events; the signature is erased in the same statement. That of an operation for every network is
- * kept: nodes have seen it, and it stays valid where a further wallet is set up (`hasRemovedOwner`).
+ * QUEUED -> FAILED with its history rows and events, unless a former relay may still execute it; the signature is erased in the same
+ * statement. That of an operation for every network is kept: nodes have seen it, and it stays valid where a further wallet is set up
+ * (`hasRemovedOwner`). Returns those that failed.
  */
 export async function failQueuedOperations(
   tx: Tx,
@@ -215,7 +217,7 @@ export async function failQueuedOperations(
       state = 'FAILED', reason = given.reason, signature = case when op.is_any_chain then op.signature end,
       updated_at = now()
     from json_to_recordset(${JSON.stringify(failures)}::text::json) as given (id text, reason text)
-    where op.id = given.id and op.state = 'QUEUED'
+    where op.id = given.id and op.state = 'QUEUED' and not ${mayRunElsewhere(tx)}
     returning op.id`;
   const ids = rows.map(({ id }) => id);
   await writeFailures(tx, ids);
@@ -242,7 +244,8 @@ export async function failUnsentOperations(tx: Tx, network: NetworkId): Promise<
 
 /**
  * Operations whose relay was lost, or was mined and read by the indexer at `confirmations` blocks' depth without their event: queued
- * again, or FAILED (NOT_RUN) after the third such relay. A relay in a block that left the chain is sent again and still carries them.
+ * again, or FAILED (NOT_RUN) after the third such relay, once no former one may still execute them. A relay in a block that left the
+ * chain is sent again and still carries them.
  */
 export async function requeueUnrunOperations(
   tx: Tx,
@@ -257,6 +260,7 @@ export async function requeueUnrunOperations(
       join cursors on cursors.network = op.network
       where op.network = ${network}
         and op.state in ('SIGNED', 'BROADCAST')
+        and (relay.state = 'LOST' or op.missed_relays + 1 < ${MISSED_RELAYS_MAX}::int or not ${mayRunElsewhere(tx)})
         and (
           relay.state = 'LOST'
           or relay.state in ('MINED', 'CONFIRMED') and relay.block_number <= cursors.number - ${confirmations}::int + 1

@@ -33,6 +33,7 @@ export const walletOperations = pgTable("wallet_operations", {
   signature: hex("signature"),
   assertionHash: bytea("assertion_hash"),
   relayId: int8("relay_id"),
+  formerRelayIds: int8("former_relay_ids").array(),
   missedRelays: integer("missed_relays").notNull(),
   txHash: hex("tx_hash"),
   logIndex: integer("log_index"),

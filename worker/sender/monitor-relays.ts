@@ -4,6 +4,7 @@
  */
 import { buildNoopCall } from "../../core/chain/relay.ts";
 import { SignerError } from "../../core/chain/remote-signer.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { isPassedOver, keepOnly } from "../../core/domain/raise-fees.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -116,11 +117,13 @@ async function recordReceipts(network: RelayNetwork, inFlight: readonly InFlight
 async function resendPending(network: RelayNetwork, inFlight: readonly InFlightRelay[]): Promise<void> {
   const market = await network.lanes.readMarket(0);
   const obsolete = await findObsolete(network, inFlight);
+  const retired = await readRetiredNonces(network, inFlight);
   const lanes = Map.groupBy(inFlight, ({ relayer }) => relayer);
   const outcomes = await Promise.allSettled(
     [...lanes.values()].map(async (relays) => {
       for (const relay of relays) {
-        await advanceRelay(network, relay, { market, isObsolete: obsolete.has(relay.id) });
+        const usedUpTo = retired.get(relay.relayer);
+        await advanceRelay(network, relay, { market, usedUpTo, isObsolete: obsolete.has(relay.id) });
       }
     }),
   );
@@ -140,19 +143,39 @@ async function findObsolete(
   return obsolete;
 }
 
+/** The next nonces of keys that this worker does not have: their owner may use them up elsewhere, by withdrawing their ETH. */
+async function readRetiredNonces(
+  { chain, lanes }: RelayNetwork,
+  inFlight: readonly InFlightRelay[],
+): Promise<Map<Hex, bigint>> {
+  const own = new Set(lanes.keys.map(({ address }) => address));
+  const retired = [...new Set(inFlight.map(({ relayer }) => relayer))].filter((relayer) => !own.has(relayer));
+  if (retired.length === 0) return new Map();
+  const outcomes = await chain.batch(
+    retired.map((relayer) => ({ method: "eth_getTransactionCount", params: [relayer, "latest"] })),
+  );
+  return new Map(
+    retired.flatMap((relayer, index): [Hex, bigint][] => {
+      const outcome = outcomes[index];
+      return outcome?.ok ? [[relayer, parseQuantity(outcome.result, "eth_getTransactionCount")]] : [];
+    }),
+  );
+}
+
 async function advanceRelay(
   network: RelayNetwork,
   relay: InFlightRelay,
-  { market, isObsolete }: { market: Market; isObsolete: boolean },
+  { market, usedUpTo, isObsolete }: { market: Market; usedUpTo: bigint | undefined; isObsolete: boolean },
 ): Promise<void> {
-  const chainNonce = market.lanes.find(({ key }) => key.address === relay.relayer)?.chainNonce;
+  const lane = market.lanes.find(({ key }) => key.address === relay.relayer);
+  const chainNonce = lane?.chainNonce ?? usedUpTo;
   if (chainNonce !== undefined && relay.nonce < chainNonce)
     return countMissingReceipt(network, relay, { ...market, chainNonce });
   if (!relay.attempts.every(({ hasBytes }) => hasBytes)) return abandonDropped(network, relay);
   const newest = relay.attempts.at(-1);
   if (!newest) return;
   // a retired key signs nothing new: its stored bytes are resent while they are needed
-  const canRaise = chainNonce !== undefined;
+  const canRaise = lane !== undefined;
   if (!canRaise && isObsolete) return;
   const isDue = isResendDue(newest);
   const isPassed = canRaise && isPassedOver(network.firstHeads, newest, market.headNumber);

@@ -31,6 +31,7 @@ import {
   returnOperations,
 } from "../../db/wallet-ops/queue.ts";
 import { forgetRefusedSignature, noteRefusedSignature } from "../../db/wallet-ops/refused-signature.ts";
+import { requeueFromRetiredKeys } from "../../db/wallet-ops/retired-keys.ts";
 import type { RelayerKey } from "../relayer-keys-env.ts";
 import type { RelayNetwork } from "../sender/relay-network.ts";
 import { type SignedRelay, sendAttempt, storeRelay } from "../sender/send-relay.ts";
@@ -47,6 +48,8 @@ const BUNDLE_GAS_MAX = 16_000_000n;
 const RESERVED_FOR_PAYMENTS_GAS = 5_000_000n;
 const BUSY_RETRY_MS = 100;
 const RETRY_MS = 500;
+/** A transaction of a key that no worker has is given this long; most are mined within seconds. */
+const RETIRED_AFTER_S = 120;
 /** A possibly transient refusal is final after this many simulations. */
 const REFUSALS_MAX = 3;
 
@@ -81,16 +84,23 @@ export async function sendOperations(network: RelayNetwork): Promise<void> {
 }
 
 /** Handles the outcomes of relays that carried operations, and operations that waited too long. */
-async function settleRelayed({ deps, chain, confirmations }: RelayNetwork): Promise<void> {
+async function settleRelayed({ deps, chain, lanes, confirmations }: RelayNetwork): Promise<void> {
   const id = chain.network.id;
+  const relayers = lanes.keys.map(({ address }) => address);
   await deps.sql.begin(async (tx) => {
     const unsent = await failUnsentOperations(tx, id);
     const { requeued, failed } = await requeueUnrunOperations(tx, id, confirmations);
-    await notify(tx, [...unsent, ...requeued, ...failed]);
+    const stranded = await requeueFromRetiredKeys(tx, id, { relayers, afterS: RETIRED_AFTER_S });
+    await notify(tx, [...unsent, ...requeued, ...failed, ...stranded]);
     if (unsent.length > 0)
       deps.log.warn({ network: id, operationIds: unsent }, "operations not sent in time");
     if (requeued.length + failed.length > 0)
       deps.log.warn({ network: id, requeued, failed }, "relays did not run their operations");
+    if (stranded.length > 0)
+      deps.log.warn(
+        { network: id, operationIds: stranded },
+        "no worker has the relayer key of these operations' transaction: another one carries them",
+      );
   });
 }
 
@@ -131,7 +141,14 @@ async function handleRefusal(
     if (!(await noteRefusedSignature(deps.sql, id, blocks)))
       return deps.log.info(label, "signature refused by simulation; retrying");
   }
-  await deps.sql.begin(async (tx) => notify(tx, await failQueuedOperations(tx, [{ id, reason }])));
+  const failed = await deps.sql.begin(async (tx) => {
+    const ids = await failQueuedOperations(tx, [{ id, reason }]);
+    await notify(tx, ids);
+    return ids;
+  });
+  // one that did not is tried again when its lease ends
+  if (failed.length === 0)
+    return deps.log.info({ ...label, reason }, "operation refused by simulation; it may still be executed");
   deps.log.info({ ...label, reason }, "operation failed");
 }
 
