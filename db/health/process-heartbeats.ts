@@ -69,19 +69,16 @@ export async function hasOtherWorkers(tx: Tx): Promise<boolean> {
 }
 
 /**
- * SQL: whether a worker that may still run has the key of this relay. One of a version that does not report its keys (`relayers`, each
- * "network address") may have any.
+ * The relayer keys of all workers that may still run, each "network address". Undefined when one may have any: it is of a version that does
+ * not report them (`relayers`).
  */
-export function isKeyHeld(tx: Tx, relay: string) {
-  return tx`exists (
-    select from processes
-    where processes.kind = 'worker'
-      and processes.seen_at > now() - make_interval(secs => ${FORGOTTEN_AFTER_S})
-      and coalesce(
-        jsonb_exists(processes.details -> 'relayers', ${tx(relay)}.network || ' ' || ${tx(relay)}.relayer),
-        true
-      )
-  )`;
+export async function findWorkerKeys(tx: Tx): Promise<string[] | undefined> {
+  const rows = await tx<{ keys: string[] | null }[]>`
+    select details -> 'relayers' as keys
+    from processes
+    where kind = 'worker' and seen_at > now() - make_interval(secs => ${FORGOTTEN_AFTER_S})`;
+  const known = rows.flatMap(({ keys }) => (keys ? [keys] : []));
+  return known.length === rows.length ? known.flat() : undefined;
 }
 
 export type ProcessReport = {

@@ -4,12 +4,11 @@
  * keeps the ids of its former relays, and does not fail while one of them may still execute it.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import { isKeyHeld } from "../health/process-heartbeats.ts";
 import type { Tx } from "../postgres/client.ts";
 
 /**
- * SIGNED | BROADCAST -> QUEUED: operations whose relay has been pending for `afterS` since its newest attempt, by a key that neither this
- * worker (`relayers`) nor any other has.
+ * SIGNED | BROADCAST -> QUEUED: operations whose relay has been pending for `afterS` since its newest attempt, by a key that no worker has.
+ * `relayers`: those that one has.
  */
 export async function requeueFromRetiredKeys(
   tx: Tx,
@@ -25,7 +24,6 @@ export async function requeueFromRetiredKeys(
         and op.state in ('SIGNED', 'BROADCAST')
         and relay.state in ('SIGNED', 'BROADCAST')
         and relay.relayer <> all(${[...relayers]}::text[])
-        and not ${isKeyHeld(tx, "relay")}
         and not exists (
           select from relay_attempts attempt
           where attempt.relay_id = relay.id and attempt.created_at > now() - make_interval(secs => ${afterS}::int)

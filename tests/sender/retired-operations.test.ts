@@ -23,6 +23,7 @@ beforeAll(async () => {
 afterAll(() => lab?.stop());
 beforeEach(async () => {
   await lab.rpc("evm_setAutomine", [true]);
+  await lab.service.startMissing();
   await startWorkerWith(OLD_KEY);
 });
 
@@ -206,6 +207,36 @@ test("behavior: with its key configured again, the old transaction is replaced b
   await setBalance(send, AMOUNT);
   await expect(lab.rpc("eth_sendRawTransaction", [send.raw])).rejects.toThrow(/nonce too low/);
   expect(await paidTo(send)).toBe(0n);
+});
+
+test("behavior: nothing is taken from a key that another worker may have", async () => {
+  const send = await strand();
+  const report = (host: string, details: object) => lab.sql`
+    insert into processes (id, kind, version, host, pid, details)
+    values (${crypto.randomUUID()}, 'worker', '0', ${host}, 1, ${JSON.stringify(details)}::text::jsonb)`;
+  await report("holder", { relayers: [`base-sepolia ${lab.relayer}`] });
+  await lab.service.start("worker");
+  const unchanged = async () => {
+    await waitFor("the new worker's report", async () => {
+      const rows = await lab.sql`
+        select from processes where details -> 'relayers' = ${JSON.stringify([`base-sepolia ${NEW_RELAYER}`])}::text::jsonb`;
+      return rows.length === 1;
+    });
+    await Bun.sleep(1_500);
+    expect(await operationOf(send.sendId)).toMatchObject({ state: "BROADCAST", relayer: lab.relayer });
+  };
+  await unchanged();
+  await report("earlier-version", {});
+  await lab.sql`delete from processes where host = 'holder'`;
+  await unchanged();
+  await lab.sql`delete from processes where host = 'earlier-version'`;
+  await waitFor(
+    "the new key's transaction",
+    async () => (await operationOf(send.sendId)).relayer === NEW_RELAYER,
+  );
+  await mineUntil("the send", async () => (await operationOf(send.sendId)).state === "CONFIRMED");
+  expect(await paidTo(send)).toBe(AMOUNT);
+  await mineOld(send, "0x0");
 });
 
 test("behavior: once the old key has used its nonce elsewhere, its transaction is lost and another key sends at once", async () => {

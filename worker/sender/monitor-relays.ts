@@ -195,7 +195,7 @@ async function advanceRelay(
   if (isPassed || (canRaise && isReplaced)) {
     if (await raiseAttempt(network, relay, { market: fresh, isObsolete, isReplaced })) return;
   }
-  // at the cap or without budget: expired authorizations cannot pay, and the others must not be sent
+  // at the cap or without budget: obsolete contents move no money (again), and the others must not be sent
   if (verdict === "less" && !isObsolete) return;
   const isJudged = !newest.isNoop && network.kinds[relay.kind].revise !== undefined;
   if (isDue)

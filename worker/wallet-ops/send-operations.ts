@@ -14,9 +14,12 @@ import {
   bundleItemGas,
   type UserOperation,
 } from "../../core/chain/user-operation.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { RETURN_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import type { OperationFailure } from "../../core/domain/wallet-operation.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
+import { findWorkerKeys } from "../../db/health/process-heartbeats.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { BudgetExceededError } from "../../db/relays/budgets.ts";
 import {
@@ -86,11 +89,10 @@ export async function sendOperations(network: RelayNetwork): Promise<void> {
 /** Handles the outcomes of relays that carried operations, and operations that waited too long. */
 async function settleRelayed({ deps, chain, lanes, confirmations }: RelayNetwork): Promise<void> {
   const id = chain.network.id;
-  const relayers = lanes.keys.map(({ address }) => address);
   await deps.sql.begin(async (tx) => {
     const unsent = await failUnsentOperations(tx, id);
     const { requeued, failed } = await requeueUnrunOperations(tx, id, confirmations);
-    const stranded = await requeueFromRetiredKeys(tx, id, { relayers, afterS: RETIRED_AFTER_S });
+    const stranded = await requeueStranded(tx, { chain, lanes });
     await notify(tx, [...unsent, ...requeued, ...failed, ...stranded]);
     if (unsent.length > 0)
       deps.log.warn({ network: id, operationIds: unsent }, "operations not sent in time");
@@ -102,6 +104,22 @@ async function settleRelayed({ deps, chain, lanes, confirmations }: RelayNetwork
         "no worker has the relayer key of these operations' transaction: another one carries them",
       );
   });
+}
+
+/** This worker's own keys are not reported yet when it has just started. */
+async function requeueStranded(
+  tx: Tx,
+  { chain, lanes }: Pick<RelayNetwork, "chain" | "lanes">,
+): Promise<string[]> {
+  const reported = await findWorkerKeys(tx);
+  if (!reported) return [];
+  const network = chain.network.id;
+  const others = reported.flatMap((key) => {
+    const [of, address] = key.split(" ");
+    return of === network ? [address as Hex] : [];
+  });
+  const relayers = [...lanes.keys.map(({ address }) => address), ...others];
+  return requeueFromRetiredKeys(tx, network, { relayers, afterS: RETIRED_AFTER_S });
 }
 
 /** Records refusals and returns the operations that pass. */
