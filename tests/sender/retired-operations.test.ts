@@ -231,6 +231,12 @@ test("behavior: nothing is taken from a key that another worker may have", async
   await unchanged();
   await lab.sql`delete from processes where host = 'earlier-version'`;
   await waitFor(
+    "the send to be queued again",
+    async () => (await operationOf(send.sendId)).state === "QUEUED",
+  );
+  // sent again until then: the node would mine it, and the new key waits for that
+  await lab.rpc("anvil_dropTransaction", [send.txHash]);
+  await waitFor(
     "the new key's transaction",
     async () => (await operationOf(send.sendId)).relayer === NEW_RELAYER,
   );
