@@ -2,6 +2,7 @@
 
 import { readBalances } from "../../core/chain/usdc.ts";
 import { toQuantity } from "../../core/rpc/parse-answers.ts";
+import { findHighestBlocks } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import {
   addMissingHistory,
@@ -28,7 +29,8 @@ export async function backfillWallets(term: Term): Promise<number> {
   const addresses = wallets.map((wallet) => wallet.address);
   const wanted = new Set(addresses);
   let found = 0;
-  for await (const range of readPast(term.chain, { from, to, addresses })) {
+  const [anchor] = await findHighestBlocks(term.sql, term.network, { to, limit: 1 });
+  for await (const range of readPast(term.chain, { from, to, addresses, anchor })) {
     if (term.signal.aborted) return 0;
     if (range.blocks.length > 0)
       found += await applyMissedBlocks(term, range.blocks, (address) => wanted.has(address));

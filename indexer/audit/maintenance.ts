@@ -7,7 +7,7 @@ import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import { endAbandonedTransactions } from "../../db/postgres/abandoned-transactions.ts";
 import { FencedError, type Term } from "../leader-term.ts";
 import { sleep } from "../leadership.ts";
-import { OtherBranchError } from "../settle/apply-missed-blocks.ts";
+import { OtherBranchError } from "../settle/same-branch.ts";
 import { backfillWallets } from "./backfill-wallets.ts";
 import { recheckLogs } from "./recheck-logs.ts";
 import { reconcileBalances, recountSums } from "./reconcile-balances.ts";

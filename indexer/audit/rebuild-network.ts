@@ -6,6 +6,7 @@
 
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
+import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openEventEpoch } from "../../db/events/event-log.ts";
 import { findCursor, holdEpoch } from "../../db/ledger/cursors.ts";
@@ -27,6 +28,7 @@ import { applyUnappliedTransfers } from "../settle/apply-unapplied-transfers.ts"
 import { confirmOperationsIsolated } from "../settle/confirm-operations.ts";
 import { type OpenTransaction, writeIsolating } from "../settle/isolate-refused-records.ts";
 import { findPriorAttributions } from "../settle/keep-rebuild-attributions.ts";
+import { assertSameBranch, findAnchors, OtherBranchError } from "../settle/same-branch.ts";
 import { settleTransfers } from "../settle/settle-transfers.ts";
 import { readHeader } from "../source/block-header.ts";
 import { readRange } from "../source/block-logs.ts";
@@ -109,6 +111,7 @@ async function replay(
   const touched = new Set<string>();
   let transfers = 0;
   for await (const read of readAll(term, from)) {
+    await assertRead(tx, term, read);
     const isWatched = (address: Hex) => watched.has(address);
     const isRecipient = await findRecipients(term, read, isWatched);
     const blocks = await withLostOperations(term, await withTags(term, read, isRecipient));
@@ -139,17 +142,28 @@ async function replay(
   return { touched: [...touched], transfers };
 }
 
+/** A node can still answer from a branch that was replaced, and what its blocks held must not be booked again. */
+async function assertRead(tx: OpenTransaction, term: Term, read: readonly BlockContent[]): Promise<void> {
+  const near = read
+    .map(({ block }) => block)
+    .filter(({ number }) => number > term.cursor.number - KEPT_BLOCKS);
+  await assertSameBranch(tx, term, near, await findAnchors(term, near));
+}
+
 async function* readAll(term: Term, from: number): AsyncGenerator<BlockContent[]> {
   const { chain, cursor, watched } = term;
   if (watched.size <= FILTERED_WALLETS_MAX) {
     const addresses: Hex[] = [...watched];
-    for await (const { blocks } of readPast(chain, { from, to: cursor.number, addresses }))
-      if (blocks.length > 0) yield blocks;
+    const past = { from, to: cursor.number, addresses, anchor: cursor };
+    for await (const { blocks } of readPast(chain, past)) if (blocks.length > 0) yield blocks;
     return;
   }
   for (let start = from; start <= cursor.number; start += DENSE_BLOCKS) {
     const to = Math.min(cursor.number, start + DENSE_BLOCKS - 1);
     const blocks = await readRange(chain, { from: start, to }, watchOf(watched));
+    const last = blocks.at(-1)?.block;
+    if (to === cursor.number && last?.hash !== cursor.hash)
+      throw new OtherBranchError(`block ${to} is ${last?.hash} now, but ${cursor.hash} was read`);
     yield blocks.filter(isOurs);
   }
 }

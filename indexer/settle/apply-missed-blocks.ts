@@ -1,8 +1,7 @@
 /** Commits transfers of blocks below the cursor that were missed at the time: their wallet was not followed yet, or a node left them out. */
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { findBlocks, findNextBlock } from "../../db/ledger/blocks.ts";
-import { holdEpoch } from "../../db/ledger/cursors.ts";
+import { type BlockPoint, holdEpoch } from "../../db/ledger/cursors.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { discardSums } from "../../db/ledger/running-sums.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
@@ -11,14 +10,7 @@ import { notify } from "../../db/postgres/notifications.ts";
 import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import { bulkOf, FencedError, type Term } from "../leader-term.ts";
-import {
-  assertChained,
-  type BlockHeader,
-  headerCall,
-  need,
-  parseHeader,
-  readHeader,
-} from "../source/block-header.ts";
+import { readHeader } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
 import { findRecipients } from "../source/find-recipients.ts";
 import { placeOf, placeOfSeen } from "../source/log-place.ts";
@@ -27,13 +19,8 @@ import { withTags } from "../source/read-tags.ts";
 import { confirmOperationsIsolated } from "./confirm-operations.ts";
 import { commitIsolating, type Isolate } from "./isolate-refused-records.ts";
 import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./report-wallet-changes.ts";
+import { assertSameBranch, findAnchors } from "./same-branch.ts";
 import { settleTransfers } from "./settle-transfers.ts";
-
-/** Near the head, at most this many blocks in a row without our records are skipped without being stored. */
-const SKIPPED_MAX = 32;
-
-/** A block below the cursor differs from the one that was read: wait until the reorganisation is undone. */
-export class OtherBranchError extends Error {}
 
 /** Returns the number of new transfers and operations. `read` must be in order and proven. */
 export async function applyMissedBlocks(
@@ -45,7 +32,10 @@ export async function applyMissedBlocks(
   const below = read.filter(({ block }) => block.number <= term.cursor.number);
   if (below.length === 0) return 0;
   const times = await readConfirmationTimes(term, below);
-  const anchors = await findAnchors(term, below);
+  const anchors = await findAnchors(
+    term,
+    below.map(({ block }) => block),
+  );
   const isRecipient = await findRecipients(term, below, isWatched);
   const blocks = await withLostOperations(term, await withTags(term, below, isRecipient));
   const prepared = { times, anchors, blocks, isWatched, isRecipient };
@@ -56,7 +46,7 @@ export async function applyMissedBlocks(
 
 type Prepared = {
   times: ReadonlyMap<number, number>;
-  anchors: readonly Pick<BlockHeader, "number" | "hash">[];
+  anchors: readonly BlockPoint[];
   blocks: readonly BlockContent[];
   isWatched: Term["watched"]["has"];
   isRecipient: Term["watched"]["has"];
@@ -74,20 +64,14 @@ async function writeMissed(
   if (!cursor) throw new FencedError(network);
   const [from, to] = [blocks[0]?.block.number ?? 0, blocks.at(-1)?.block.number ?? 0];
   const depthNumber = newestConfirmedBlock(cursor.number, confirmations);
-  const kept = await findBlocks(tx, network, {
-    from,
-    to: Math.max(to, ...anchors.map(({ number }) => number)),
-  });
+  await assertSameBranch(
+    tx,
+    term,
+    blocks.map(({ block }) => block),
+    anchors,
+  );
   const booked = new Set((await findBookedLogs(tx, network, { from, to })).map(placeOf));
   const recorded = new Set((await findRecordedEvents(tx, network, { from, to })).map(placeOf));
-  const hashes = new Map(kept.map((block) => [block.number, block.hash]));
-  assertSameBranch(
-    blocks.map(({ block }) => block),
-    hashes,
-  );
-  for (const { number, hash } of anchors)
-    if (hashes.get(number) !== hash)
-      throw new OtherBranchError(`block ${number} ${hash} is no longer stored`);
   const own = blocks.filter(({ block }) => block.number <= cursor.number);
   const transfers = own.flatMap((content) => content.transfers);
   const operations = own.flatMap((content) => content.operations);
@@ -139,41 +123,6 @@ async function readConfirmationTimes(
     times.set(block.number, deep.timeS);
   }
   return times;
-}
-
-/** Stored blocks that must still be stored when these are booked: each block itself, or the next stored one, which is proven to descend from it. */
-async function findAnchors(
-  { sql, network, chain }: Term,
-  read: readonly BlockContent[],
-): Promise<Pick<BlockHeader, "number" | "hash">[]> {
-  const anchors: Pick<BlockHeader, "number" | "hash">[] = [];
-  for (const { block } of read) {
-    const next = await findNextBlock(sql, network, block.number);
-    const distance = (next?.number ?? Number.POSITIVE_INFINITY) - block.number;
-    // larger gaps only occur between final blocks
-    if (distance > SKIPPED_MAX) continue;
-    if (distance === 0) {
-      anchors.push(block);
-      continue;
-    }
-    const numbers = Array.from({ length: distance }, (_, index) => block.number + 1 + index);
-    const headers = (await chain.batch(numbers.map(headerCall))).map((outcome) => parseHeader(need(outcome)));
-    const known = headers.flatMap((header) => header ?? []);
-    const last = known.at(-1);
-    if (known.length < distance || !last)
-      throw new RpcTransportError("not-ready", `no node knows block ${block.number + distance}`);
-    assertChained([block, ...known]);
-    anchors.push(last);
-  }
-  return anchors;
-}
-
-function assertSameBranch(blocks: readonly BlockHeader[], kept: ReadonlyMap<number, string>): void {
-  for (const block of blocks) {
-    const hash = kept.get(block.number);
-    if (hash !== undefined && hash !== block.hash)
-      throw new OtherBranchError(`block ${block.number} is ${block.hash} now, but ${hash} was read`);
-  }
 }
 
 function authorizationsOf(transfers: readonly SeenTransfer[]) {

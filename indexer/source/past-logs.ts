@@ -7,6 +7,7 @@ import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
+import type { BlockPoint } from "../../db/ledger/cursors.ts";
 import { headerCall, need, parseHeader } from "./block-header.ts";
 import { type BlockContent, decodeBlock, isFollowedBy, selectFollowedLogs } from "./decode-logs.ts";
 import { type LogFilter, readRangeLogs } from "./range-logs.ts";
@@ -18,17 +19,20 @@ const BLOCKS_FIRST = 500;
 const BLOCKS_MAX = 2_000;
 const WITNESSES = 2;
 
+/** `anchor`: the newest stored block up to `to`, if there is one. A node that has another block there answers from a replaced branch. */
+type Past = { from: number; to: number; addresses: readonly Hex[]; anchor?: BlockPoint | undefined };
+
 /** Walks from `from` to `to` and yields, for each range, the blocks that touch one of these wallets, in order. */
 export async function* readPast(
   chain: Chain,
-  { from, to, addresses }: { from: number; to: number; addresses: readonly Hex[] },
+  { from, to, addresses, anchor }: Past,
 ): AsyncGenerator<{ from: number; to: number; blocks: BlockContent[] }> {
   const wanted = new Set(addresses);
   let size = BLOCKS_FIRST;
   for (let start = from; start <= to; ) {
     const end = Math.min(to, start + size - 1);
     try {
-      const numbers = await findHits(chain, { from: start, to: end, addresses });
+      const numbers = await findHits(chain, { from: start, to: end, addresses, anchor });
       const blocks = await readHits(chain, numbers, (address) => wanted.has(address));
       yield { from: start, to: end, blocks };
       start = end + 1;
@@ -43,10 +47,7 @@ export async function* readPast(
 }
 
 /** The union of several nodes' results: a hit that one omits is found by another. */
-async function findHits(
-  chain: Chain,
-  range: { from: number; to: number; addresses: readonly Hex[] },
-): Promise<number[]> {
+async function findHits(chain: Chain, range: Past): Promise<number[]> {
   const nodes = chain.nodesByHealth().slice(0, WITNESSES);
   const answers = await Promise.allSettled(nodes.map((node) => findHitsOn(chain, node, range)));
   const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
@@ -58,7 +59,7 @@ async function findHits(
 async function findHitsOn(
   chain: Chain,
   node: ChainNode,
-  { from, to, addresses }: { from: number; to: number; addresses: readonly Hex[] },
+  { from, to, addresses, anchor }: Past,
 ): Promise<number[]> {
   const { address } = chain.network.usdc;
   const filters: LogFilter[] = [];
@@ -68,7 +69,15 @@ async function findHitsOn(
     filters.push({ address, topics: [TRANSFER_TOPIC, null, topics] });
     filters.push({ address: CONTRACTS.entryPointV06, topics: [USER_OPERATION_EVENT_TOPIC, null, topics] });
   }
-  const { logs } = await readRangeLogs(chain, node, { from, to }, { filters, headerCalls: [headerCall(to)] });
+  const stored = anchor && anchor.number >= from && anchor.number <= to ? anchor : undefined;
+  // in the same request as the logs, because the next one may reach another node behind the same address
+  const headerCalls = [...(stored ? [headerCall(stored.number)] : []), headerCall(to)];
+  const { logs, headers } = await readRangeLogs(chain, node, { from, to }, { filters, headerCalls });
+  if (stored && parseHeader(need(headers[0]))?.hash !== stored.hash)
+    throw new RpcTransportError(
+      "not-ready",
+      `${node.label} has another block ${stored.number} than ${stored.hash}, which was read`,
+    );
   return logs.map((log) => log.blockNumber);
 }
 

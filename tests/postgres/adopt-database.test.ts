@@ -25,6 +25,7 @@ const AFTER_BASELINE = [
   ...["0166_deferrable_assignment_links.sql", "0167_orphaned_payers.sql", "0168_unverified_users.sql"],
   ...["0169_signature_refusals.sql"],
   ...["0170_counts_of_no_change.sql", "0171_deleted_endpoints.sql", "0172_document_lists.sql"],
+  "0173_former_relays.sql",
 ];
 const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
