@@ -123,6 +123,34 @@ export async function loadFacilitatedPayments(
   return rows.map(toAcceptance);
 }
 
+export type UnsettledFacilitated = AuthorizationKey & {
+  recipient: Hex;
+  amountUnits: bigint;
+  /** How far the ledger had been read when it was accepted; null before the indexer's first start. */
+  acceptedBlock: bigint | null;
+};
+
+/** The payments of these authorizations that no block has settled, open or FAILED, to addresses that are no wallets of ours. */
+export async function findUnsettledFacilitated(
+  tx: Tx,
+  { network, token }: { network: NetworkId; token: Hex },
+  authorizations: readonly AuthorizationKey[],
+): Promise<UnsettledFacilitated[]> {
+  if (authorizations.length === 0) return [];
+  return tx<UnsettledFacilitated[]>`
+    select payer, nonce, recipient, amount_units, accepted_block
+    from payments
+    where id = any(array(
+        ${idsByAuthorization(tx, { network, token }, authorizations)}
+      ))
+      and link_id is null
+      and state not in ('MINED', 'CONFIRMED')
+      and not exists (
+        select from wallets
+        where wallets.network = payments.network and wallets.address = payments.recipient
+      )`;
+}
+
 type Depth = { network: NetworkId; depthNumber: number };
 
 /** SQL: true when `confirmFacilitatedPayments` would confirm a payment. */

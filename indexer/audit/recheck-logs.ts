@@ -2,6 +2,7 @@
  * Reads every block's logs a second time, a little later and if possible from another node: whatever a node omitted the
  * first time is booked and reported.
  */
+import { authorizationKey } from "../../core/domain/authorization.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { findHighestBlocks } from "../../db/ledger/blocks.ts";
@@ -12,6 +13,7 @@ import {
   recordReconciliation,
 } from "../../db/ledger/reconciliation.ts";
 import { findFollowedSince } from "../../db/ledger/watched-wallets.ts";
+import { findUnsettledFacilitated } from "../../db/payments/facilitated-payments.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
 import type { Term } from "../leader-term.ts";
 import { applyMissedBlocks } from "../settle/apply-missed-blocks.ts";
@@ -21,6 +23,7 @@ import {
   decodeBlock,
   followedLogs,
   type PlacedLog,
+  type SpentAuthorization,
   selectFollowedLogs,
 } from "../source/decode-logs.ts";
 import { placeOf, placeOfSeen } from "../source/log-place.ts";
@@ -47,6 +50,8 @@ export type RecheckProgress = { blocks: number; isDoubted?: boolean; readMs?: nu
 /** A transfer or operation of one of our wallets: its position and owner. */
 type SeenLog = { block: Pick<BlockHeader, "number" | "hash">; logIndex: number; wallets: readonly Hex[] };
 
+type Answered = { answered: SeenLog[]; spent: SpentAuthorization[] };
+
 /** Reads the next range again. False when there is none yet. */
 export async function recheckLogs(term: Term, progress: RecheckProgress): Promise<boolean> {
   const { network, epoch, sql } = term;
@@ -68,7 +73,7 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
     ? readProven(term, { from, to })
     : readAgain(term, { from, to }, progress));
   if (!read) return true;
-  const { answered, last } = read;
+  const { answered, spent, last } = read;
   const booked = await findRecorded(term, { from, to });
   const missing = await followedOnly(
     term,
@@ -76,7 +81,8 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
   );
   const places = new Set(answered.map(placeOfSeen));
   const unconfirmed = [...booked].filter((place) => !places.has(place));
-  const repaired = await book(term, missing);
+  const unsettled = await findUnsettled(term, spent);
+  const repaired = await book(term, missing, unsettled);
   const surplus = await notOnChain(term, unconfirmed);
   const differences = repaired + surplus.length;
   await recordReconciliation(sql, {
@@ -89,6 +95,7 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
     differences,
     details: [
       ...missing.map(({ block, logIndex }) => ({ missing: `${block.number}:${logIndex}` })),
+      ...unsettled.map(({ blockNumber, logIndex }) => ({ missing: `${blockNumber}:${logIndex}` })),
       ...surplus.map((place) => ({ notOnChain: place })),
     ].slice(0, DETAILS_MAX),
   });
@@ -105,6 +112,27 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
     );
   }
   return true;
+}
+
+type SettlingTransfer = NonNullable<SpentAuthorization["transfer"]> & { key: string };
+
+/** The transfers of this range that settle a facilitated payment, which is open or FAILED although its authorization was executed. */
+async function findUnsettled(
+  { sql, network, chain }: Term,
+  spent: readonly SpentAuthorization[],
+): Promise<SettlingTransfer[]> {
+  const token = chain.network.usdc.address;
+  const payments = await findUnsettledFacilitated(sql, { network, token }, spent);
+  const byKey = new Map(payments.map((one) => [authorizationKey(one.payer, one.nonce), one]));
+  return spent.flatMap(({ payer, nonce, transfer }) => {
+    const key = authorizationKey(payer, nonce);
+    const payment = byKey.get(key);
+    if (!payment || !transfer) return [];
+    const isItsOwn = transfer.to === payment.recipient && transfer.amountUnits === payment.amountUnits;
+    // an authorization that was executed before it was shown here pays nothing here
+    const wasShownBefore = payment.acceptedBlock === null || payment.acceptedBlock < transfer.blockNumber;
+    return isItsOwn && wasShownBefore ? [{ ...transfer, key }] : [];
+  });
 }
 
 /** Positions of the transfers and operations in the database. */
@@ -130,7 +158,7 @@ async function readAgain(
   term: Term,
   { from, to }: { from: number; to: number },
   progress: RecheckProgress,
-): Promise<{ answered: SeenLog[]; last: BlockHeader } | undefined> {
+): Promise<(Answered & { last: BlockHeader }) | undefined> {
   const { chain } = term;
   const { address } = chain.network.usdc;
   const node = chain.nodesByHealth().at(-1);
@@ -149,19 +177,23 @@ async function readAgain(
   const isSparse = logs.length < LOGS_WANTED && to - from + 1 === progress.blocks;
   if (isSparse) progress.blocks = Math.min(BLOCKS_MAX, progress.blocks * 2);
   if (logs.length > LOGS_WANTED * 2) progress.blocks = Math.max(1, progress.blocks >> 1);
-  return { answered: decodeByBlock(term, logs), last };
+  return { ...decodeByBlock(term, logs), last };
 }
 
 /** The same with proofs, block by block: read concurrently, full blocks would delay each other past their timeouts. */
 async function readProven(
   term: Term,
   { from, to }: { from: number; to: number },
-): Promise<{ answered: SeenLog[]; last: BlockHeader }> {
+): Promise<Answered & { last: BlockHeader }> {
   const blocks: BlockContent[] = [];
   for (let number = from; number <= to; number++) blocks.push(await readProvenBlock(term, number));
   const last = blocks.at(-1)?.block;
   if (!last) throw new Error(`there is no block from ${from} to ${to}`);
-  return { answered: blocks.flatMap(logsOf), last };
+  return { ...contentsOf(blocks), last };
+}
+
+function contentsOf(blocks: readonly BlockContent[]): Answered {
+  return { answered: blocks.flatMap(logsOf), spent: blocks.flatMap(({ spent }) => spent) };
 }
 
 function logsOf({ transfers, operations }: BlockContent): SeenLog[] {
@@ -171,21 +203,22 @@ function logsOf({ transfers, operations }: BlockContent): SeenLog[] {
   ];
 }
 
-function decodeByBlock(term: Term, logs: readonly PlacedLog[]): SeenLog[] {
+function decodeByBlock(term: Term, logs: readonly PlacedLog[]): Answered {
   const byHash = new Map<string, PlacedLog[]>();
   for (const log of logs) {
     const group = byHash.get(log.blockHash);
     if (group) group.push(log);
     else byHash.set(log.blockHash, [log]);
   }
-  return [...byHash.values()].flatMap((group) => {
+  const blocks = [...byHash.values()].flatMap((group) => {
     const own = selectFollowedLogs(group, term.chain.network.usdc.address);
     const [first] = own;
     if (!first) return [];
     // only its position is compared; missing records are read again with the whole header
     const block = { number: first.blockNumber, hash: first.blockHash } as BlockHeader;
-    return logsOf(decodeBlock(block, own, (wallet) => term.watched.has(wallet)));
+    return decodeBlock(block, own, (wallet) => term.watched.has(wallet));
   });
+  return contentsOf(blocks);
 }
 
 /** A wallet's blocks before it joined are read by its backfill, not by us. */
@@ -198,13 +231,24 @@ async function followedOnly(term: Term, logs: readonly SeenLog[]): Promise<SeenL
   );
 }
 
-/** Books missing records from the blocks' proven logs. Returns the number of transfers and operations booked. */
-async function book(term: Term, missing: readonly SeenLog[]): Promise<number> {
-  if (missing.length === 0) return 0;
-  const numbers = [...new Set(missing.map(({ block }) => block.number))].sort((a, b) => a - b);
+/** Books missing records from the blocks' proven logs. Returns the number of transfers and operations booked, and of payments settled. */
+async function book(
+  term: Term,
+  missing: readonly SeenLog[],
+  unsettled: readonly SettlingTransfer[],
+): Promise<number> {
+  const numbers = [
+    ...new Set([
+      ...missing.map(({ block }) => block.number),
+      ...unsettled.map(({ blockNumber }) => blockNumber),
+    ]),
+  ].sort((a, b) => a - b);
+  if (numbers.length === 0) return 0;
   const blocks: BlockContent[] = [];
   for (const number of numbers) blocks.push(await readProvenBlock(term, number));
-  return applyMissedBlocks(term, blocks, (address) => term.watched.has(address));
+  const keys = new Set(unsettled.map(({ key }) => key));
+  const booked = await applyMissedBlocks(term, blocks, (address) => term.watched.has(address), keys);
+  return booked + unsettled.length;
 }
 
 /** Booked positions that are not in their block's proven logs. */

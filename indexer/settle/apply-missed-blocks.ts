@@ -1,4 +1,5 @@
 /** Commits transfers of blocks below the cursor that were missed at the time: their wallet was not followed yet, or a node left them out. */
+import { authorizationKey } from "../../core/domain/authorization.ts";
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { type BlockPoint, holdEpoch } from "../../db/ledger/cursors.ts";
@@ -22,11 +23,15 @@ import { accountChangesOf, reportWalletChanges, storeAccountChanges } from "./re
 import { assertSameBranch, findAnchors } from "./same-branch.ts";
 import { settleTransfers } from "./settle-transfers.ts";
 
-/** Returns the number of new transfers and operations. `read` must be in order and proven. */
+/**
+ * Returns the number of new transfers and operations. `read` must be in order and proven. `unsettled`: keys of authorizations whose facilitated
+ * payments these blocks settle, although neither side is a wallet of ours.
+ */
 export async function applyMissedBlocks(
   term: Term,
   read: readonly BlockContent[],
   isWatched: Term["watched"]["has"],
+  unsettled: ReadonlySet<string> = new Set(),
 ): Promise<number> {
   // blocks above the cursor are read and booked by the follower
   const below = read.filter(({ block }) => block.number <= term.cursor.number);
@@ -38,7 +43,7 @@ export async function applyMissedBlocks(
   );
   const isRecipient = await findRecipients(term, below, isWatched);
   const blocks = await withLostOperations(term, await withTags(term, below, isRecipient));
-  const prepared = { times, anchors, blocks, isWatched, isRecipient };
+  const prepared = { times, anchors, blocks, isWatched, isRecipient, unsettled };
   return commitIsolating(term, `missed ${blocks[0]?.block.number}`, (isolateIn) =>
     term.sql.begin((tx) => writeMissed(tx, term, prepared, isolateIn?.(tx))),
   );
@@ -50,12 +55,13 @@ type Prepared = {
   blocks: readonly BlockContent[];
   isWatched: Term["watched"]["has"];
   isRecipient: Term["watched"]["has"];
+  unsettled: ReadonlySet<string>;
 };
 
 async function writeMissed(
   tx: Tx,
   term: Term,
-  { times, anchors, blocks, isWatched, isRecipient }: Prepared,
+  { times, anchors, blocks, isWatched, isRecipient, unsettled }: Prepared,
   isolate: Isolate | undefined,
 ): Promise<number> {
   const { network, epoch, confirmations } = term;
@@ -76,10 +82,13 @@ async function writeMissed(
   const transfers = own.flatMap((content) => content.transfers);
   const operations = own.flatMap((content) => content.operations);
   const missing = transfers.filter((transfer) => !booked.has(placeOfSeen(transfer)));
+  const facilitated = own
+    .flatMap(({ spent }) => spent)
+    .filter(({ payer, nonce }) => unsettled.has(authorizationKey(payer, nonce)));
   const touched = await settleTransfers(tx, {
     network,
     transfers: missing,
-    spent: authorizationsOf(missing),
+    spent: [...authorizationsOf(missing), ...facilitated],
     operations,
     bookedTransfers: transfers.filter((transfer) => booked.has(placeOfSeen(transfer))),
     isWatched,

@@ -49,7 +49,8 @@ export async function settleFacilitated(
 
 /**
  * The payer may have signed the same nonce for another recipient. `ours`: the transfer when it reached a watched wallet. There it may pay a link,
- * unless it was shown here before its block: afterwards anybody can show it.
+ * unless it was shown here before its block: afterwards anybody can show it. Elsewhere it pays nothing else, so the heights decide alone: a
+ * block that is read again may be older than the payment.
  */
 function isSettledBy(
   payment: FacilitatedFacts,
@@ -57,7 +58,15 @@ function isSettledBy(
   ours: AttributableTransfer | undefined,
 ): boolean {
   if (transfer.to !== payment.recipient || transfer.amountUnits !== payment.amountUnits) return false;
-  return ours === undefined || isTimely(payment, ours);
+  return ours ? isTimely(payment, ours) : wasShownBefore(payment, transfer);
+}
+
+function wasShownBefore(
+  { wasSettled, relayHashes, acceptedBlock }: FacilitatedFacts,
+  { txHash, blockNumber }: NonNullable<SpentAuthorization["transfer"]>,
+): boolean {
+  if (wasSettled || relayHashes.includes(txHash)) return true;
+  return acceptedBlock === undefined || acceptedBlock < blockNumber;
 }
 
 function placeOf({ txHash, logIndex }: { txHash: string; logIndex: number }): string {

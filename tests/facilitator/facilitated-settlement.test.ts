@@ -6,6 +6,7 @@ import { newPaymentId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { insertFacilitatedPayments } from "../../db/payments/facilitated-payments.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
+import { recheckLogs } from "../../indexer/audit/recheck-logs.ts";
 import {
   type Lab,
   linkOf,
@@ -26,7 +27,7 @@ import {
   USDC,
   until,
 } from "../support/indexer-lab.ts";
-import { authorize, makeSigner, paymentOf } from "../support/indexer-lab-payments.ts";
+import { authorize, makeSigner, paymentOf, sendBatch } from "../support/indexer-lab-payments.ts";
 
 setDefaultTimeout(120_000);
 let lab: Lab;
@@ -139,6 +140,61 @@ test("error: a facilitated payment into the merchant's own wallet cannot be assi
   );
   expect(refusal).toMatchObject({ issue: "counted_elsewhere" });
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
+});
+
+/** Executed in a block that is read again, because it also pays a wallet, and shown here afterwards; the worker has ended its payment. */
+async function showAfterBlock(): Promise<string> {
+  const [elsewhere, ours] = await Promise.all(
+    [randomAddress(), merchant.address].map(async (to) =>
+      authorize(await makeSigner(lab), { to, value: 7n }),
+    ),
+  );
+  if (!elsewhere || !ours) throw new Error("nothing was signed");
+  const calls = [elsewhere, ours].map(({ data }) => ({ target: USDC, callData: data }));
+  await sendBatch(lab, payer, calls);
+  await settled(lab);
+  const id = await show(elsewhere.authorization);
+  await failAsUsed(id);
+  return id;
+}
+
+async function failAsUsed(id: string): Promise<void> {
+  await lab.sql`
+    update payments
+    set state = 'FAILED', reason = 'NONCE_USED', tx_hash = null, log_index = null, block_number = null
+    where id = ${id}`;
+}
+
+test("behavior: a rebuild does not settle a payment whose authorization was executed before it was shown here", async () => {
+  const id = await showAfterBlock();
+  await indexer?.stop();
+  indexer = undefined;
+  const term = await openTerm(lab);
+  const { differences } = await rebuildNetwork(term).finally(term.close);
+  expect(differences).toEqual([]);
+  expect(await paymentOf(lab, id)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+});
+
+test("behavior: a payment whose block was answered without its logs is settled when the block is read a second time", async () => {
+  const { id, data } = await accept();
+  const other = await accept();
+  await send(lab, payer, USDC, data);
+  const late = await showAfterBlock();
+  await mine(lab, 40);
+  await settled(lab);
+  await indexer?.stop();
+  indexer = undefined;
+  // as if the log had never been reported: the worker has found the authorization used, and no transfer
+  await failAsUsed(id);
+  await lab.sql`update cursors set rechecked_number = 0`;
+  const term = await openTerm(lab);
+  await recheckLogs(term, { blocks: 2_000 }).finally(term.close);
+  expect(await paymentOf(lab, id)).toMatchObject({ state: "CONFIRMED", reason: null });
+  expect(await paymentOf(lab, late)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+  expect(await paymentOf(lab, other.id)).toMatchObject({ state: "QUEUED" });
+  const [row] = await lab.sql`
+    select differences, repaired from reconciliations where kind = 'LOGS' order by id desc limit 1`;
+  expect(row).toEqual({ differences: 1, repaired: 1 });
 });
 
 /** Anybody can show an executed authorization: it is in the block. */
