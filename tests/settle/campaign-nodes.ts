@@ -18,7 +18,7 @@ export type CampaignNodes = {
 };
 
 const NODES = 2;
-const LIES = 0.3;
+const LIES = 0.5;
 /** Of the reorganisations, how many a node misses, and for which part of its requests. */
 const MISSED = 0.7;
 const STALE_SHARES = [1, 0.5, 0.2] as const;
