@@ -1,5 +1,5 @@
 /** The controls of every screen. */
-import type { ComponentChildren, JSX } from "preact";
+import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { say } from "../frame/texts.ts";
 
@@ -192,11 +192,16 @@ export function Check({ label, isOn, isOff, onInput, hint }: CheckProps) {
   );
 }
 
-type NoticeProps = { kind: "bad" | "warn" | "ok" | "info"; children: ComponentChildren };
+type NoticeProps = {
+  kind: "bad" | "warn" | "ok" | "info";
+  /** Its element, for the caller. */
+  place?: RefObject<HTMLDivElement | null>;
+  children: ComponentChildren;
+};
 
-export function Notice({ kind, children }: NoticeProps) {
+export function Notice({ kind, place, children }: NoticeProps) {
   return (
-    <div class={`notice ${kind}`} role={kind === "bad" ? "alert" : "status"}>
+    <div ref={place ?? null} class={`notice ${kind}`} role={kind === "bad" ? "alert" : "status"}>
       {children}
     </div>
   );

@@ -1,6 +1,6 @@
 /** Shared by forms and their screens: submitting, errors of actions, loading, and panels. */
 import type { ComponentChildren } from "preact";
-import { useId } from "preact/hooks";
+import { useEffect, useId, useRef } from "preact/hooks";
 import type { Action } from "../frame/action.ts";
 import type { Loaded } from "../frame/load.ts";
 import { say } from "../frame/texts.ts";
@@ -65,8 +65,18 @@ export function Submit({
   );
 }
 
+/** Why an action failed; scrolled into view when it appears, because a long form or sheet may end below the screen. */
 export function Fault({ of }: { of: string | undefined }) {
-  return of ? <Notice kind="bad">{of}</Notice> : null;
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (of) place.current?.scrollIntoView({ block: "center" });
+  }, [of]);
+  if (!of) return null;
+  return (
+    <Notice kind="bad" place={place}>
+      {of}
+    </Notice>
+  );
 }
 
 type LoadingProps<Value> = {
