@@ -123,12 +123,7 @@ export async function loadFacilitatedPayments(
   return rows.map(toAcceptance);
 }
 
-export type UnsettledFacilitated = AuthorizationKey & {
-  recipient: Hex;
-  amountUnits: bigint;
-  /** How far the ledger had been read when it was accepted; null before the indexer's first start. */
-  acceptedBlock: bigint | null;
-};
+export type UnsettledFacilitated = AuthorizationKey & { recipient: Hex; amountUnits: bigint };
 
 /** The payments of these authorizations that no block has settled, open or FAILED, to addresses that are no wallets of ours. */
 export async function findUnsettledFacilitated(
@@ -138,7 +133,7 @@ export async function findUnsettledFacilitated(
 ): Promise<UnsettledFacilitated[]> {
   if (authorizations.length === 0) return [];
   return tx<UnsettledFacilitated[]>`
-    select payer, nonce, recipient, amount_units, accepted_block
+    select payer, nonce, recipient, amount_units
     from payments
     where id = any(array(
         ${idsByAuthorization(tx, { network, token }, authorizations)}

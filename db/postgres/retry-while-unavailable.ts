@@ -8,6 +8,8 @@ const RETRY_MAX_MS = 60_000;
 const UNAVAILABLE_CLASSES = ["08", "53", "57"];
 /** SQLSTATE classes of a server that refuses this user or has no such database. */
 const REFUSED_CLASSES = ["28", "3D"];
+/** Of those classes: stopped, crashed, starting, or out of connections. Others are of one statement: cancelled, or without space. */
+const UNREACHABLE_STATES = new Set(["57P01", "57P02", "57P03", "53300"]);
 const SQL_STATE = /^[0-9A-Z]{5}$/;
 /** Socket errors of both drivers; the queue's driver has no code for an ended connection. */
 const UNAVAILABLE_TEXT =
@@ -58,7 +60,8 @@ export function describeDatabaseFailure(databaseUrl: string, error: unknown): st
   const reason = error instanceof Error ? error.message : String(error);
   const name = nameOf(databaseUrl);
   if (isOfClass(error, REFUSED_CLASSES)) return `${name} refuses the connection (DATABASE_URL): ${reason}`;
-  return isUnavailable(error) ? `${name} is unavailable (DATABASE_URL): ${reason}` : reason;
+  const isOfStatement = isOfClass(error, ["53", "57"]) && !UNREACHABLE_STATES.has(codeOf(error as Error));
+  return isUnavailable(error) && !isOfStatement ? `${name} is unavailable (DATABASE_URL): ${reason}` : reason;
 }
 
 function nameOf(databaseUrl: string): string {

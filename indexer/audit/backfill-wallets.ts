@@ -2,7 +2,7 @@
 
 import { readBalances } from "../../core/chain/usdc.ts";
 import { toQuantity } from "../../core/rpc/parse-answers.ts";
-import { findHighestBlocks } from "../../db/ledger/blocks.ts";
+import { findNextBlock } from "../../db/ledger/blocks.ts";
 import { holdEpoch } from "../../db/ledger/cursors.ts";
 import {
   addMissingHistory,
@@ -29,7 +29,7 @@ export async function backfillWallets(term: Term): Promise<number> {
   const addresses = wallets.map((wallet) => wallet.address);
   const wanted = new Set(addresses);
   let found = 0;
-  const [anchor] = await findHighestBlocks(term.sql, term.network, { to, limit: 1 });
+  const anchor = await findNextBlock(term.sql, term.network, to);
   for await (const range of readPast(term.chain, { from, to, addresses, anchor })) {
     if (term.signal.aborted) return 0;
     if (range.blocks.length > 0)

@@ -30,7 +30,7 @@ import { type OpenTransaction, writeIsolating } from "../settle/isolate-refused-
 import { findPriorAttributions } from "../settle/keep-rebuild-attributions.ts";
 import { assertSameBranch, findAnchors, OtherBranchError } from "../settle/same-branch.ts";
 import { settleTransfers } from "../settle/settle-transfers.ts";
-import { readHeader } from "../source/block-header.ts";
+import { type BlockHeader, readHeader } from "../source/block-header.ts";
 import { readRange } from "../source/block-logs.ts";
 import { type BlockContent, isOurs, type SeenTransfer } from "../source/decode-logs.ts";
 import { findRecipients } from "../source/find-recipients.ts";
@@ -158,10 +158,16 @@ async function* readAll(term: Term, from: number): AsyncGenerator<BlockContent[]
     for await (const { blocks } of readPast(chain, past)) if (blocks.length > 0) yield blocks;
     return;
   }
+  let before: BlockHeader | undefined;
   for (let start = from; start <= cursor.number; start += DENSE_BLOCKS) {
     const to = Math.min(cursor.number, start + DENSE_BLOCKS - 1);
     const blocks = await readRange(chain, { from: start, to }, watchOf(watched));
-    const last = blocks.at(-1)?.block;
+    const [first, last] = [blocks.at(0)?.block, blocks.at(-1)?.block];
+    if (before && first?.parentHash !== before.hash)
+      throw new OtherBranchError(
+        `block ${start} does not follow block ${before.number} ${before.hash}, which was read`,
+      );
+    before = last;
     if (to === cursor.number && last?.hash !== cursor.hash)
       throw new OtherBranchError(`block ${to} is ${last?.hash} now, but ${cursor.hash} was read`);
     yield blocks.filter(isOurs);

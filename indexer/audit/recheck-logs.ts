@@ -82,7 +82,8 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
   const places = new Set(answered.map(placeOfSeen));
   const unconfirmed = [...booked].filter((place) => !places.has(place));
   const unsettled = await findUnsettled(term, spent);
-  const repaired = await book(term, missing, unsettled);
+  const { booked: bookedNow, settled } = await book(term, missing, unsettled);
+  const repaired = bookedNow + settled.length;
   const surplus = await notOnChain(term, unconfirmed);
   const differences = repaired + surplus.length;
   await recordReconciliation(sql, {
@@ -95,7 +96,7 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
     differences,
     details: [
       ...missing.map(({ block, logIndex }) => ({ missing: `${block.number}:${logIndex}` })),
-      ...unsettled.map(({ blockNumber, logIndex }) => ({ missing: `${blockNumber}:${logIndex}` })),
+      ...settled.map(({ blockNumber, transfer }) => ({ missing: `${blockNumber}:${transfer.logIndex}` })),
       ...surplus.map((place) => ({ notOnChain: place })),
     ].slice(0, DETAILS_MAX),
   });
@@ -114,9 +115,9 @@ export async function recheckLogs(term: Term, progress: RecheckProgress): Promis
   return true;
 }
 
-type SettlingTransfer = NonNullable<SpentAuthorization["transfer"]> & { key: string };
+type SettlingTransfer = SpentAuthorization & { transfer: NonNullable<SpentAuthorization["transfer"]> };
 
-/** The transfers of this range that settle a facilitated payment, which is open or FAILED although its authorization was executed. */
+/** The authorizations of this range that may settle a facilitated payment: it is open or FAILED, and this transfer is its own. */
 async function findUnsettled(
   { sql, network, chain }: Term,
   spent: readonly SpentAuthorization[],
@@ -124,14 +125,11 @@ async function findUnsettled(
   const token = chain.network.usdc.address;
   const payments = await findUnsettledFacilitated(sql, { network, token }, spent);
   const byKey = new Map(payments.map((one) => [authorizationKey(one.payer, one.nonce), one]));
-  return spent.flatMap(({ payer, nonce, transfer }) => {
-    const key = authorizationKey(payer, nonce);
-    const payment = byKey.get(key);
-    if (!payment || !transfer) return [];
-    const isItsOwn = transfer.to === payment.recipient && transfer.amountUnits === payment.amountUnits;
-    // an authorization that was executed before it was shown here pays nothing here
-    const wasShownBefore = payment.acceptedBlock === null || payment.acceptedBlock < transfer.blockNumber;
-    return isItsOwn && wasShownBefore ? [{ ...transfer, key }] : [];
+  return spent.flatMap((one) => {
+    const { payer, nonce, transfer } = one;
+    const payment = byKey.get(authorizationKey(payer, nonce));
+    const isItsOwn = transfer?.to === payment?.recipient && transfer?.amountUnits === payment?.amountUnits;
+    return payment && transfer && isItsOwn ? [{ ...one, transfer }] : [];
   });
 }
 
@@ -231,24 +229,30 @@ async function followedOnly(term: Term, logs: readonly SeenLog[]): Promise<SeenL
   );
 }
 
-/** Books missing records from the blocks' proven logs. Returns the number of transfers and operations booked, and of payments settled. */
+/**
+ * Books missing records from the blocks' proven logs. Returns the number of transfers and operations booked, and whose payments are settled now:
+ * not those that were shown here after their block.
+ */
 async function book(
   term: Term,
   missing: readonly SeenLog[],
   unsettled: readonly SettlingTransfer[],
-): Promise<number> {
+): Promise<{ booked: number; settled: SettlingTransfer[] }> {
   const numbers = [
     ...new Set([
       ...missing.map(({ block }) => block.number),
       ...unsettled.map(({ blockNumber }) => blockNumber),
     ]),
   ].sort((a, b) => a - b);
-  if (numbers.length === 0) return 0;
+  if (numbers.length === 0) return { booked: 0, settled: [] };
   const blocks: BlockContent[] = [];
   for (const number of numbers) blocks.push(await readProvenBlock(term, number));
-  const keys = new Set(unsettled.map(({ key }) => key));
+  const keys = new Set(unsettled.map(({ payer, nonce }) => authorizationKey(payer, nonce)));
   const booked = await applyMissedBlocks(term, blocks, (address) => term.watched.has(address), keys);
-  return booked + unsettled.length;
+  const keyOf = ({ payer, nonce }: SpentAuthorization) => authorizationKey(payer, nonce);
+  const left = new Set((await findUnsettled(term, unsettled)).map(keyOf));
+  const settled = unsettled.filter((one) => !left.has(keyOf(one)));
+  return { booked, settled };
 }
 
 /** Booked positions that are not in their block's proven logs. */

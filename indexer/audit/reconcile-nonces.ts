@@ -5,7 +5,7 @@
 import { ANY_CHAIN_NONCE_KEY } from "../../core/chain/owner-operation.ts";
 import { readAccountNonces } from "../../core/chain/passkey-account.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { findHighestBlocks } from "../../db/ledger/blocks.ts";
+import { findNextBlock } from "../../db/ledger/blocks.ts";
 import { recordReconciliation } from "../../db/ledger/reconciliation.ts";
 import { forgetOpenings } from "../../db/ledger/wallet-backfills.ts";
 import { findUnspentNonces, type UnspentNonce } from "../../db/wallet-ops/missed-events.ts";
@@ -76,7 +76,7 @@ async function readMissed(term: Term, missed: readonly UnspentNonce[], to: numbe
   const addresses = missed.map(({ address }) => address);
   const wanted = new Set(addresses);
   let found = 0;
-  const [anchor] = await findHighestBlocks(term.sql, term.network, { to, limit: 1 });
+  const anchor = await findNextBlock(term.sql, term.network, to);
   for await (const { blocks } of readPast(term.chain, { from, to, addresses, anchor })) {
     if (term.signal.aborted) return found;
     if (blocks.length > 0) found += await applyMissedBlocks(term, blocks, (address) => wanted.has(address));

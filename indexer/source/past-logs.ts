@@ -19,7 +19,7 @@ const BLOCKS_FIRST = 500;
 const BLOCKS_MAX = 2_000;
 const WITNESSES = 2;
 
-/** `anchor`: the newest stored block up to `to`, if there is one. A node that has another block there answers from a replaced branch. */
+/** `anchor`: the stored block at or next above `to`, if there is one. A node that has another block there answers from a replaced branch. */
 type Past = { from: number; to: number; addresses: readonly Hex[]; anchor?: BlockPoint | undefined };
 
 /** Walks from `from` to `to` and yields, for each range, the blocks that touch one of these wallets, in order. */
@@ -69,14 +69,13 @@ async function findHitsOn(
     filters.push({ address, topics: [TRANSFER_TOPIC, null, topics] });
     filters.push({ address: CONTRACTS.entryPointV06, topics: [USER_OPERATION_EVENT_TOPIC, null, topics] });
   }
-  const stored = anchor && anchor.number >= from && anchor.number <= to ? anchor : undefined;
   // in the same request as the logs, because the next one may reach another node behind the same address
-  const headerCalls = [...(stored ? [headerCall(stored.number)] : []), headerCall(to)];
+  const headerCalls = [...(anchor ? [headerCall(anchor.number)] : []), headerCall(to)];
   const { logs, headers } = await readRangeLogs(chain, node, { from, to }, { filters, headerCalls });
-  if (stored && parseHeader(need(headers[0]))?.hash !== stored.hash)
+  if (anchor && parseHeader(need(headers[0]))?.hash !== anchor.hash)
     throw new RpcTransportError(
       "not-ready",
-      `${node.label} has another block ${stored.number} than ${stored.hash}, which was read`,
+      `${node.label} has another block ${anchor.number} than ${anchor.hash}, which was read`,
     );
   return logs.map((log) => log.blockNumber);
 }

@@ -1,6 +1,6 @@
 /** The units of deploy/systemd and the manifests of deploy/kubernetes: each process starts with the secrets that it is given. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readApiConfig } from "../../api/config.ts";
@@ -108,6 +108,35 @@ describe("deploy/systemd", () => {
       exitCode: 64,
       output: expect.stringContaining("there is no command backups"),
     });
+  });
+
+  test("settings reach a command as systemd reads them: nothing in them is run or expanded", () => {
+    const own = mkdtempSync(join(folder, "settings-"));
+    mkdirSync(join(own, "secrets"));
+    writeFileSync(join(own, "secrets/jwt_secret"), "s");
+    writeFileSync(join(own, "secrets/jwt_secret~"), "s");
+    const lines = [
+      ...[
+        "# a comment",
+        "; another",
+        "",
+        "RP_NAME=Our Shop",
+        'MAIL_FROM="\\"Cash $5\\" `id` $(id) <a@b.test>"',
+      ],
+      "BASE_URL='https://pay.example.com'",
+    ];
+    writeFileSync(join(own, "service.env"), lines.join("\n"));
+    writeFileSync(join(own, "npm"), "#!/bin/sh\nenv\n", { mode: 0o755 });
+    const environment = { PATH: `${own}:${process.env.PATH}`, SETTINGS_FOLDER: own };
+    const { exitCode, stdout } = Bun.spawnSync([join(UNITS, "run"), "doctor"], { env: environment });
+    expect(exitCode).toBe(0);
+    const given = stdout.toString().split("\n");
+    expect(given).toContain("RP_NAME=Our Shop");
+    expect(given).toContain('MAIL_FROM="Cash $5" `id` $(id) <a@b.test>');
+    expect(given).toContain("BASE_URL=https://pay.example.com");
+    expect(given.filter((line) => line.includes("_FILE="))).toEqual([
+      `JWT_SECRET_FILE=${join(own, "secrets/jwt_secret")}`,
+    ]);
   });
 
   test("root's secrets are readable only by root", () => {

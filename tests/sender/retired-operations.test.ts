@@ -4,7 +4,17 @@ import { privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
-import { type Lab, relaysOf, spendNonces, startLab, waitFor } from "../support/relay-lab.ts";
+import {
+  countTransfers,
+  type Lab,
+  newOrder,
+  pay,
+  paymentOf,
+  relaysOf,
+  spendNonces,
+  startLab,
+  waitFor,
+} from "../support/relay-lab.ts";
 import { randomAddress } from "../support/seed.ts";
 import { confirmSend, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
@@ -42,8 +52,8 @@ const forgetWorkers = async () => {
 
 type Stranded = { merchant: Merchant; sendId: string; to: Hex; txHash: Hex; raw: Hex; relayId: bigint };
 
-/** A send of the old key that no node has; its worker is gone. `ageS`: of its attempt. */
-async function strand({ ageS = 600 } = {}): Promise<Stranded> {
+/** A send of the old key that no node has; its worker is gone. `ageS`: of its attempt. `payNext`: sends more from the same key. */
+async function strand({ ageS = 600, payNext = async (): Promise<Hex[]> => [] } = {}): Promise<Stranded> {
   const merchant = await signUp(lab.service.baseUrl);
   await fundUsdc(lab.chain.rpcUrl, merchant.walletAddress as Hex, AMOUNT);
   await waitFor("the wallet to be deployed", async () => {
@@ -66,8 +76,9 @@ async function strand({ ageS = 600 } = {}): Promise<Stranded> {
       where op.id = ${sendId} and op.state = 'BROADCAST' and relay.state = 'BROADCAST'`;
     return row;
   });
+  const next = await payNext();
   await lab.service.kill("worker");
-  await lab.rpc("anvil_dropTransaction", [attempt.txHash]);
+  for (const txHash of [attempt.txHash, ...next]) await lab.rpc("anvil_dropTransaction", [txHash]);
   await forgetWorkers();
   await lab.sql`
     update relay_attempts
@@ -141,6 +152,32 @@ test("behavior: the new key's transaction is mined, then the old one's: the mone
   await mineUntil("the old relay to be final", async () => (await relayOf(send))?.state === "CONFIRMED");
   expect(await operationOf(send.sendId)).toMatchObject({ state: "CONFIRMED", txHash: newHash });
   expect(await paidTo(send)).toBe(AMOUNT);
+});
+
+test("behavior: a payment behind the old transaction is mined: that one is resent although another key has carried its send", async () => {
+  const order = await newOrder(lab);
+  const payNext = async () => {
+    const answered = pay(lab, order);
+    answered.catch(() => undefined);
+    return waitFor("the payment to be broadcast", async () => {
+      const rows = await lab.sql<{ txHash: Hex }[]>`
+        select attempt.tx_hash
+        from relays
+        join relay_attempts attempt on attempt.relay_id = relays.id
+        where relays.kind = 'PAYMENTS' and relays.state = 'BROADCAST'`;
+      return rows.length > 0 ? rows.map(({ txHash }) => txHash) : undefined;
+    });
+  };
+  const send = await strand({ payNext });
+  await lab.service.start("worker");
+  await waitFor(
+    "the new key's transaction",
+    async () => (await operationOf(send.sendId)).relayer === NEW_RELAYER,
+  );
+  await mineUntil("the send", async () => (await operationOf(send.sendId)).state === "CONFIRMED");
+  await mineUntil("the payment", async () => (await paymentOf(lab, order.linkId))?.state === "CONFIRMED");
+  expect(await paidTo(send)).toBe(AMOUNT);
+  expect(await countTransfers(lab, order.linkId)).toBe(1);
 });
 
 test("behavior: the old key's transaction is mined before the new one's: the money has moved once", async () => {

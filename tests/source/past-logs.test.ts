@@ -2,7 +2,10 @@
 import { afterEach, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
+import { toQuantity } from "../../core/rpc/parse-answers.ts";
+import { parseHeader } from "../../indexer/source/block-header.ts";
 import { readPast, TOPIC_VALUES_MAX } from "../../indexer/source/past-logs.ts";
+import { callRpc } from "../../local/chain/rpc.ts";
 import { randomAddress } from "../support/seed.ts";
 import {
   type AskedCall,
@@ -32,13 +35,12 @@ function startNodes(count: number, head: number, blocks: Record<number, GivenLog
 
 type Walk = { ranges: [number, number][]; hits: number[]; found: [number, Hex, Hex][] };
 
-async function walk(
-  { from, to, addresses = [wallet] }: { from: number; to: number; addresses?: readonly Hex[] },
-  timeoutMs = 10_000,
-): Promise<Walk> {
+type Asked = { from: number; to: number; addresses?: readonly Hex[]; anchor?: { number: number; hash: Hex } };
+
+async function walk({ from, to, addresses = [wallet], anchor }: Asked, timeoutMs = 10_000): Promise<Walk> {
   chain = openChain({ network: NETWORK, urls: nodes.map(({ url }) => url), timeoutMs });
   const walked: Walk = { ranges: [], hits: [], found: [] };
-  for await (const range of readPast(chain, { from, to, addresses })) {
+  for await (const range of readPast(chain, { from, to, addresses, anchor })) {
     walked.ranges.push([range.from, range.to]);
     for (const { block, transfers } of range.blocks) {
       walked.hits.push(block.number);
@@ -52,6 +54,18 @@ const rangeOf = ({ method, params: [filter] }: AskedCall): number => {
   const { fromBlock, toBlock } = (filter ?? {}) as Record<string, string>;
   return method === "eth_getLogs" && fromBlock ? Number(toBlock) - Number(fromBlock) + 1 : 0;
 };
+
+test("error: no range is taken from a node that has another block above them than the one that was read", async () => {
+  startNodes(1, 700, { 100: [paid] });
+  const { number, hash } = parseHeader(await askHeader(650)) ?? { number: 0, hash: "0x" };
+  expect((await walk({ from: 1, to: 600, anchor: { number, hash } })).hits).toEqual([100]);
+  chain?.close();
+  const other = { number, hash: `0x${"9e".repeat(32)}` as const };
+  await expect(walk({ from: 1, to: 600, anchor: other })).rejects.toThrow("has another block 650");
+});
+
+const askHeader = (number: number) =>
+  callRpc(nodes[0]?.url ?? "", "eth_getBlockByNumber", [toQuantity(number), false]);
 
 test("past blocks are searched in steps that grow by half up to 2,000, without a gap, up to the last block", async () => {
   const blocks = { 500: [paid], 501: [sent], 900: [transferLog(stranger, other)], 6063: [paid] };

@@ -121,9 +121,12 @@ async function resendPending(network: RelayNetwork, inFlight: readonly InFlightR
   const lanes = Map.groupBy(inFlight, ({ relayer }) => relayer);
   const outcomes = await Promise.allSettled(
     [...lanes.values()].map(async (relays) => {
-      for (const relay of relays) {
+      // one that is needed can be mined only after those before it
+      const neededUpTo = relays.findLastIndex(({ id }) => !obsolete.has(id));
+      for (const [index, relay] of relays.entries()) {
         const usedUpTo = retired.get(relay.relayer);
-        await advanceRelay(network, relay, { market, usedUpTo, isObsolete: obsolete.has(relay.id) });
+        const need = { isObsolete: obsolete.has(relay.id), isNeeded: index <= neededUpTo };
+        await advanceRelay(network, relay, { market, usedUpTo, ...need });
       }
     }),
   );
@@ -162,10 +165,12 @@ async function readRetiredNonces(
   );
 }
 
+type Pass = { market: Market; usedUpTo: bigint | undefined; isObsolete: boolean; isNeeded: boolean };
+
 async function advanceRelay(
   network: RelayNetwork,
   relay: InFlightRelay,
-  { market, usedUpTo, isObsolete }: { market: Market; usedUpTo: bigint | undefined; isObsolete: boolean },
+  { market, usedUpTo, isObsolete, isNeeded }: Pass,
 ): Promise<void> {
   const lane = market.lanes.find(({ key }) => key.address === relay.relayer);
   const chainNonce = lane?.chainNonce ?? usedUpTo;
@@ -176,7 +181,7 @@ async function advanceRelay(
   if (!newest) return;
   // a retired key signs nothing new: its stored bytes are resent while they are needed
   const canRaise = lane !== undefined;
-  if (!canRaise && isObsolete) return;
+  if (!canRaise && !isNeeded) return;
   const isDue = isResendDue(newest);
   const isPassed = canRaise && isPassedOver(network.firstHeads, newest, market.headNumber);
   if (!isDue && !isPassed && !relay.isReopened) return;
@@ -195,7 +200,7 @@ async function advanceRelay(
   if (isPassed || (canRaise && isReplaced)) {
     if (await raiseAttempt(network, relay, { market: fresh, isObsolete, isReplaced })) return;
   }
-  // at the cap or without budget: obsolete contents move no money (again), and the others must not be sent
+  // at the cap or without budget: obsolete contents have expired, or are executed once whichever relay is mined; others must not be sent
   if (verdict === "less" && !isObsolete) return;
   const isJudged = !newest.isNoop && network.kinds[relay.kind].revise !== undefined;
   if (isDue)

@@ -92,18 +92,23 @@ async function settleRelayed({ deps, chain, lanes, confirmations }: RelayNetwork
   await deps.sql.begin(async (tx) => {
     const unsent = await failUnsentOperations(tx, id);
     const { requeued, failed } = await requeueUnrunOperations(tx, id, confirmations);
-    const stranded = await requeueStranded(tx, { chain, lanes });
-    await notify(tx, [...unsent, ...requeued, ...failed, ...stranded]);
+    await notify(tx, [...unsent, ...requeued, ...failed]);
     if (unsent.length > 0)
       deps.log.warn({ network: id, operationIds: unsent }, "operations not sent in time");
     if (requeued.length + failed.length > 0)
       deps.log.warn({ network: id, requeued, failed }, "relays did not run their operations");
-    if (stranded.length > 0)
-      deps.log.warn(
-        { network: id, operationIds: stranded },
-        "no worker has the relayer key of these operations' transaction: another one carries them",
-      );
   });
+  // in a transaction of its own: each statement locks its operations in the order of their ids
+  const stranded = await deps.sql.begin(async (tx) => {
+    const ids = await requeueStranded(tx, { chain, lanes });
+    await notify(tx, ids);
+    return ids;
+  });
+  if (stranded.length > 0)
+    deps.log.warn(
+      { network: id, operationIds: stranded },
+      "no worker has the relayer key of these operations' transaction: another one carries them",
+    );
 }
 
 /** This worker's own keys are not reported yet when it has just started. */
@@ -166,7 +171,10 @@ async function handleRefusal(
   });
   // one that did not is tried again when its lease ends
   if (failed.length === 0)
-    return deps.log.info({ ...label, reason }, "operation refused by simulation; it may still be executed");
+    return deps.log.warn(
+      { ...label, reason },
+      "operation refused by simulation; it may still be executed by the transaction of a removed relayer key (docs/KEYS.md)",
+    );
   deps.log.info({ ...label, reason }, "operation failed");
 }
 

@@ -308,7 +308,11 @@ type SelectedProps = { text: string; label: string; onCopy: () => void; onEnd: (
 /** Text to copy by hand, until it is copied or left. */
 function Selected({ text, label, onCopy, onEnd }: SelectedProps) {
   const box = useRef<HTMLInputElement>(null);
-  useEffect(() => box.current?.select(), []);
+  useEffect(() => {
+    // selecting alone focuses nothing in some browsers, and leaving it ends it
+    box.current?.focus();
+    box.current?.select();
+  }, []);
   return (
     <span class="by-hand">
       <span role="alert">{say("The browser does not let this page copy. Copy the selected text:")}</span>

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
-import { type Answer, call, type Given } from "../frame/service.ts";
+import { type Answer, call, type Given, Refusal } from "../frame/service.ts";
 import { formatAmount, groupsWithPoint, say, shorten } from "../frame/texts.ts";
 import { type LinkData, openRequests, type Refunds } from "../links/link-data.ts";
 import { faultOfAmount } from "../parts/amount-fault.ts";
@@ -226,15 +226,21 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
       asked.current = { given, request: { id: link.id, body, headers }, shown };
     }
     const { request, shown } = asked.current as Asked;
+    // only what may have arrived is repeated
+    const forgetRefused = (error: unknown): never => {
+      const isRefused = error instanceof Refusal && error.status >= 400 && error.status < 500;
+      if (isRefused && error.issue !== "in_progress") asked.current = undefined;
+      throw error;
+    };
     if (!can("money:send"))
       return void attempt(async () => {
-        await call("POST /v1/payment-links/{id}/refund-requests", request);
+        await call("POST /v1/payment-links/{id}/refund-requests", request).catch(forgetRefused);
         invalidate("/v1/payment-links");
         onClose();
         return undefined;
       });
     void attempt(async () => ({
-      prepared: await call("POST /v1/payment-links/{id}/refunds", request),
+      prepared: await call("POST /v1/payment-links/{id}/refunds", request).catch(forgetRefused),
       chosen: shown,
     }));
   };
