@@ -51,7 +51,8 @@ test("the aborted transaction is retried, and both commit", async () => {
     await lockSessions(tx, userId);
   });
   await Promise.all([first, second]);
-  expect(runs).toBe(3);
+  // on a busy machine Postgres may find another deadlock before the retry, and abort either of them
+  expect(runs).toBeGreaterThanOrEqual(3);
   expect(await pool`select from users where id = ${userId} and display_name = 'renamed'`).toHaveLength(1);
   await pool.end();
 });
