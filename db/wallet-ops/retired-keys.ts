@@ -1,5 +1,5 @@
 /**
- * Operations in a pending transaction whose key no running worker has: nobody can raise its fee, and the key may have no ETH left, so another
+ * Operations in a pending transaction whose key no running worker has: its fee cannot be raised, and the key may have no ETH left, so another
  * key carries them too. Whichever transaction is mined first executes them; the EntryPoint refuses them in the other. The operation
  * keeps the ids of its former relays, and does not fail while one of them may still execute it.
  */

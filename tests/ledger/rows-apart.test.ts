@@ -116,7 +116,7 @@ describe("transfers that are stored together", () => {
     ]);
   });
 
-  test("bring none back that left the chain for good", async () => {
+  test("bring back none that left the chain permanently", async () => {
     const [gone, back] = [
       makeTransfer(lab, 81, { amountUnits: 5n }),
       makeTransfer(lab, 81, { amountUnits: 6n }),
