@@ -1,4 +1,5 @@
 /** The leader's loop on one network: poll the head, read what is new, commit it, wait for the next block. */
+import { FULL_BLOOM } from "../../core/chain/bloom.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import { sqlStateOf } from "../../core/runtime/sql-state.ts";
@@ -75,6 +76,8 @@ type Memory = {
   needsEveryBlock: boolean;
   /** Consecutive failed polls. */
   failures: number;
+  /** Whether a header was reported in this term whose bloom cannot be relied on. */
+  isToldOfHeaders: boolean;
 };
 
 /** Runs until the term ends. Throws FencedError when another leader's term has begun. */
@@ -100,6 +103,7 @@ export async function followChain(term: Term): Promise<void> {
     hasUndeep: false,
     needsEveryBlock: false,
     failures: 0,
+    isToldOfHeaders: false,
   };
   try {
     while (!term.signal.aborted) {
@@ -130,7 +134,7 @@ async function pollOnce(term: Term, memory: Memory): Promise<number> {
   const isUrgent = pollInterval.begin(term.cursor.number);
   const startedMs = performance.now();
   const head = await memory.heads.read(term.cursor);
-  if (head) pollInterval.noteHead(head);
+  if (head) noteNewest(term, head, memory);
   const isBlockByBlock = () => isUrgent || !pollInterval.isEconomical();
   const ahead = head && isBlockByBlock() ? readAhead(term, head, memory.watch) : undefined;
   // after the head is known, so that wallets paid in blocks up to it are followed before those are read
@@ -151,6 +155,17 @@ async function pollOnce(term: Term, memory: Memory): Promise<number> {
   const { payments, claims, released, transfers, watches } = waiting;
   const isBusy = payments || claims || released || transfers || watches || pollInterval.isEconomical();
   return isBusy ? POLL_BUSY_MS : POLL_IDLE_MS;
+}
+
+function noteNewest({ network, log }: Term, head: BlockHeader, memory: Memory): void {
+  memory.pollInterval.noteHead(head);
+  if (head.bloom !== FULL_BLOOM || memory.isToldOfHeaders) return;
+  memory.isToldOfHeaders = true;
+  const { number, hash } = head;
+  log.warn(
+    { network, number, hash },
+    "a block header does not make its block's hash: its bloom is not used, and each such block costs more requests; if all are so, the chain has a header field that this version does not know",
+  );
 }
 
 /** Checks what is waiting for the indexer: follows new wallets, and decides how soon the chain is polled again. */

@@ -1,5 +1,7 @@
 /** Parses block headers, and checks that they form a chain. */
 
+import { FULL_BLOOM } from "../../core/chain/bloom.ts";
+import { hashHeader } from "../../core/chain/encode-header.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
@@ -12,7 +14,10 @@ export type BlockHeader = {
   parentHash: Hex;
   /** Unix seconds. */
   timeS: number;
-  /** Yellow Paper 4.4.3: 2,048 bits, three for each address and topic logged. */
+  /**
+   * Yellow Paper 4.4.3: 2,048 bits, three for each address and topic logged. Full, which rules nothing out, unless the header makes the
+   * block's hash: some nodes leave the bloom empty, and a chain may add fields that are unknown here.
+   */
   bloom: Hex;
   receiptsRoot: Hex;
 };
@@ -29,12 +34,14 @@ export function headerCall(block: BlockTag | number): RpcCall {
 /** Undefined when the node does not have the block (null is "unknown", never "gone"). */
 export function parseHeader(answer: unknown): BlockHeader | undefined {
   if (answer === null) return undefined;
+  const hash = parseData(fieldOf(answer, "hash"), "block hash", 32);
+  const bloom = parseData(fieldOf(answer, "logsBloom"), "logs bloom", 256);
   return {
     number: Number(parseQuantity(fieldOf(answer, "number"), "block number")),
-    hash: parseData(fieldOf(answer, "hash"), "block hash", 32),
+    hash,
     parentHash: parseData(fieldOf(answer, "parentHash"), "parent hash", 32),
     timeS: Number(parseQuantity(fieldOf(answer, "timestamp"), "block timestamp")),
-    bloom: parseData(fieldOf(answer, "logsBloom"), "logs bloom", 256),
+    bloom: hashHeader(answer) === hash ? bloom : FULL_BLOOM,
     receiptsRoot: parseData(fieldOf(answer, "receiptsRoot"), "receipts root", 32),
   };
 }

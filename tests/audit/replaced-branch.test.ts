@@ -2,7 +2,7 @@
  * Blocks below the cursor that are read once more, by a wallet's backfill or by a rebuild, through an address behind which some nodes still
  * answer from a branch that was replaced: nothing is booked, and nothing is taken to be read, until they follow.
  */
-import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { toQuantity } from "../../core/rpc/parse-answers.ts";
 import { findUnjoinedWallets, joinWallets } from "../../db/ledger/watched-wallets.ts";
@@ -35,6 +35,8 @@ const PAID_UNITS = 5_000_000n;
 const REPLACED_UNITS = 7_000_000n;
 /** Up to 5,000 wallets a rebuild reads their blocks alone; beyond, all blocks. */
 const MANY_WALLETS = 5_001;
+/** Blocks that such a rebuild reads at a time. */
+const RANGE_BLOCKS = 200;
 
 let lab: Lab;
 let merchant: Merchant;
@@ -153,16 +155,40 @@ for (const { name, isForStale } of [
     await assertInvariants(lab.sql, lab.chain);
   });
 
-test("a rebuild of many wallets changes nothing while blocks of a replaced branch are answered", async () => {
-  await makeManyWallets(lab, MANY_WALLETS);
-  const linkId = await makeLink(lab, merchant, { units: PAID_UNITS });
-  await replaceBranch(merchant.address);
-  await followAll(lab);
-  await inTerm(async (term) => {
-    balancer.sendToStale(forLogs);
-    await expect(rebuildNetwork(term)).rejects.toThrow("was read");
+describe("a rebuild of many wallets changes nothing", () => {
+  beforeAll(() => makeManyWallets(lab, MANY_WALLETS));
+
+  async function rebuild(): Promise<number> {
+    let fromBlock = 0;
+    await inTerm(async (term) => {
+      const report = await rebuildNetwork(term);
+      expect(report.differences).toEqual([]);
+      fromBlock = report.fromBlock;
+    });
+    return fromBlock;
+  }
+
+  /** A link that is paid, and stays so, while the stale node gets these requests of a rebuild, which then fails. */
+  async function refuseToRebuild(isForStale: (body: string) => boolean, reason: string): Promise<void> {
+    const linkId = await makeLink(lab, merchant, { units: PAID_UNITS });
+    await replaceBranch(merchant.address);
+    await followAll(lab);
+    balancer.sendToStale(isForStale);
+    await expect(inTerm(async (term) => void (await rebuildNetwork(term)))).rejects.toThrow(reason);
     balancer.sendToStale(undefined);
-    expect(await rebuildNetwork(term)).toMatchObject({ differences: [] });
+    await rebuild();
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+  }
+
+  test("while blocks of a replaced branch are answered", async () => {
+    await refuseToRebuild(forLogs, "was read");
   });
-  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+
+  test("while one of several ranges is answered from a replaced branch", async () => {
+    const lastOfRange = (await rebuild()) + RANGE_BLOCKS - 1;
+    // the payment's block is the last but one of the range, and the branches end in the next one
+    await mine(lab, lastOfRange - 2 - (await headOf(lab)).number);
+    const isOfRange = (body: string) => forLogs(body) && body.includes(`"${toQuantity(lastOfRange)}"`);
+    await refuseToRebuild(isOfRange, `block ${lastOfRange + 1} does not follow`);
+  });
 });

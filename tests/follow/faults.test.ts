@@ -37,6 +37,7 @@ const KINDS: Record<string, Faults> = {
   "emptied logs": { emptiedLogs: 0.3 },
   "truncated logs": { truncatedLogs: 0.3 },
   "duplicated logs": { duplicatedLogs: 0.5 },
+  "headers without their bloom": { blankBlooms: 0.5 },
   "429, 500 and broken bodies": { rateLimited: 0.1, failing: 0.1, brokenJson: 0.1 },
   "hanging requests": { hanging: 0.05, hangMs: 1_500 },
   "cut connections": { reset: 0.2 },

@@ -1,10 +1,13 @@
 /** Headers and receipts as nodes answer them: what is asked for, and what proves nothing. */
 import { describe, expect, test } from "bun:test";
+import { FULL_BLOOM } from "../../core/chain/bloom.ts";
 import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { headerCall, need, parseHeader } from "../../indexer/source/block-header.ts";
 import { provenLogs, readReceipts, receiptsCall } from "../../indexer/source/verified-block.ts";
-import { makeBlock } from "../support/ledger-lab.ts";
+import { makeBlock, randomHash } from "../support/ledger-lab.ts";
+import { randomAddress } from "../support/seed.ts";
+import { blockOf, transferLog } from "./scripted-node.ts";
 
 describe("a header", () => {
   test("is requested by height or tag, without its transactions", () => {
@@ -15,6 +18,16 @@ describe("a header", () => {
   test("that is null belongs to a block the node does not know", () => {
     expect(parseHeader(null)).toBeUndefined();
     expect(() => parseHeader({})).toThrow(RpcTransportError);
+  });
+
+  test("whose fields make its hash has the bloom it reports; any other rules nothing out", () => {
+    const { block } = blockOf(3, [transferLog(randomAddress(), randomAddress())]);
+    expect(parseHeader(block)?.bloom).toBe(block.logsBloom);
+    const blank = `0x${"00".repeat(256)}`;
+    for (const change of [{ logsBloom: blank }, { requestsHash: block.receiptsRoot }, { hash: randomHash() }])
+      expect(parseHeader({ ...block, ...change })?.bloom).toBe(FULL_BLOOM);
+    const { gasUsed: _, ...incomplete } = block;
+    expect(parseHeader(incomplete)?.bloom).toBe(FULL_BLOOM);
   });
 
   test("that is missing from a batch, or answered with an error, throws", () => {

@@ -1,6 +1,7 @@
 /** A block's receipts asked for one transaction at a time: what a provider limits, and what a node may get wrong. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { bloomOf } from "../../core/chain/bloom.ts";
+import { hashHeader } from "../../core/chain/encode-header.ts";
 import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
@@ -31,25 +32,22 @@ type WireReceipt = { transactionHash: Hex; logs: WireLog[] };
 
 /** Two logs of each transaction. `gasUsed`: how many receipts are asked for in a request depends on it. */
 function makeBlock(gasUsed: number) {
-  const place = { blockHash: randomHash(), blockNumber: quantity(7) };
   const given = transferLog(randomAddress(), randomAddress());
-  const receipts = Array.from({ length: TRANSACTIONS }, (_, index): WireReceipt => {
-    const transactionHash = randomHash();
-    const logs = [0, 1].map((at) => ({
-      ...given,
-      ...place,
-      transactionHash,
-      logIndex: quantity(index * 2 + at),
-    }));
-    const head = { type: "0x2", status: "0x1", cumulativeGasUsed: quantity(21_000 * (index + 1)) };
-    return { ...head, transactionHash, ...{ logsBloom: bloomOf([given]) }, logs };
-  });
-  const block = {
-    ...{ number: quantity(7), hash: place.blockHash, parentHash: randomHash(), timestamp: "0x64" },
-    ...{ logsBloom: bloomOf([given]), receiptsRoot: receiptsRootOf(receipts), gasUsed: quantity(gasUsed) },
-    transactions: receipts.map(({ transactionHash }) => transactionHash),
+  const [logsBloom, hashes] = [bloomOf([given]), Array.from({ length: TRANSACTIONS }, randomHash)];
+  const makeReceipts = (blockHash: Hex) =>
+    hashes.map((transactionHash, index): WireReceipt => {
+      const place = { blockHash, blockNumber: quantity(7), transactionHash };
+      const logs = [0, 1].map((at) => ({ ...given, ...place, logIndex: quantity(index * 2 + at) }));
+      const head = { type: "0x2", status: "0x1", cumulativeGasUsed: quantity(21_000 * (index + 1)) };
+      return { ...head, transactionHash, ...{ logsBloom }, logs };
+    });
+  const header = {
+    ...{ number: quantity(7), parentHash: randomHash(), timestamp: "0x64", gasUsed: quantity(gasUsed) },
+    ...{ logsBloom, receiptsRoot: receiptsRootOf(makeReceipts("0x")) },
   };
-  return { block, receipts, header: parseHeader(block) as BlockHeader };
+  const hash = hashHeader(header);
+  const block = { ...header, hash, transactions: hashes };
+  return { block, receipts: makeReceipts(hash), header: parseHeader(block) as BlockHeader };
 }
 const SMALL = makeBlock(21_000 * TRANSACTIONS);
 /** So much gas that each receipt has a request of its own. */

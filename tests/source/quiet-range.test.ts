@@ -2,13 +2,13 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
+import { type BlockHeader, parseHeader } from "../../indexer/source/block-header.ts";
 import { isQuietRange } from "../../indexer/source/quiet-range.ts";
 import { randomAddress } from "../support/seed.ts";
 import {
   authorizationLog,
-  blockOf,
   type GivenLog,
-  headerOf,
+  logsIn,
   NETWORK,
   operationLog,
   type ScriptedNode,
@@ -38,7 +38,10 @@ function open(head: number, given: Record<number, GivenLog[]> = {}) {
   const isQuiet = (from: number, to: number) =>
     isQuietRange(
       opened,
-      { cursor: { number: from, hash: headerOf(from, []).hash }, head: headerOf(to, blocks[to] ?? []) },
+      {
+        cursor: { number: from, hash: running.block(from).block.hash },
+        head: parseHeader(running.block(to).block) as BlockHeader,
+      },
       { ...watch, isWatched: (address) => address === wallet },
     );
   const [asked] = opened.nodes as readonly [ChainNode];
@@ -73,7 +76,7 @@ describe("blocks are not quiet", () => {
     ["the head's block", 5],
   ])("while a log of %s is of another chain", async (_which, number) => {
     const { node, isQuiet } = open(5);
-    const logs = [1, 2, 3, 4, 5].flatMap((one) => blockOf(one, [theirs, theirs]).logs);
+    const logs = [1, 2, 3, 4, 5].flatMap((one) => logsIn(node.block(one), [theirs, theirs]));
     node.answer = ({ method }) => (method === "eth_getLogs" ? { result: logs } : undefined);
     expect(await isQuiet(1, 5)).toBe(true);
     const foreign = logs.map((log, index) =>

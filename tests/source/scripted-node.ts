@@ -1,5 +1,6 @@
 /** A node of a chain that a test writes down: what its blocks hold, what it is asked for, and what it answers instead. */
 import { bloomOf, topicOfAddress } from "../../core/chain/bloom.ts";
+import { hashHeader } from "../../core/chain/encode-header.ts";
 import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
 import { AUTHORIZATION_USED_TOPIC, TRANSFER_TOPIC } from "../../core/chain/usdc.ts";
 import { USER_OPERATION_EVENT_TOPIC } from "../../core/chain/user-operation.ts";
@@ -10,6 +11,9 @@ export const NETWORK = "base-sepolia";
 export const USDC = NETWORKS[NETWORK].usdc.address;
 
 export type GivenLog = { address: Hex; topics: readonly Hex[]; data: Hex };
+/** The logs of blocks; those without an entry are empty. */
+type GivenBlocks = Readonly<Record<number, readonly GivenLog[]>>;
+export type ScriptedBlock = ReturnType<typeof makeBlock>;
 export type AskedCall = { id: number; method: string; params: unknown[] };
 /** Undefined: as the chain is. A status is that of the whole HTTP answer; "hang" leaves the request without one. */
 type Answer =
@@ -26,6 +30,8 @@ export type ScriptedNode = {
   /** First and last block of each log query, in the order in which they were asked. */
   readonly ranges: () => [from: number, to: number][];
   readonly count: (method: string) => number;
+  /** By height or hash, as in the parameters of a call. */
+  readonly block: (which: unknown) => ScriptedBlock;
   readonly stop: () => Promise<void>;
 };
 
@@ -51,52 +57,56 @@ export function operationLog(sender: Hex): GivenLog {
   return { address: CONTRACTS.entryPointV06, topics, data };
 }
 
-const hashOf = (number: number): Hex => `0xb1${number.toString(16).padStart(62, "0")}`;
-
-/** One transaction a block, which wrote all its logs. */
-export function blockOf(number: number, given: readonly GivenLog[]) {
-  const place = { blockHash: hashOf(number), blockNumber: quantity(number), removed: false };
-  const transactionHash: Hex = `0xc1${number.toString(16).padStart(62, "0")}`;
-  const logs = given.map((log, index) => ({
-    ...log,
-    ...place,
-    ...{ transactionHash, logIndex: quantity(index) },
-  }));
-  const logsBloom = bloomOf(given);
-  const receipt = {
-    type: "0x2",
-    status: "0x1",
-    cumulativeGasUsed: "0x5208",
-    transactionHash,
-    logsBloom,
-    logs,
-  };
-  const receipts = logs.length === 0 ? [] : [receipt];
-  const block = {
-    ...{ number: quantity(number), hash: hashOf(number), parentHash: hashOf(number - 1), timestamp: "0x64" },
-    ...{
-      logsBloom,
-      gasUsed: "0x5208",
-      receiptsRoot: receiptsRootOf(receipts),
-      transactions: receipts.map(() => transactionHash),
-    },
-  };
-  return { block, logs, receipts };
+/** These logs as a node answers them of this block, all of one transaction. */
+export function logsIn({ block }: { block: { hash: Hex; number: Hex } }, given: readonly GivenLog[]) {
+  const place = { blockHash: block.hash, blockNumber: block.number, removed: false };
+  const transactionHash = transactionOf(Number(block.number));
+  return given.map((log, index) => ({ ...log, ...place, transactionHash, logIndex: quantity(index) }));
 }
 
-export function headerOf(number: number, given: readonly GivenLog[]): BlockHeader {
-  return parseHeader(blockOf(number, given).block) as BlockHeader;
+const transactionOf = (number: number): Hex => `0xc1${number.toString(16).padStart(62, "0")}`;
+
+/** One transaction a block, which wrote all its logs. */
+function makeBlock(number: number, given: readonly GivenLog[], parentHash: Hex) {
+  const [logsBloom, transactionHash] = [bloomOf(given), transactionOf(number)];
+  const receipt = {
+    ...{ type: "0x2", status: "0x1", cumulativeGasUsed: "0x5208" },
+    ...{ transactionHash, logsBloom, logs: given },
+  };
+  const receiptsRoot = receiptsRootOf(given.length === 0 ? [] : [receipt]);
+  const header = {
+    ...{ number: quantity(number), parentHash, timestamp: "0x64" as Hex },
+    ...{ logsBloom, gasUsed: "0x5208" as Hex, receiptsRoot },
+  };
+  const transactions = given.length === 0 ? [] : [transactionHash];
+  const block = { ...header, hash: hashHeader(header), transactions };
+  const logs = logsIn({ block }, given);
+  return { block, logs, receipts: transactions.map(() => ({ ...receipt, logs })) };
+}
+
+/** From block 0, which is empty, to `head`. */
+function makeChain(head: number, blocks: GivenBlocks): ScriptedBlock[] {
+  const chain = [makeBlock(0, [], word(0))];
+  for (let number = 1; number <= head; number++)
+    chain.push(makeBlock(number, blocks[number] ?? [], chain[number - 1]?.block.hash ?? word(0)));
+  return chain;
+}
+
+/** The block of this height, which holds these logs. `before`: what the earlier ones hold. */
+export function blockOf(number: number, given: readonly GivenLog[], before: GivenBlocks = {}): ScriptedBlock {
+  return makeChain(number, { ...before, [number]: given })[number] as ScriptedBlock;
+}
+
+export function headerOf(number: number, given: readonly GivenLog[], before: GivenBlocks = {}): BlockHeader {
+  return parseHeader(blockOf(number, given, before).block) as BlockHeader;
 }
 
 /** Blocks 1 to `head`; those without an entry are empty. */
-export function startScriptedNode(head: number, blocks: Readonly<Record<number, GivenLog[]>>): ScriptedNode {
-  const at = (number: number) => blockOf(number, blocks[number] ?? []);
-  /** Of a height or a hash: null beyond the head. */
-  const find = (which: unknown) => {
-    const text = String(which);
-    const number = Number(text.length === 66 ? `0x${text.slice(4)}` : text);
-    return number <= head ? at(number) : undefined;
-  };
+export function startScriptedNode(head: number, blocks: GivenBlocks): ScriptedNode {
+  const chain = makeChain(head, blocks);
+  const byHash = new Map(chain.map((one) => [String(one.block.hash), one]));
+  /** Of a height or a hash: undefined beyond the head. */
+  const find = (which: unknown) => byHash.get(String(which)) ?? chain[Number(which)];
 
   function truth({ method, params }: AskedCall): unknown {
     const [first] = params;
@@ -104,18 +114,15 @@ export function startScriptedNode(head: number, blocks: Readonly<Record<number, 
     if (/^eth_getBlockBy(Number|Hash)$/.test(method)) return find(first)?.block ?? null;
     if (method === "eth_getBlockReceipts") return find(first)?.receipts ?? null;
     if (method === "eth_getTransactionReceipt") {
-      const all = Object.keys(blocks).flatMap((number) => at(Number(number)).receipts);
+      const all = chain.flatMap(({ receipts }) => receipts);
       return all.find(({ transactionHash }) => transactionHash === first) ?? null;
     }
     if (method !== "eth_getLogs") throw new Error(`${method} is not scripted`);
     const { blockHash, fromBlock, toBlock, ...filter } = first as Record<string, string> & Filter;
     const asked = blockHash
-      ? [find(blockHash)]
-      : Object.keys(blocks).filter(
-          (key) => Number(fromBlock) <= Number(key) && Number(key) <= Number(toBlock),
-        );
-    const found = asked.flatMap((one) => (typeof one === "string" ? at(Number(one)) : (one ?? [])));
-    return found.flatMap(({ logs }) => logs.filter((log) => isAskedFor(log, filter)));
+      ? [find(blockHash) ?? []].flat()
+      : chain.slice(Number(fromBlock), Number(toBlock) + 1);
+    return asked.flatMap(({ logs }) => logs.filter((log) => isAskedFor(log, filter)));
   }
 
   const server = Bun.serve({
@@ -148,6 +155,11 @@ export function startScriptedNode(head: number, blocks: Readonly<Record<number, 
         return method === "eth_getLogs" && fromBlock ? [[Number(fromBlock), Number(toBlock)]] : [];
       }),
     count: (method) => node.calls.filter((call) => call.method === method).length,
+    block(which) {
+      const found = find(which);
+      if (found) return found;
+      throw new RangeError(`the scripted chain has no block ${String(which)}`);
+    },
     stop: () => server.stop(true),
   };
   return node;
