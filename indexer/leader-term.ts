@@ -1,4 +1,4 @@
-/** One leader's term on one network: the state shared by everything it does. */
+/** One leader's term on one network: the state shared by everything it does. Its epoch fences off former leaders (db/ledger/leader-epoch.ts). */
 
 import type { NetworkId } from "../core/domain/networks.ts";
 import type { Chain } from "../core/rpc/chain-client.ts";

@@ -9,7 +9,7 @@ import { readArgumentsOrExit } from "../core/runtime/command-line.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { openMetrics } from "../core/runtime/metrics.ts";
-import { beginEpoch } from "../db/ledger/cursors.ts";
+import { beginEpoch } from "../db/ledger/leader-epoch.ts";
 import { openDatabase } from "../db/postgres/client.ts";
 import { inspectDatabase } from "../db/postgres/inspect-database.ts";
 import { describeDatabaseFailure } from "../db/postgres/retry-while-unavailable.ts";

@@ -2,10 +2,10 @@
 
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { isMonth, periodOfMonth } from "../../core/domain/calendar.ts";
 import { invalid, notFound } from "../../core/domain/errors.ts";
 import { DOCUMENT_ID } from "../../core/domain/ids.ts";
 import { LANGUAGE_TAGS } from "../../core/domain/language.ts";
+import { isMonth, periodOfMonth } from "../../core/domain/local-days.ts";
 import { ARCHIVE_DOCUMENTS_MAX, DOCUMENT_KINDS } from "../../core/domain/numbered-document.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import { findDocument, listDocuments, type ShownDocument } from "../../db/documents/documents.ts";

@@ -5,10 +5,10 @@
 import { isDeepStrictEqual } from "node:util";
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { isDay } from "../../core/domain/calendar.ts";
 import { hasDirectionControls } from "../../core/domain/direction-controls.ts";
 import { DEFAULT_RATE_SOURCE, RATE_SOURCE } from "../../core/domain/exchange-rate.ts";
 import { DEFAULT_LANGUAGE, LANGUAGE_TAGS } from "../../core/domain/language.ts";
+import { isDay } from "../../core/domain/local-days.ts";
 import { isTimeZone } from "../../core/domain/local-time.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import {

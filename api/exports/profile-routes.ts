@@ -2,7 +2,6 @@
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { BOOKS_COLUMNS } from "../../core/domain/bookkeeping-rows.ts";
-import { startOfDay } from "../../core/domain/calendar.ts";
 import { hasDirectionControls } from "../../core/domain/direction-controls.ts";
 import { conflict, invalid, notFound } from "../../core/domain/errors.ts";
 import { addDays } from "../../core/domain/exchange-rate.ts";
@@ -15,6 +14,7 @@ import {
   TABLE_FORMATS,
 } from "../../core/domain/export-profile.ts";
 import { newExportProfileId } from "../../core/domain/ids.ts";
+import { startOfDay } from "../../core/domain/local-days.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_TYPES } from "../../core/domain/payment.ts";
 import {

@@ -1,9 +1,9 @@
 /** Statements of a wallet: on request for any period, and automatically every month. */
 import { Elysia } from "elysia";
 import { z } from "zod";
-import { isMonth, type Period, periodOfDays, periodOfMonth } from "../../core/domain/calendar.ts";
 import { invalid, notFound } from "../../core/domain/errors.ts";
 import { fiatChoiceOf } from "../../core/domain/exchange-rate.ts";
+import { isMonth, type Period, periodOfDays, periodOfMonth } from "../../core/domain/local-days.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { STATEMENT_ROWS_MAX } from "../../core/domain/statement.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";

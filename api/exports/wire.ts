@@ -1,7 +1,7 @@
 /** The wire format of exports, and the responses to export requests: the file itself, or its download URL. */
 import { z } from "zod";
-import { isDay } from "../../core/domain/calendar.ts";
 import { contentTypeOf, EXPORT_FORMATS, EXPORT_PROFILES } from "../../core/domain/export.ts";
+import { isDay } from "../../core/domain/local-days.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import { NETWORK_IDS } from "../../core/domain/networks.ts";
 import { TRANSACTION_STATUSES, TRANSACTION_TYPES } from "../../core/domain/payment.ts";

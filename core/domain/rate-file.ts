@@ -3,8 +3,8 @@
  * date and rates. A file with any error is rejected as a whole. Pure.
  */
 
-import { isDay } from "./calendar.ts";
 import { addDays, type PublishedRate, parseRate } from "./exchange-rate.ts";
+import { isDay } from "./local-days.ts";
 
 /** Days since 1999 times the currencies per day. */
 const RATES_MAX = 500_000;

@@ -1,7 +1,7 @@
 /** Reads numbered documents: one, a merchant's list, those of a link, those of a month. */
 
-import type { Period } from "../../core/domain/calendar.ts";
 import { LINK_PLACE, readFacts } from "../../core/domain/document-facts.ts";
+import type { Period } from "../../core/domain/local-days.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import {
   DOCUMENT_KINDS,

@@ -1,5 +1,5 @@
 /** Reads a merchant's documents of a month, and which payments and refunds of it have none yet. */
-import type { Period } from "../../core/domain/calendar.ts";
+import type { Period } from "../../core/domain/local-days.ts";
 import type { Tx } from "../postgres/client.ts";
 import { hasDocument, type ShownDocument, type ShownRow, selectDocuments, toShown } from "./documents.ts";
 import type { StoredDocument } from "./schema.ts";

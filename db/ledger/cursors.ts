@@ -1,4 +1,7 @@
-/** Read positions of the networks. A cursor moves by compare-and-set on (number, hash, epoch), in the transaction of its effects. */
+/**
+ * Read positions of the networks. A cursor moves by compare-and-set on (number, hash, epoch), in the transaction of its effects;
+ * the epoch is that of the leader (leader-epoch.ts).
+ */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
@@ -11,16 +14,6 @@ export async function findCursor(tx: Tx, network: NetworkId): Promise<Cursor | u
     select ${columnsOf(tx, cursors)}
     from cursors
     where network = ${network}`;
-  return row;
-}
-
-/** Starts a new leader's term: raises the epoch (a fencing token), so that an older leader cannot write any more. Undefined before the first start. */
-export async function beginEpoch(tx: Tx, network: NetworkId): Promise<Cursor | undefined> {
-  const [row] = await tx<Cursor[]>`
-    update cursors
-    set epoch = epoch + 1
-    where network = ${network}
-    returning ${columnsOf(tx, cursors)}`;
   return row;
 }
 
@@ -54,20 +47,6 @@ export async function moveCursor(tx: Tx, move: CursorMove): Promise<boolean> {
       and hash = ${move.from.hash}
     returning 1`;
   return rows.length === 1;
-}
-
-/** Locks the cursor until the transaction ends, for writes that do not move it, and returns its position. Undefined for an older leader. */
-export async function holdEpoch(
-  tx: Tx,
-  network: NetworkId,
-  epoch: bigint,
-): Promise<{ number: number } | undefined> {
-  const [row] = await tx<{ number: bigint }[]>`
-    select number
-    from cursors
-    where network = ${network} and epoch = ${epoch}
-    for update`;
-  return row && { number: Number(row.number) };
 }
 
 /** Records what the leader saw of the chain when there was nothing to read. */

@@ -1,5 +1,5 @@
 /**
- * Handles transactions of a former leader. The epoch stops those that take the cursor (cursors.ts); a new leader waits for those that store
+ * Handles transactions of a former leader. The epoch stops those that take the cursor (leader-epoch.ts); a new leader waits for those that store
  * rows before taking it, and terminates those that hold row locks without making progress.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";

@@ -2,7 +2,7 @@
  * One leader per network: a session advisory lock on a dedicated connection that never reconnects. A killed process loses its
  * connection, and with it the lock, immediately. A frozen one (stopped, swapped out, paused machine) keeps both: it is detected by
  * its missing heartbeat (FROZEN_AFTER_S), and its connection is terminated. When it wakes up, the epoch fences
- * its writes (cursors.ts).
+ * its writes (leader-epoch.ts).
  */
 import postgres from "postgres";
 import type { NetworkId } from "../../core/domain/networks.ts";

@@ -1,6 +1,7 @@
 /** What a user received on each of the last days. */
-import { startOfDay } from "../../core/domain/calendar.ts";
+
 import { addDays } from "../../core/domain/exchange-rate.ts";
+import { startOfDay } from "../../core/domain/local-days.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import { TRANSACTION_TYPES } from "../../core/domain/payment.ts";

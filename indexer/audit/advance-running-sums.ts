@@ -1,5 +1,5 @@
 /** Advances the running sums of wallets' transfers to a block, in bounded steps. */
-import { holdEpoch } from "../../db/ledger/cursors.ts";
+import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import { continueSums, type RunningSum, storeSums } from "../../db/ledger/running-sums.ts";
 import { FencedError, type Term } from "../leader-term.ts";
 

@@ -3,7 +3,7 @@
 import { readBalances } from "../../core/chain/usdc.ts";
 import { toQuantity } from "../../core/rpc/parse-answers.ts";
 import { findNextBlock } from "../../db/ledger/blocks.ts";
-import { holdEpoch } from "../../db/ledger/cursors.ts";
+import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import {
   addMissingHistory,
   findWalletsToRead,

@@ -9,7 +9,8 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { KEPT_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { openEventEpoch } from "../../db/events/event-log.ts";
-import { findCursor, holdEpoch } from "../../db/ledger/cursors.ts";
+import { findCursor } from "../../db/ledger/cursors.ts";
+import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import {
   compareWithSnapshot,
   dropChainRows,

@@ -7,7 +7,7 @@ import { ACCOUNT_TOPICS } from "../../core/chain/account-logs.ts";
 import { newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { holdEpoch } from "../../db/ledger/cursors.ts";
+import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { findAccountLogsNumber, noteAccountLogs } from "../../db/wallet-ops/account-changes.ts";

@@ -3,12 +3,13 @@ import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { collectEvery } from "../../core/runtime/collect-garbage.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
-import { beginEpoch, startCursor } from "../../db/ledger/cursors.ts";
+import { startCursor } from "../../db/ledger/cursors.ts";
 import {
   awaitFormerLeaders,
   endFormerLeadersTransactions,
   findBackendPid,
 } from "../../db/ledger/former-leader-transactions.ts";
+import { beginEpoch } from "../../db/ledger/leader-epoch.ts";
 import { countJoinedWallets, readJoinedWallets } from "../../db/ledger/watched-wallets.ts";
 import type { Cursor } from "../../db/schema.ts";
 import type { Term } from "../leader-term.ts";

@@ -2,7 +2,8 @@
 import { authorizationKey } from "../../core/domain/authorization.ts";
 import { confirmingBlock, newestConfirmedBlock } from "../../core/domain/confirmations.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
-import { type BlockPoint, holdEpoch } from "../../db/ledger/cursors.ts";
+import type { BlockPoint } from "../../db/ledger/cursors.ts";
+import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { discardSums } from "../../db/ledger/running-sums.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";

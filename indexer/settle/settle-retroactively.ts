@@ -7,7 +7,7 @@ import { authorizationKey } from "../../core/domain/authorization.ts";
 import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
 import { isInferred } from "../../core/domain/settled-by.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
-import { holdEpoch } from "../../db/ledger/cursors.ts";
+import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import { disputeTransfers, findPendingLinks, releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unapplied-transfers.ts";

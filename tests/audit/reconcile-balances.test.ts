@@ -1,6 +1,6 @@
 /** Balances are compared for wallets that moved and, once a day, for all others: many in one call, and by what came since the last time. */
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
-import { holdEpoch } from "../../db/ledger/cursors.ts";
+import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import {
   continueSums,
   discardSums,

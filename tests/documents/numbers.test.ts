@@ -1,9 +1,9 @@
 /** Document numbers: no gap and no repetition, no matter who counts concurrently and which connection dies. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { periodOfMonth } from "../../core/domain/calendar.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { acceptedLanguage, LANGUAGE_TAGS, type Language } from "../../core/domain/language.ts";
+import { periodOfMonth } from "../../core/domain/local-days.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { documentNumber, type NumberedDocument, yearOf } from "../../core/domain/numbered-document.ts";
 import { findDocument, type ShownDocument } from "../../db/documents/documents.ts";

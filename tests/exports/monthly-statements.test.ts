@@ -1,6 +1,6 @@
 /** Months that close automatically, in time and late, each where the previous one ended. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { monthOf } from "../../core/domain/calendar.ts";
+import { monthOf } from "../../core/domain/local-days.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";

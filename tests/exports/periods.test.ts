@@ -7,7 +7,7 @@ import {
   periodOfDays,
   periodOfMonth,
   startOfDay,
-} from "../../core/domain/calendar.ts";
+} from "../../core/domain/local-days.ts";
 import { totalsOf } from "../../core/domain/proven-export.ts";
 import {
   type ChainCheck,

@@ -1,15 +1,14 @@
 /** What the leader notes of a network: the finalized block, as nodes report it, the head and errors; each network's alone. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import {
-  beginEpoch,
   findCursor,
-  holdEpoch,
   moveCursor,
   noteError,
   noteFinalized,
   noteHead,
   startCursor,
 } from "../../db/ledger/cursors.ts";
+import { beginEpoch, holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import { type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 
 const READ_TO = 100;

@@ -2,9 +2,10 @@
  * Makes the exports of schedules: as soon as a period is over, confirmed on every network and, in a currency, has its last rate. Announces each
  * by mail or webhook when it has ended. Runs every minute, may run twice and die anywhere: each step finds what is left to do.
  */
-import { periodOfDays } from "../../core/domain/calendar.ts";
+
 import { SCHEDULED_EXPORT_KEPT_DAYS } from "../../core/domain/export-lifetime.ts";
 import { newExportId } from "../../core/domain/ids.ts";
+import { periodOfDays } from "../../core/domain/local-days.ts";
 import { localTime } from "../../core/domain/local-time.ts";
 import { nextPeriod } from "../../core/domain/schedule-period.ts";
 import type { Log } from "../../core/runtime/log.ts";

@@ -4,13 +4,13 @@
  * it may run twice or stop at any point, because each step finds what is left to do.
  */
 import { setImmediate } from "node:timers/promises";
-import { monthAfter, monthBefore, monthOf, periodOfMonth } from "../../../core/domain/calendar.ts";
 import {
   EXPORT_ATTEMPTS_MAX,
   MONTHLY_STATEMENT_KEPT_DAYS,
   MONTHLY_STATEMENT_RETRY_DAYS,
 } from "../../../core/domain/export-lifetime.ts";
 import { newExportId } from "../../../core/domain/ids.ts";
+import { monthAfter, monthBefore, monthOf, periodOfMonth } from "../../../core/domain/local-days.ts";
 import { NO_FILTER } from "../../../core/domain/transaction.ts";
 import type { Log } from "../../../core/runtime/log.ts";
 import { insertExport } from "../../../db/exports/exports.ts";
