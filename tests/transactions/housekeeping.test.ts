@@ -111,7 +111,7 @@ test("codes are kept two days, export files with their chunks seven", async () =
       values (${id}, ${userId}, ${randomBytes(32)}, now(), now(), now() - ${age}::interval)`;
   for (const [id, expires] of [
     ["exp_over", "-1 second"],
-    ["exp_kept", "1 second"],
+    ["exp_kept", "1 hour"],
   ] as const) {
     await sql`
       insert into exports (id, user_id, format, request, expires_at)

@@ -22,22 +22,25 @@ beforeAll(async () => {
   await insertUser(sql, { id: userId, email: "large@example.com" });
   // n counts from the newest, 1; every tenth is coffee, every third of the others milk, every 20,000th saffron, the oldest 500 are tea, and one is of an
   // order
-  await sql`
-    insert into transactions
-      (id, owner, network, type, status, amount_units, counterparty, reference, description, tx_hash, detected_at)
-    select
-      'txn_' || lpad(n::text, 22, '0'), owner_key(${userId}), 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`},
-      case when n = 55555 then 'PO-0012345678/99' end,
-      case
-        when n % 20000 = 7 then 'Saffron ' || n
-        when n = 33333 then 'Café ÜBERWEISUNG платёж Ωmega'
-        when n > ${ROWS - 500}::int then 'Tea ' || n
-        when n % 10 = 0 then 'Coffee ' || n
-        when n % 3 = 0 then 'Milk'
-        else ''
-      end,
-      bytes_of('0x' || lpad(to_hex(n), 64, '0')), timestamptz '2026-06-01' - n * interval '1 minute'
-    from generate_series(1, ${ROWS}::int) n`;
+  await sql.begin(async (tx) => {
+    await tx`set local statement_timeout = 0`;
+    await tx`
+      insert into transactions
+        (id, owner, network, type, status, amount_units, counterparty, reference, description, tx_hash, detected_at)
+      select
+        'txn_' || lpad(n::text, 22, '0'), owner_key(${userId}), 'base', 'RECEIVE', 'CONFIRMED', n, ${`0x${"ab".repeat(20)}`},
+        case when n = 55555 then 'PO-0012345678/99' end,
+        case
+          when n % 20000 = 7 then 'Saffron ' || n
+          when n = 33333 then 'Café ÜBERWEISUNG платёж Ωmega'
+          when n > ${ROWS - 500}::int then 'Tea ' || n
+          when n % 10 = 0 then 'Coffee ' || n
+          when n % 3 = 0 then 'Milk'
+          else ''
+        end,
+        bytes_of('0x' || lpad(to_hex(n), 64, '0')), timestamptz '2026-06-01' - n * interval '1 minute'
+      from generate_series(1, ${ROWS}::int) n`;
+  });
   await sql`analyze transactions`;
 }, 120_000);
 afterAll(async () => {
