@@ -3,6 +3,8 @@ import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { readApiConfig } from "../api/config.ts";
+import { exportBody } from "../api/exports/check-export-request.ts";
+import { EVENT_TYPES } from "../core/domain/event-types.ts";
 import { IDEMPOTENCY_KEYS_KEPT_DAYS } from "../core/domain/retention.ts";
 import { EnvError, postgresUrl, readEnv } from "../core/runtime/env.ts";
 import { readIndexerConfig } from "../indexer/config.ts";
@@ -122,6 +124,23 @@ test("the guide says how long an Idempotency-Key is valid", () => {
     ([, time]) => time,
   );
   expect([...new Set(kept)]).toEqual([`${IDEMPOTENCY_KEYS_KEPT_DAYS} days`]);
+});
+
+test("the guide lists every event type, and no other", () => {
+  const cells = [...read("docs/guides/events.md").matchAll(/^\| (`\w+\.\w+`.*?) \|/gm)];
+  const listed = cells.flatMap(([, cell = ""]) => {
+    const names = [...cell.matchAll(/`([\w.]+)`/g)].map(([, name = ""]) => name);
+    const [subject] = (names[0] ?? "").split(".");
+    return names.map((name) => (name.startsWith(".") ? `${subject}${name}` : name));
+  });
+  expect(listed.sort()).toEqual([...EVENT_TYPES].sort());
+});
+
+test("the guide lists every format that an export may have", () => {
+  const listed = [...read("docs/guides/exports.md").matchAll(/^\| ((?:`\w+`(?:, )?)+) \|/gm)].flatMap(
+    ([, cell = ""]) => [...cell.matchAll(/`(\w+)`/g)].map(([, name = ""]) => name),
+  );
+  expect(listed.sort()).toEqual([...exportBody.shape.format.options].sort());
 });
 
 test("every relative link of the docs leads to a file, and every anchor to a heading", () => {

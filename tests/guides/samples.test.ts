@@ -41,6 +41,7 @@ beforeAll(async () => {
     "https://shop.example.com/hooks": `http://127.0.0.1:${port}/hooks`,
     "PORT=8080": `PORT=${port}`,
     sk_your_key: body.data.key,
+    "merchant@example.com": ann.email,
   };
   variables = {
     BASE_URL: world.baseUrl,
