@@ -7,10 +7,12 @@ const TOLERANCE_S = 5 * 60;
 /** The message, once its signature and its time are right. `body` is the text exactly as it was received. Throws WebhookError. */
 export async function verifyWebhook(
   body: string,
-  headers: Headers | Readonly<Record<string, string | undefined>>,
+  // those of Node's requests too
+  headers: Headers | Readonly<Record<string, string | readonly string[] | undefined>>,
   { secret, now = new Date() }: { secret: string; now?: Date },
 ): Promise<{ id: string; message: WebhookMessage }> {
-  const read = (name: string) => (headers instanceof Headers ? headers.get(name) : headers[name]) ?? "";
+  const read = (name: string) =>
+    ((headers instanceof Headers ? headers.get(name) : headers[name]) ?? "") as string;
   const id = read("webhook-id");
   const timestamp = read("webhook-timestamp");
   const signatures = read("webhook-signature").split(" ");

@@ -1,6 +1,7 @@
 /** The SDK against the running service: real links, payments on the chain, refusals, lost answers and webhooks. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import type { IncomingHttpHeaders } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
@@ -376,6 +377,8 @@ describe("verifyWebhook", () => {
       const verified = await verifyWebhook(body, headers, { secret });
       expect(verified.id).toBe(messageId);
       expect(verified.message.data.link).toMatchObject({ id, amount: 3 });
+      const ofNode: IncomingHttpHeaders = Object.fromEntries(headers);
+      expect((await verifyWebhook(body, ofNode, { secret })).id).toBe(verified.id);
       const refused = (...args: Parameters<typeof verifyWebhook>) =>
         expect(verifyWebhook(...args)).rejects.toBeInstanceOf(WebhookError);
       await refused(body.replace("Hooked", "Cooked"), headers, { secret });
