@@ -92,7 +92,7 @@ async function admit(deps: ApiDeps, incoming: Incoming, rule: AuthRule): Promise
     if (!(error instanceof ServiceError) || error.errorCode !== "UNAUTHORIZED") throw error;
     await takeFromCallersLimit(deps, incoming.set, "general", incoming);
     throw rule.missingScope && isScope(rule.scope)
-      ? scopeNeeded(rule.scope, "Authentication is required")
+      ? scopeNeeded(rule.scope, error.message)
       : error;
   });
   const { id: userId } = caller.kind === "apiKey" ? caller.user : caller.person;

@@ -24,22 +24,28 @@ export async function authenticate(
   const bearer = bearerOf(request);
   const isKey = bearer !== undefined && API_KEY.test(bearer);
   if (isKey && allow.includes("apiKey")) return callerOfKey(deps, bearer);
-  if (!allow.includes("session")) throw unauthorized();
+  if (!allow.includes("session")) throw withoutCredential(request);
   if (bearer && deps.config.testMode && isTestRequest(request)) {
     return { kind: "test", ...(await sessionOf(deps, bearer)), role: "owner" };
   }
   const cookie = readCookie(request.headers.get("cookie"), SESSION_COOKIE);
   if (!cookie && isKey) throw await refusalOfKey(deps, bearer);
-  if (!cookie) throw unauthorized();
+  if (!cookie) throw withoutCredential(request);
   const found = await sessionOf(deps, cookie);
   refuseForgery(request, deps.config);
   return { kind: "session", ...found, role: "owner" };
 }
 
-export function unauthorized(): ServiceError {
-  return new ServiceError("UNAUTHORIZED", "Authentication is required", {
+export function unauthorized(message = "Authentication is required"): ServiceError {
+  return new ServiceError("UNAUTHORIZED", message, {
     headers: { "www-authenticate": 'Cookie realm="api"' },
   });
+}
+
+/** Whoever sent a credential is told that it was not understood, and does not look for a lost header. */
+function withoutCredential(request: Request): ServiceError {
+  if (!request.headers.get("authorization")) return unauthorized();
+  return unauthorized("The Authorization header must be `Bearer` and a whole API key, which begins with sk_");
 }
 
 function bearerOf(request: Request): string | undefined {
@@ -52,10 +58,14 @@ function isTestRequest(request: Request): boolean {
 
 async function sessionOf(deps: ApiDeps, token: string) {
   const claims = await verifySessionToken(deps.config, token);
-  if (!claims) throw unauthorized();
+  if (!claims) throw sessionEnded();
   const found = await findLiveSession(deps.sql, claims.sid, claims.sub);
-  if (!found) throw unauthorized();
+  if (!found) throw sessionEnded();
   return { ...found, person: found.user, actorId: found.user.id };
+}
+
+function sessionEnded(): ServiceError {
+  return unauthorized("The session is unknown or has ended; sign in again");
 }
 
 /** On a route that requires a session: a valid key gets 403 with the reason, an unknown one counts as no credential. */
@@ -68,6 +78,6 @@ async function refusalOfKey(deps: ApiDeps, key: string): Promise<ServiceError> {
 
 async function callerOfKey(deps: ApiDeps, key: string): Promise<Caller> {
   const found = await findLiveApiKey(deps.sql, createHash("sha256").update(key).digest());
-  if (!found) throw unauthorized();
+  if (!found) throw unauthorized("This API key is unknown or revoked");
   return { kind: "apiKey", ...found, actorId: found.apiKey.id };
 }

@@ -124,6 +124,27 @@ describe("a key's scope", () => {
   });
 });
 
+describe("a refused credential", () => {
+  const refusal = async (headers: Record<string, string>, path = "/v1/payment-links") => {
+    const { status, body } = await openClient(world.baseUrl).get(path, headers);
+    expect([status, body.error.code]).toEqual([401, "UNAUTHORIZED"]);
+    return body.error.message as string;
+  };
+
+  test("is named by the message: a revoked or unknown key, a header that holds none, a session that has ended", async () => {
+    const { body } = await make(merchant.client, { name: "gone", scopes: ["links:read", "facilitator"] });
+    await merchant.client.delete(`/v1/api-keys/${body.data.id}`);
+    for (const key of [body.data.key, `sk_${"a".repeat(43)}`]) {
+      expect(await refusal(bearer(key))).toBe("This API key is unknown or revoked");
+      expect(await refusal(bearer(key), "/v1/api-keys")).toBe("This API key is unknown or revoked");
+    }
+    for (const authorization of [body.data.key, `Basic ${body.data.key}`, "Bearer sk_cut", "Bearer "])
+      expect(await refusal({ authorization })).toStartWith("The Authorization header must be `Bearer` and");
+    expect(await refusal({ cookie: "authToken=a.b.c" })).toStartWith("The session is unknown or has ended");
+    expect(await refusal({})).toBe("Authentication is required");
+  });
+});
+
 describe("DELETE /v1/api-keys/{id}", () => {
   test("revokes immediately, once, and only the owner's key", async () => {
     const { body } = await make(merchant.client, { name: "short-lived", scopes: ["links:read"] });

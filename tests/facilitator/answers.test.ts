@@ -394,6 +394,7 @@ describe("the API key", () => {
       const { error } = (await response.json()) as { error: { code: string; message: string } };
       expect(error.code).toBe("UNAUTHORIZED");
       expect(error.message).toContain("scope facilitator");
+      expect(error.message.startsWith("This API key is unknown")).toBe(authorization.includes("unknown"));
     }
   });
 });
