@@ -8,6 +8,7 @@ import { invalid, ServiceError } from "../../core/domain/errors.ts";
 export const BODY_MAX_BYTES = 1_048_576;
 /** Deeper than any body we accept, shallow enough for all recursive code that processes it. */
 const DEPTH_MAX = 32;
+const STRICT_UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 export const jsonBody = new Elysia({ name: "json-body" })
   .onRequest(({ request }) => refuseLargeBody(request))
@@ -15,7 +16,7 @@ export const jsonBody = new Elysia({ name: "json-body" })
   .onParse({ as: "global" }, async (context, contentType) => {
     const { request } = context;
     if (!request.body) return undefined;
-    const text = await readBodyText(request);
+    const text = decodeStrictly(await readBody(request));
     if (text === "") return undefined;
     if (contentType.trim().toLowerCase() !== "application/json")
       throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
@@ -77,10 +78,27 @@ export function refuseLargeBody(request: Request): void {
   if (Number(request.headers.get("content-length") ?? 0) > BODY_MAX_BYTES) throw tooLarge();
 }
 
-/** The body as text. A chunked body is counted as it arrives and no longer read once it is too large: 413. */
+/** The body as text, in which bytes that are not UTF-8 are replaced by U+FFFD. */
 export async function readBodyText(request: Request): Promise<string> {
+  return new TextDecoder().decode(await readBody(request));
+}
+
+/** A body in another encoding would otherwise be stored, and shown to payers, with its letters replaced. */
+function decodeStrictly(bytes: Uint8Array): string {
+  try {
+    return STRICT_UTF8.decode(bytes);
+  } catch (cause) {
+    throw new ServiceError("VALIDATION_ERROR", "The body is not valid UTF-8", {
+      details: { field: "body", issue: "invalid_json" },
+      cause,
+    });
+  }
+}
+
+/** A chunked body is counted as it arrives and no longer read once it is too large: 413. */
+async function readBody(request: Request): Promise<Uint8Array> {
   // the server reads no more than the Content-Length, which refuseLargeBody has checked
-  if (!request.body || request.headers.has("content-length")) return request.text();
+  if (!request.body || request.headers.has("content-length")) return request.bytes();
   const pieces: Uint8Array[] = [];
   let bytes = 0;
   for await (const piece of request.body) {
@@ -88,7 +106,7 @@ export async function readBodyText(request: Request): Promise<string> {
     if (bytes > BODY_MAX_BYTES) throw tooLarge();
     pieces.push(piece);
   }
-  return new TextDecoder().decode(Buffer.concat(pieces));
+  return Buffer.concat(pieces);
 }
 
 function tooLarge(): ServiceError {

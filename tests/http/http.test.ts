@@ -205,6 +205,25 @@ describe("the error envelope", () => {
     expect((await client.post(REGISTER, body)).body.error.message).toBe(message);
   });
 
+  test("400 for a body that is not UTF-8, announced or in chunks; what is UTF-8 arrives unchanged", async () => {
+    const send = (bytes: Uint8Array, isChunked: boolean) =>
+      fetch(`${world.baseUrl}${REGISTER}`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: isChunked ? new Blob([bytes]).stream() : bytes,
+      });
+    for (const isChunked of [false, true]) {
+      const latin1 = Buffer.from(`{"email":"caf\xe9-${isChunked}@example.com"}`, "latin1");
+      const refused = await send(latin1, isChunked);
+      expect(refused.status).toBe(400);
+      const { error } = (await refused.json()) as { error: unknown };
+      const details = { field: "body", issue: "invalid_json" };
+      expect(error).toEqual({ code: "VALIDATION_ERROR", message: "The body is not valid UTF-8", details });
+      const utf8 = Buffer.from(`\ufeff{"email":"whole-${isChunked}@example.com","x":"\ufffd é 書"}`);
+      expect((await send(utf8, isChunked)).status).toBe(201);
+    }
+  });
+
   test("400 for half of a surrogate pair anywhere in a body; a whole pair is accepted", async () => {
     for (const [field, body] of [
       ["email", '{"email":"a@example.com\\ud800"}'],
