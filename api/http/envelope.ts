@@ -188,6 +188,8 @@ function describeIssue(issue: Issue): string | undefined {
     case "invalid_format":
     case "invalid_union":
       return "is not well formed";
+    case "invalid_key":
+      return `is not a valid key: it ${issue.issues[0]?.message ?? "is not well formed"}`;
     case "unrecognized_keys":
       return `has unknown fields: ${issue.keys.join(", ")}`;
     default:

@@ -29,7 +29,7 @@ export const referenceSchema = text(REFERENCE_MAX)
 
 const metadata = z
   .record(
-    text(METADATA_KEY_MAX).refine((key) => key !== "", "must not have an empty key"),
+    text(METADATA_KEY_MAX).refine((key) => key !== "", "must not be empty"),
     text(METADATA_VALUE_MAX),
   )
   .refine(

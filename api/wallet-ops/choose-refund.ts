@@ -16,6 +16,7 @@ import type { NewRefund } from "../../db/wallet-ops/refunds.ts";
 import { findWallet } from "../../db/wallets/wallets.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readLiterals, toExactUnits } from "../links/parse-amount.ts";
+import { RECIPIENT_ISSUES } from "./parse-recipients.ts";
 
 export type RefundBody = {
   amount?: number | string | undefined;
@@ -92,7 +93,7 @@ function readRequest(
 function readAddress(text: string, { network, address }: Wallet): Hex {
   const recipient = parseRecipient(text, { network, wallet: address });
   if (recipient.ok) return recipient.address;
-  throw invalid("toAddress", recipient.issue);
+  throw invalid("toAddress", recipient.issue, `toAddress ${RECIPIENT_ISSUES[recipient.issue]}`);
 }
 
 function need(choice: RefundChoice): Chosen {

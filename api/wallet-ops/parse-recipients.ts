@@ -13,7 +13,8 @@ import { readLiterals, toExactUnits } from "../links/parse-amount.ts";
 type Payment = { to?: string | undefined; amount?: number | string | undefined; note?: string | undefined };
 export type SendBody = Payment & { network?: NetworkId | undefined; payments?: Payment[] | undefined };
 
-const ISSUES: Record<RecipientIssue, string> = {
+/** To be read after the field's name. */
+export const RECIPIENT_ISSUES: Readonly<Record<RecipientIssue, string>> = {
   invalid: "must be an address: 0x and 40 hex digits",
   bad_checksum: "is mistyped: its capital letters do not match the address checksum (EIP-55)",
   zero_address: "is the zero address",
@@ -53,7 +54,7 @@ function readPayment(
   const { prefix, literal, wallet } = given;
   if (to === undefined) throw invalid(`${prefix}to`, "is required");
   const recipient = parseRecipient(to, { network: wallet.network, wallet: wallet.address });
-  if (!recipient.ok) throw invalid(`${prefix}to`, recipient.issue, `${prefix}to ${ISSUES[recipient.issue]}`);
+  if (!recipient.ok) throw invalid(`${prefix}to`, recipient.issue, `${prefix}to ${RECIPIENT_ISSUES[recipient.issue]}`);
   if (amount === undefined) throw invalid(`${prefix}amount`, "is required");
   const amountUnits = toExactUnits(`${prefix}amount`, amount, literal);
   return { to: recipient.address, amountUnits, note, isFee: false };

@@ -93,6 +93,14 @@ describe("order data of a link", () => {
     },
   );
 
+  test("a refused key of metadata is explained in the service's own words", async () => {
+    const order = (key: string) => ({ amount: 1, description: "Order", metadata: { [key]: "v" } });
+    const { body: long } = await ann.client.post("/v1/payment-links", order("k".repeat(41)));
+    expect(long.error.details.issue).toBe("is not a valid key: it must have at most 40 characters");
+    const { body: empty } = await ann.client.post("/v1/payment-links", order(""));
+    expect(empty.error.details.issue).toBe("is not a valid key: it must not be empty");
+  });
+
   test("error: metadata with the key __proto__, which JavaScript would lose, is refused", async () => {
     for (const key of ["__proto__", "\\u005f_proto__"]) {
       const body = `{"amount": 1, "description": "Order", "metadata": {"${key}": "v", "cart": "7"}}`;

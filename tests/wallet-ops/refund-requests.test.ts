@@ -108,7 +108,9 @@ describe("a refund request", () => {
       ...{ field: "amount", issue: "exceeds_refundable", refundable: 1 },
     });
     expectRefusal(await ask(linkId, { amount: 0 }), 400, { field: "amount" });
-    expectRefusal(await ask(linkId, { toAddress: merchant.walletAddress }), 400, { field: "toAddress" });
+    const toItself = await ask(linkId, { toAddress: merchant.walletAddress });
+    expectRefusal(toItself, 400, { field: "toAddress", issue: "own_wallet" });
+    expect(toItself.body.error.message).toBe("toAddress is this wallet itself");
     expectRefusal(await ask(linkId, { reason: "" }), 400, { field: "reason" });
     expect((await ask(linkId, { transactionId: "txn_unknown" })).status).toBe(404);
   });
