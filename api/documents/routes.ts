@@ -18,6 +18,7 @@ import { documentedResponses } from "../http/documented-responses.ts";
 import { errorResponses } from "../http/envelope.ts";
 import { jsonBody } from "../http/json-body.ts";
 import { pageLimit, pageOf } from "../http/list-pages.ts";
+import { knownQuery } from "../http/query.ts";
 import { documentSchema, presentDocument } from "./present-document.ts";
 import { sendPdf } from "./send-pdf.ts";
 
@@ -28,7 +29,7 @@ const mayRead = {
   needs: "transactions:read",
 } as const;
 
-const listQuery = z.strictObject({
+const listQuery = knownQuery({
   limit: pageLimit(20),
   cursor: z.string().min(1).max(200).optional(),
   kind: z.enum(DOCUMENT_KINDS).optional(),

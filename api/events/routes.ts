@@ -12,6 +12,7 @@ import { errorResponses, metaOf, metaSchema } from "../http/envelope.ts";
 import { EVENT_STREAM } from "../http/event-stream.ts";
 import { pageLimit } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
+import { knownQuery } from "../http/query.ts";
 import { CURSOR_LENGTH_MAX, readCursor, writeCursor } from "./cursor.ts";
 import { streamEvents } from "./stream-events.ts";
 import { eventSchema, presentEvents } from "./wire.ts";
@@ -22,7 +23,7 @@ const UNKNOWN_HISTORY =
 const mayRead = { allow: ["session", "apiKey"], scope: "webhooks", needs: "events:read" } as const;
 const tags = ["Events"];
 
-const listQuery = z.object({
+const listQuery = knownQuery({
   cursor: z
     .string()
     .max(CURSOR_LENGTH_MAX)
@@ -30,6 +31,12 @@ const listQuery = z.object({
     .describe("nextCursor of an earlier response; if omitted, reads from the beginning"),
   limit: pageLimit(50),
 });
+
+/** Ignored, it would lose every event since, as a misspelt filter would give every row. */
+function refuseCursor(query: Readonly<Record<string, unknown>>): void {
+  const name = ["cursor", "after", "lastEventId"].find((one) => query[one] !== undefined);
+  if (name) throw invalid(name, "is not a parameter of the stream: send the cursor as the header Last-Event-ID");
+}
 
 const listSchema = z
   .object({
@@ -54,7 +61,8 @@ export const eventRoutes = (deps: ApiDeps) => {
     .use(access(deps))
     .get(
       "/v1/events/stream",
-      ({ user, caller, request, headers, set }) => {
+      ({ user, caller, request, headers, query, set }) => {
+        refuseCursor(query);
         const known = headers["last-event-id"];
         const after = known ? readCursor(known) : undefined;
         const isAllowed = () => isStillAdmitted(deps, request, { rule: mayRead, userId: user.id });

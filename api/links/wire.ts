@@ -92,7 +92,7 @@ export const statsQuery = knownQuery({
     .default("UTC"),
 });
 
-export const paymentsQuery = z.object(page);
+export const paymentsQuery = knownQuery(page);
 
 const linkFields = {
   id: z.string(),

@@ -14,6 +14,7 @@ import type { OperationView } from "../../db/wallet-ops/operations.ts";
 import type { RefundView } from "../../db/wallet-ops/refunds.ts";
 import { isoTime } from "../http/envelope.ts";
 import { pageLimit } from "../http/list-pages.ts";
+import { knownQuery } from "../http/query.ts";
 import { transactionSchema } from "../transactions/wire.ts";
 import { amount, failureReason, signingFields, statusOf, text } from "./wire.ts";
 
@@ -30,7 +31,7 @@ export const refundBody = z
   })
   .optional();
 
-export const refundListQuery = z.object({
+export const refundListQuery = knownQuery({
   limit: pageLimit(20),
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(REFUND_STATES).optional(),

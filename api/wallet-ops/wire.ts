@@ -17,7 +17,7 @@ import type { ApiConfig } from "../config.ts";
 import { isoTime } from "../http/envelope.ts";
 import { documentedAs } from "../http/json-schema.ts";
 import { pageLimit } from "../http/list-pages.ts";
-import { queryNumber } from "../http/query.ts";
+import { knownQuery, queryNumber } from "../http/query.ts";
 import { transactionSchema } from "../transactions/wire.ts";
 import { toUserOperation } from "./to-user-operation.ts";
 
@@ -64,7 +64,7 @@ export const waitQuery = z.object({
   wait: queryNumber({ min: 0, max: WAIT_MAX_S, fallback: 0 }).describe("Seconds to wait for a change"),
 });
 
-export const listQuery = z.object({
+export const listQuery = knownQuery({
   limit: pageLimit(20),
   cursor: z.string().min(1).max(200).optional(),
   status: z.enum(OPERATION_STATES).optional(),

@@ -15,6 +15,7 @@ import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, metaOf, withMeta } from "../http/envelope.ts";
 import { pageLimit, pageOf, wholeList } from "../http/list-pages.ts";
+import { knownQuery } from "../http/query.ts";
 import {
   changeEndpoint,
   createEndpoint,
@@ -48,7 +49,7 @@ const guarded = { ...auth, freshPasskey: true } as const;
 const params = z.object({ id: z.string().max(100) });
 const CURSOR = /^(\d{1,18})\.(whd_[0-9a-f]{32})$/;
 
-const logQuery = z.object({
+const logQuery = knownQuery({
   cursor: z.string().max(200).optional(),
   limit: pageLimit(50),
 });

@@ -49,6 +49,15 @@ async function waitForLog({ client, userId }: { client: Client; userId: string }
   }
 }
 
+test("the stream refuses a cursor in its query, and says where it belongs", async () => {
+  const { client } = await signUp(world.baseUrl);
+  const { body: page } = await client.get(EVENTS);
+  const { status, body } = await client.get(`${EVENTS}/stream?cursor=${page.pagination.nextCursor}`);
+  expect(status).toBe(400);
+  expect(body.error.details.field).toBe("cursor");
+  expect(body.error.message).toContain("Last-Event-ID");
+});
+
 describe("GET /v1/events", () => {
   test("carries the whole link and the whole transaction, as they are now", async () => {
     const merchant = await signUp(world.baseUrl);

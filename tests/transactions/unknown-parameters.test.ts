@@ -86,6 +86,27 @@ test.each([
   expect(body.error.details).toEqual({ field: name, issue });
 });
 
+describe("the other lists refuse a filter that they do not have:", () => {
+  test.each([
+    ["/v1/refunds", "linkId"],
+    ["/v1/wallets/sends", "to"],
+    ["/v1/events", "type"],
+    ["/v1/documents", "reference"],
+    ["/v1/payment-links/LINK/payments", "status"],
+    ["/v1/webhook-endpoints/ENDPOINT/deliveries", "state"],
+  ])("%s has no %s", async (template, name) => {
+    const { body: link } = await ann.client.post("/v1/payment-links", { amount: 1, description: "Filtered" });
+    const { body: endpoint } = await ann.client.post("/v1/webhook-endpoints", { url: "https://example.com/" });
+    const path = template.replace("LINK", link.id).replace("ENDPOINT", endpoint.data?.id);
+    for (const known of ["limit=1", `merchant=${ann.userId}`])
+      expect([known, (await ann.client.get(`${path}?${known}`)).status]).toEqual([known, 200]);
+    const { status, body } = await ann.client.get(`${path}?${name}=x`);
+    expect(status).toBe(400);
+    const issue = expect.stringMatching(/^is not one of /);
+    expect(body.error).toMatchObject({ code: "VALIDATION_ERROR", details: { field: name, issue } });
+  });
+});
+
 test("a long name is truncated", async () => {
   const { body } = await ann.client.get(`/v1/transactions?${"x".repeat(10_000)}=1`);
   expect(body.error.details.field).toBe("x".repeat(40));
