@@ -35,7 +35,8 @@ const listQuery = knownQuery({
 /** Ignored, it would lose every event since, as a misspelt filter would give every row. */
 function refuseCursor(query: Readonly<Record<string, unknown>>): void {
   const name = ["cursor", "after", "lastEventId"].find((one) => query[one] !== undefined);
-  if (name) throw invalid(name, "is not a parameter of the stream: send the cursor as the header Last-Event-ID");
+  if (name)
+    throw invalid(name, "is not a parameter of the stream: send the cursor as the header Last-Event-ID");
 }
 
 const listSchema = z

@@ -91,9 +91,7 @@ async function admit(deps: ApiDeps, incoming: Incoming, rule: AuthRule): Promise
   const caller = await authenticate(deps, incoming.request, rule.allow).catch(async (error: unknown) => {
     if (!(error instanceof ServiceError) || error.errorCode !== "UNAUTHORIZED") throw error;
     await takeFromCallersLimit(deps, incoming.set, "general", incoming);
-    throw rule.missingScope && isScope(rule.scope)
-      ? scopeNeeded(rule.scope, error.message)
-      : error;
+    throw rule.missingScope && isScope(rule.scope) ? scopeNeeded(rule.scope, error.message) : error;
   });
   const { id: userId } = caller.kind === "apiKey" ? caller.user : caller.person;
   await takeFromCallersLimit(deps, incoming.set, limitName, { ...incoming, userId });

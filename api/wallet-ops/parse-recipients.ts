@@ -54,7 +54,8 @@ function readPayment(
   const { prefix, literal, wallet } = given;
   if (to === undefined) throw invalid(`${prefix}to`, "is required");
   const recipient = parseRecipient(to, { network: wallet.network, wallet: wallet.address });
-  if (!recipient.ok) throw invalid(`${prefix}to`, recipient.issue, `${prefix}to ${RECIPIENT_ISSUES[recipient.issue]}`);
+  if (!recipient.ok)
+    throw invalid(`${prefix}to`, recipient.issue, `${prefix}to ${RECIPIENT_ISSUES[recipient.issue]}`);
   if (amount === undefined) throw invalid(`${prefix}amount`, "is required");
   const amountUnits = toExactUnits(`${prefix}amount`, amount, literal);
   return { to: recipient.address, amountUnits, note, isFee: false };

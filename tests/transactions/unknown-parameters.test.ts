@@ -96,7 +96,9 @@ describe("the other lists refuse a filter that they do not have:", () => {
     ["/v1/webhook-endpoints/ENDPOINT/deliveries", "state"],
   ])("%s has no %s", async (template, name) => {
     const { body: link } = await ann.client.post("/v1/payment-links", { amount: 1, description: "Filtered" });
-    const { body: endpoint } = await ann.client.post("/v1/webhook-endpoints", { url: "https://example.com/" });
+    const { body: endpoint } = await ann.client.post("/v1/webhook-endpoints", {
+      url: "https://example.com/",
+    });
     const path = template.replace("LINK", link.id).replace("ENDPOINT", endpoint.data?.id);
     for (const known of ["limit=1", `merchant=${ann.userId}`])
       expect([known, (await ann.client.get(`${path}?${known}`)).status]).toEqual([known, 200]);
