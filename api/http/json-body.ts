@@ -98,7 +98,9 @@ function decodeStrictly(bytes: Uint8Array): string {
 /** A chunked body is counted as it arrives and no longer read once it is too large: 413. */
 async function readBody(request: Request): Promise<Uint8Array> {
   // the server reads no more than the Content-Length, which refuseLargeBody has checked
-  if (!request.body || request.headers.has("content-length")) return request.bytes();
+  if (!request.body || request.headers.has("content-length")) {
+    return new Uint8Array(await request.arrayBuffer());
+  }
   const pieces: Uint8Array[] = [];
   let bytes = 0;
   for await (const piece of request.body) {
