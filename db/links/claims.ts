@@ -201,6 +201,16 @@ async function readLedger(
           and not other.is_addressed
           and other.is_unpaid
           and (other.status = 'PENDING' or other.status = 'ACTIVE' and other.expires_at > now())
+      )
+      and not exists (
+        select from payment_links other
+        where other.network = ${link.network}
+          and other.recipient = ${link.recipient}
+          and address_key(other.recipient) = address_key(${link.recipient})
+          and other.pay_amount_units = ${link.amountUnits}::bigint
+          and other.id <> ${link.id}
+          and other.is_unpaid
+          and (other.status = 'PENDING' or other.status = 'ACTIVE' and other.expires_at > now())
       ) as is_alone,
       claim_policy = 'early' as trusts_early_claims
     from users

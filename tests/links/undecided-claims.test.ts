@@ -3,8 +3,16 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { demoteUndecided } from "../../db/links/end-claims.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
-import { type BooksLab, claim, eventsOf, linkOf, openBooks, randomHash } from "../support/ledger-lab.ts";
-import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
+import {
+  type BooksLab,
+  claim,
+  eventsOf,
+  linkOf,
+  openBooks,
+  randomHash,
+  UNITS,
+} from "../support/ledger-lab.ts";
+import { randomAddress, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 
 let lab: BooksLab;
 let linkId: string;
@@ -41,6 +49,53 @@ test("an undecided claim releases its link and leaves no row, once", async () =>
   expect(await claimOf(id)).toEqual({ state: "HINT", reason: "ambiguous", rows: 0 });
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   expect((await eventsOf(lab, linkId)).slice(-2)).toEqual(["pending", "released"]);
+});
+
+const OTHERS: [string, string, (id: string) => Promise<unknown>][] = [
+  ["HINT", "is open", async () => {}],
+  ["HINT", "is PENDING", (id) => lab.sql`update payment_links set status = 'PENDING' where id = ${id}`],
+  [
+    "HINT",
+    "is a payment of a reusable one",
+    async (id) => {
+      const [parent = ""] = await seedLinks(lab.sql, lab.merchant, { isReusable: true });
+      await lab.sql`update payment_links set parent_id = ${parent} where id = ${id}`;
+    },
+  ],
+  ["OPEN", "is over", (id) => lab.sql`update payment_links set expires_at = now() where id = ${id}`],
+  [
+    "OPEN",
+    "is paid",
+    (id) => lab.sql`update payment_links set status = 'PAID', paid_at = now() where id = ${id}`,
+  ],
+  [
+    "OPEN",
+    "has another unique amount",
+    (id) => lab.sql`update payment_links set pay_amount_units = pay_amount_units + 1 where id = ${id}`,
+  ],
+  [
+    "OPEN",
+    "is of another network",
+    (id) => lab.sql`update payment_links set network = 'base' where id = ${id}`,
+  ],
+];
+test.each(OTHERS)(
+  "a claim is %s where its link's price is the unique amount of another link that %s",
+  async (state, _, change) => {
+    const other = await seedLink(lab.sql, lab.merchant, { amountUnits: 9n });
+    await lab.sql`update payment_links set pay_amount_units = ${UNITS} where id = ${other}`;
+    await seedMerchant(lab.sql, { network: "base", address: lab.merchant.address });
+    await change(other);
+    expect(await claimOf(await open())).toMatchObject({ state });
+  },
+);
+
+test("a claim is not held back by links to wallets whose addresses end alike", async () => {
+  const alike = `0x${randomAddress().slice(2, 26)}${lab.merchant.address.slice(26)}` as const;
+  const merchant = await seedMerchant(lab.sql, { address: alike });
+  const [, unique] = [await seedLink(lab.sql, merchant), await seedLink(lab.sql, merchant)];
+  await lab.sql`update payment_links set pay_amount_units = amount_units, amount_units = 9 where id = ${unique}`;
+  expect(await claimOf(await open())).toEqual(OPEN);
 });
 
 const NOT_RECEIVED: [string, () => BookedTransfer][] = [
