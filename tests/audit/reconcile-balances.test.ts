@@ -242,6 +242,19 @@ test("a reorganisation below a sum's block discards it, one at its block does no
   expect((await readWallet(merchant)).bookedNumber).toBe(-1n);
 });
 
+test("a lower final block, or a former leader's, does not hide a sum from a reorganisation below it", async () => {
+  const raise = (number: number, epoch = term.epoch) =>
+    raiseReconciledNumber(lab.sql, { network: NETWORK, epoch, number });
+  await raise(100);
+  await raise(90);
+  await raise(110, term.epoch - 1n);
+  const [cursor] = await lab.sql`select reconciled_number from cursors where network = ${NETWORK}`;
+  expect(cursor).toEqual({ reconciledNumber: 100n });
+  await lab.sql`update wallets set booked_units = 1, booked_number = 100 where address = ${merchant.address}`;
+  await discardSumsAbove(lab.sql, NETWORK, 95);
+  expect((await readWallet(merchant)).bookedNumber).toBe(-1n);
+});
+
 test("a long history is summed in steps that read a bounded number of transfers", async () => {
   const { id } = await readWallet(other);
   // 200 transfers each way, two a block and way

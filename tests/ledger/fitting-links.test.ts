@@ -83,6 +83,17 @@ describe("a link that is not paid", () => {
     for (const units of [UNITS, PAY_UNITS]) expect(await fitting(units)).toEqual([own]);
   });
 
+  test("fits none to a wallet whose address ends alike, open or paid", async () => {
+    const alike = `0x${randomAddress().slice(2, 26)}${lab.merchant.address.slice(26)}` as const;
+    const other = await seedMerchant(lab.sql, { address: alike });
+    await uniqueLink(other);
+    const paid = await seedLink(lab.sql, other);
+    await bookTransfer(lab, { link: paid, pays: true, to: alike });
+    await lab.sql`update payment_links set status = 'PAID', paid_at = now() where id = ${paid}`;
+    const own = await uniqueLink();
+    for (const units of [UNITS, PAY_UNITS]) expect(await fitting(units, PAID_AT - 1)).toEqual([own]);
+  });
+
   test("fits by its price only if it is paid once, and no transfer on the chain pays it", async () => {
     const open = await seedLink(lab.sql, lab.merchant);
     await seedLinks(lab.sql, lab.merchant, { isReusable: true });

@@ -18,6 +18,7 @@ import {
   acceptFacilitated,
   type BooksLab,
   claim,
+  fail,
   linkOf,
   makeTransfer,
   NETWORK,
@@ -218,6 +219,14 @@ describe("a link", () => {
     await lab.sql`update payment_links set status = 'PENDING' where id = ${linkId}`;
     await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [linkId], isReorg: false }));
     expect(await statusOf(linkId)).toBe("ACTIVE");
+  });
+
+  test("is paid by its payment under way, whatever became of those before it", async () => {
+    for (let count = 0; count < 2; count++) await fail(lab, await accepted(lab, linkId));
+    const payment = await accepted(lab, linkId);
+    await read(lab, [makeTransfer(lab, 81, { payment })]);
+    expect(await paidBy(lab)).toEqual({ [linkId]: 1 });
+    expect(await statusOf(linkId)).toBe("PAID");
   });
 
   test("expires once its time is over, unless it has left ACTIVE", async () => {

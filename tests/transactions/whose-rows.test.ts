@@ -28,7 +28,7 @@ type Row = Required<Pick<GivenRow, "type" | "status" | "network" | "amountUnits"
 const ROWS: readonly Row[] = (["SEND", "RECEIVE", "PAYMENT_LINK"] as const).flatMap((type, index) =>
   (["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"] as const).flatMap((status, place) =>
     (["base", "base-sepolia"] as const).map((network, other) => ({
-      ...{ type, status, network, amountUnits: BigInt(10 ** index + place * 7 + other) },
+      ...{ type, status, network, amountUnits: BigInt(10 ** index + place * 7 + other) * 10_000n },
       ...{ description: `order ${type.toLowerCase()} ${place}`, detectedAt: day(place - 2 + index * 10) },
     })),
   ),
@@ -74,17 +74,26 @@ const filters: [string, Partial<TransactionFilter>, (row: Row) => boolean][] = [
     { from: new Date(day(0).getTime() + 1), before: new Date(day(2).getTime() + 1) },
     ({ detectedAt }) => detectedAt > day(0) && detectedAt <= day(2),
   ],
-  ["amounts", { minUnits: 9n, maxUnits: 30n }, ({ amountUnits }) => amountUnits >= 9n && amountUnits <= 30n],
-  ["amounts from one on", { minUnits: 15n }, ({ amountUnits }) => amountUnits >= 15n],
+  [
+    "amounts",
+    { minUnits: 90_000n, maxUnits: 300_000n },
+    ({ amountUnits }) => amountUnits >= 90_000n && amountUnits <= 300_000n,
+  ],
+  ["amounts from one on", { minUnits: 150_000n }, ({ amountUnits }) => amountUnits >= 150_000n],
+  [
+    "amounts up to one that a counter does not end at",
+    { maxUnits: 10_050n },
+    ({ amountUnits }) => amountUnits <= 10_050n,
+  ],
   [
     "amounts and a status",
-    { minUnits: 9n, statuses: ["CONFIRMED"] },
-    ({ amountUnits, status }) => amountUnits >= 9n && status === "CONFIRMED",
+    { minUnits: 90_000n, statuses: ["CONFIRMED"] },
+    ({ amountUnits, status }) => amountUnits >= 90_000n && status === "CONFIRMED",
   ],
   [
     "amounts between dates",
-    { maxUnits: 30n, from: day(-1), before: day(9) },
-    ({ amountUnits, detectedAt }) => amountUnits <= 30n && detectedAt >= day(-1) && detectedAt < day(9),
+    { maxUnits: 300_000n, from: day(-1), before: day(9) },
+    ({ amountUnits, detectedAt }) => amountUnits <= 300_000n && detectedAt >= day(-1) && detectedAt < day(9),
   ],
   ["a text", { search: "order send" }, ({ type }) => type === "SEND"],
   [

@@ -128,6 +128,17 @@ test("a refund whose payment is back in a block waits until that is deep enough"
   expect(await lease()).toContain(id);
 });
 
+test.each(["DETECTED", "ORPHANED"])(
+  "a refund of a payment that is %s is neither taken nor signed",
+  async (status) => {
+    const paid = await makePaidLink();
+    const id = await queueRefund(paid);
+    await sql`update transfers set status = ${status} where tx_hash = ${paid.transfer.txHash}`;
+    expect(await lease()).not.toContain(id);
+    expect(await markOperationsSigned(sql, await lab.makeRelay("SIGNED"), [id])).toEqual([]);
+  },
+);
+
 test("a refund of a payment that is not in the ledger is not sent", async () => {
   const paid = await makePaidLink();
   const id = await queueRefund(paid);
