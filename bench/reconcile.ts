@@ -76,10 +76,10 @@ async function compare(sql: Sql, { since, number }: { since: number; number: num
   });
   const reached = Number(sums[0]?.number ?? -1n);
   if (reached === number)
-    await noteReconciled(
-      sql,
-      ids.map((id) => ({ id, openingUnits: 0n, differenceUnits: 0n })),
-    );
+    await noteReconciled(sql, {
+      number,
+      wallets: ids.map((id) => ({ id, openingUnits: 0n, differenceUnits: 0n })),
+    });
   return reached;
 }
 

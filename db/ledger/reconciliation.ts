@@ -139,10 +139,16 @@ export async function findWalletsToCompare(tx: Tx, ids: readonly string[]): Prom
     where id = any(${[...ids]}::text[])`;
 }
 
-/** They were compared. A wallet without an opening balance gets the one that makes its ledger agree now. */
+/**
+ * They were compared at block `number`. A wallet without an opening balance gets the one that makes its ledger agree now. One whose
+ * transfers have changed since its sum was made is left to its next comparison: by that sum the opening balance would be wrong permanently.
+ */
 export async function noteReconciled(
   tx: Tx,
-  wallets: readonly { id: string; openingUnits: bigint; differenceUnits: bigint }[],
+  {
+    number,
+    wallets,
+  }: { number: number; wallets: readonly { id: string; openingUnits: bigint; differenceUnits: bigint }[] },
 ): Promise<void> {
   const rows = wallets.map(({ id, openingUnits, differenceUnits }) => ({
     id,
@@ -157,7 +163,7 @@ export async function noteReconciled(
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
       id text, opening_units numeric, difference_units numeric
     )
-    where wallets.id = given.id`;
+    where wallets.id = given.id and wallets.booked_number = ${number}`;
 }
 
 export type ReconciliationResult = {

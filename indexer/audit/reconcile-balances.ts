@@ -93,14 +93,14 @@ async function compareWallets(
     number,
   );
   const differing = compared.filter((wallet) => differenceOf(wallet) !== 0n);
-  await noteReconciled(
-    sql,
-    compared.map((wallet) => ({
+  await noteReconciled(sql, {
+    number,
+    wallets: compared.map((wallet) => ({
       id: wallet.id,
       openingUnits: wallet.openingUnits ?? wallet.balance - wallet.bookUnits,
       differenceUnits: differenceOf(wallet),
     })),
-  );
+  });
   const details = differing.slice(0, DETAILS_MAX).map((wallet) => ({
     walletId: wallet.id,
     address: wallet.address,

@@ -1,6 +1,7 @@
 /** Balances are compared for wallets that moved and, once a day, for all others: many in one call, and by what came since the last time. */
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
+import { noteReconciled } from "../../db/ledger/reconciliation.ts";
 import {
   continueSums,
   discardSums,
@@ -287,5 +288,36 @@ test("a long history is summed in steps that read a bounded number of transfers"
   expect((await advanceSums(term, [id], 2_000)).sums.get(id)).toEqual({
     bookUnits: 200n,
     isRecounted: false,
+  });
+});
+
+test("a comparison is not recorded once the wallet's transfers changed after they were summed", async () => {
+  const { id } = await readWallet(merchant);
+  const at = (number: number) => lab.sql`
+    update wallets
+    set booked_number = ${number}, opening_units = null, difference_units = 0, reconciled_at = null, is_counting = true
+    where id = ${id}`;
+  const note = async () => {
+    await noteReconciled(lab.sql, {
+      ...{ number: 100, wallets: [{ id, openingUnits: 5n, differenceUnits: 7n }] },
+    });
+    const [row] = await lab.sql`
+      select opening_units, difference_units, reconciled_at is not null as is_compared, is_counting
+      from wallets
+      where id = ${id}`;
+    return row;
+  };
+  await at(100);
+  await discardSums(lab.sql, NETWORK, [merchant.address]);
+  const unchanged = { openingUnits: null, differenceUnits: 0n, isCompared: false, isCounting: true };
+  expect(await note()).toEqual(unchanged);
+  await at(99);
+  expect(await note()).toEqual(unchanged);
+  await at(100);
+  expect(await note()).toEqual({
+    openingUnits: 5n,
+    differenceUnits: 7n,
+    isCompared: true,
+    isCounting: false,
   });
 });
