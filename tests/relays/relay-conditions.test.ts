@@ -208,6 +208,7 @@ describe("the end of a mined relay", () => {
       await relay({ state: "MINED", isBlockKept: false }),
       await relay({ nonce: 1n, state: "MINED", isBlockKept: false }),
     ];
+    await keepBlock(DEEP, randomHash(), "base");
     await confirm([proven.id]);
     expect([await stateOf(proven), await stateOf(unproven)]).toEqual(["CONFIRMED", "MINED"]);
   });
@@ -287,6 +288,7 @@ describe("a reorganisation", () => {
     await relay({ nonce: 2n, state: "MINED" });
     await relay({ nonce: 3n, state: "CONFIRMED", block: 80, isBlockKept: false });
     await relay({ state: "MINED", block: 80, isBlockKept: false, network: "base" });
+    await keepBlock(READ_TO, randomHash(), "base");
     expect((await findPrunedRelays(lab.sql, NETWORK, 10)).map(({ id }) => id)).toEqual([pruned.id]);
   });
 
@@ -321,11 +323,14 @@ describe("a reorganisation", () => {
 });
 
 describe("a key's nonces", () => {
-  test("a lane continues at the chain's nonce when that is higher, and is never put back", async () => {
+  test("a lane continues at the chain's nonce when that is higher, is never put back, and is one of its network", async () => {
     const lane = { network: NETWORK, relayer } as const;
     await ensureLane(lab.sql, lane, 7n);
     await ensureLane(lab.sql, lane, 3n);
+    const elsewhere = { network: "base", relayer } as const;
+    await ensureLane(lab.sql, elsewhere, 20n);
     expect([await takeNonce(lab.sql, lane), await takeNonce(lab.sql, lane)]).toEqual([7n, 8n]);
+    expect(await takeNonce(lab.sql, elsewhere)).toBe(20n);
   });
 
   test("nonces from the chain's next to the lane's last without a live relay of this key are gaps", async () => {
