@@ -1,7 +1,7 @@
 /** A claim of the only link of its amount, whose transfer is received when another link asks for the same: a hint from then on, and nothing else is. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { demoteUndecided } from "../../db/links/end-claims.ts";
+import { demoteContested, demoteUndecided } from "../../db/links/end-claims.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
 import {
   type BooksLab,
@@ -98,17 +98,25 @@ test("a claim is not held back by links to wallets whose addresses end alike", a
   expect(await claimOf(await open())).toEqual(OPEN);
 });
 
-const NOT_RECEIVED: [string, () => BookedTransfer][] = [
+const NOT_RECEIVED: [string, () => BookedTransfer | Promise<BookedTransfer>][] = [
   ["of another transaction", () => ({ txHash: randomHash() })],
   ["of another network", () => ({ network: "base" })],
   ["that a reorganisation took away", () => ({ status: "ORPHANED" })],
   ["of another sender", () => ({ from: randomAddress() })],
   ["to another wallet", () => ({ to: randomAddress() })],
+  [
+    "to another merchant's wallet",
+    async () => {
+      const other = await seedMerchant(lab.sql);
+      await seedLink(lab.sql, other);
+      return { to: other.address };
+    },
+  ],
   ["with its link", () => ({ link: linkId })],
 ];
 test.each(NOT_RECEIVED)("an undecided claim waits for its own transfer: not for one %s", async (_, given) => {
   const id = await open();
-  await book(given());
+  await book(await given());
   expect(await demote(id)).toBe(false);
   expect(await claimOf(id)).toEqual(OPEN);
 });
@@ -122,10 +130,11 @@ test("an early claim is not ended, unless its merchant trusts only proofs", asyn
   expect(await demote(id)).toBe(true);
 });
 
-test("a proven claim is not ended", async () => {
+test("a proven claim is not ended, nor does another link's claim contest it", async () => {
   const id = await open({ proof: "EOA" });
   await book();
   expect(await demote(id)).toBe(false);
+  await lab.sql.begin((tx) => demoteContested(tx, { id, linkId }));
   expect(await claimOf(id)).toEqual(OPEN);
 });
 
