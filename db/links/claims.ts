@@ -208,7 +208,6 @@ async function readLedger(
           and other.recipient = ${link.recipient}
           and address_key(other.recipient) = address_key(${link.recipient})
           and other.pay_amount_units = ${link.amountUnits}::bigint
-          and other.id <> ${link.id}
           and other.is_unpaid
           and (other.status = 'PENDING' or other.status = 'ACTIVE' and other.expires_at > now())
       ) as is_alone,
