@@ -117,6 +117,15 @@ describe("transfers that are stored together", () => {
     ]);
   });
 
+  test("leave what is known of one that is read again", async () => {
+    const transfer = makeTransfer(lab, 81);
+    await read(lab, [transfer]);
+    await read(lab, [transfer], [], { isDeep: false });
+    const rows =
+      await lab.sql`select status, link_id, pays from transfers where tx_hash = ${transfer.txHash}`;
+    expect([...rows]).toEqual([{ status: "CONFIRMED", linkId, pays: true }]);
+  });
+
   test("bring back none that left the chain permanently", async () => {
     const [gone, back] = [
       makeTransfer(lab, 81, { amountUnits: 5n }),
