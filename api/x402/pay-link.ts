@@ -29,6 +29,7 @@ import {
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
 import { awaitPayment, failureOf, type PaymentEnd, refOf, retryUntilDeadline } from "./await-payment.ts";
 import { OverloadedError, requeueLinkPayment } from "./group-commit.ts";
+import { limitDatabaseWait } from "./limit-database-wait.ts";
 import type { PayTools } from "./pay-tools.ts";
 import type { PaymentAttempt } from "./payload.ts";
 import { matchKnown, type PayerVerdict, verifyPayer } from "./verify-payer.ts";
@@ -67,7 +68,23 @@ export type PayResult =
       retryable?: boolean;
     };
 
+/** Nothing was stored, and what stood in the way is gone: another payment has failed since, or a failover has lost the link's use. */
+type Overtaken = { kind: "overtaken" };
+const OVERTAKEN: Overtaken = { kind: "overtaken" };
+
+const TURNS_MAX = 3;
+
 export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<PayResult> {
+  let result = await payOnce(tools, order);
+  for (let turn = 1; result.kind === "overtaken" && turn < TURNS_MAX; turn++)
+    result = await limitDatabaseWait((onAccepting) =>
+      payOnce(tools, { ...order, onAccepting, countPayer: async () => {} }),
+    );
+  if (result.kind !== "overtaken") return result;
+  return { kind: "refused", ...refusalOf("PAYMENT_IN_PROGRESS", "another payment came first") };
+}
+
+async function payOnce(tools: LinkPayTools, order: PayOrder): Promise<PayResult | Overtaken> {
   const link = await tools.readLink(toAsked(order));
   if (!link) return { kind: "refused", ...refusalOf("NOT_FOUND") };
   if (link.isReusable) return payUse(tools, link, order);
@@ -83,7 +100,11 @@ export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<Pay
  * Pays a use of a reusable link. Its id derives from the authorization, or from its payer's idempotency key, so the same bytes or
  * the same key lead to the same use; it is opened only for a payer whose signature is valid and whose value fits the link.
  */
-async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder): Promise<PayResult> {
+async function payUse(
+  tools: LinkPayTools,
+  parent: PayableLink,
+  order: PayOrder,
+): Promise<PayResult | Overtaken> {
   const { authorization, idempotencyKey } = order.attempt;
   const { network } = parent;
   const shownId = await findUseByAuthorization(tools.sql, parent, authorization);
@@ -94,7 +115,7 @@ async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder)
   const isOfKey = shownId === undefined && idempotencyKey !== undefined;
   if (opened && isOfKey && choice && opened.amountUnits !== authorization.value)
     return { kind: "refused", ...refusalOf("IDEMPOTENCY_KEY_REUSED"), network };
-  if (opened) return payLink(tools, use);
+  if (opened) return payOpened(tools, use);
   const amountUnits = choice ? authorization.value : parent.amountUnits;
   const decision = decideAcceptance({ ...parent, amountUnits }, order.attempt, {
     now: new Date(),
@@ -109,7 +130,13 @@ async function payUse(tools: LinkPayTools, parent: PayableLink, order: PayOrder)
   );
   if (!made.ok) return { kind: "refused", ...refusalOf(made.reason), network };
   await lowerCreatedBlock(tools.sql, id);
-  return payLink(tools, use);
+  return payOpened(tools, use);
+}
+
+/** A use that was there a moment ago, and is opened again if a failover has lost it. */
+async function payOpened(tools: LinkPayTools, use: PayOrder): Promise<PayResult | Overtaken> {
+  const result = await payOnce(tools, use);
+  return result.kind === "refused" && result.reason === "NOT_FOUND" ? OVERTAKEN : result;
 }
 
 async function act(
@@ -117,7 +144,7 @@ async function act(
   link: PayableLink,
   order: PayOrder,
   decision: AcceptanceDecision,
-): Promise<PayResult> {
+): Promise<PayResult | Overtaken> {
   const { network } = link;
   switch (decision.kind) {
     case "refuse":
@@ -191,7 +218,7 @@ async function accept(
   link: PayableLink,
   order: PayOrder,
   payment: NewPayment,
-): Promise<PayResult> {
+): Promise<PayResult | Overtaken> {
   order.onAccepting();
   annotateSpan({ "payment.id": payment.id, "link.id": payment.linkId });
   const watcher = tools.outcomes.watch(payment.id);
@@ -217,7 +244,7 @@ async function resolveConflict(
   link: PayableLink,
   order: PayOrder,
   payment: NewPayment,
-): Promise<PayResult> {
+): Promise<PayResult | Overtaken> {
   const known = await findPaymentByAuthorization(tools.sql, payment);
   // stored by this request, in a commit whose response was lost
   if (known?.id === payment.id) return awaitStored(tools, payment);
@@ -230,8 +257,7 @@ async function resolveConflict(
     current && decideAcceptance(current, order.attempt, { now: new Date(), limits: tools.config });
   if (decision && decision.kind !== "accept") return act(tools, current, order, decision);
   if (known) return resultOf({ kind: "failed", payment: known });
-  if (!(await hasTooManyUnknownOutcomes(tools.sql, link.id)))
-    return refuse(link, "PAYMENT_IN_PROGRESS", "another payment came first");
+  if (!(await hasTooManyUnknownOutcomes(tools.sql, link.id))) return OVERTAKEN;
   const message =
     "earlier payments of this link may still turn out to have been executed; nothing was stored";
   return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
