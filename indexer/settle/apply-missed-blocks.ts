@@ -139,7 +139,7 @@ function authorizationsOf(transfers: readonly SeenTransfer[]) {
   return transfers.flatMap(
     ({ from, to, authorizationNonce: nonce, txHash, logIndex, block, amountUnits }) => {
       const blockNumber = block.number;
-      const transfer = { txHash, logIndex, blockNumber, to, amountUnits };
+      const transfer = { txHash, logIndex, blockNumber, blockTimeS: block.timeS, to, amountUnits };
       return nonce ? [{ payer: from, nonce, blockNumber, transfer }] : [];
     },
   );

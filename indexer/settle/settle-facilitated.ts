@@ -49,8 +49,7 @@ export async function settleFacilitated(
 
 /**
  * The payer may have signed the same nonce for another recipient. `ours`: the transfer when it reached a watched wallet. There it may pay a link,
- * unless it was shown here before its block: afterwards anybody can show it. Elsewhere it pays nothing else, so the heights decide alone: a
- * block that is read again may be older than the payment.
+ * unless it was shown here before its block: afterwards anybody can show it.
  */
 function isSettledBy(
   payment: FacilitatedFacts,
@@ -61,11 +60,16 @@ function isSettledBy(
   return ours ? isTimely(payment, ours) : wasShownBefore(payment, transfer);
 }
 
+/**
+ * By height, and by time where the ledger lagged behind the block when the payment was shown. A transfer to somebody else pays nothing else
+ * here, so the block's own second still counts as before.
+ */
 function wasShownBefore(
-  { wasSettled, relayHashes, acceptedBlock }: FacilitatedFacts,
-  { txHash, blockNumber }: NonNullable<SpentAuthorization["transfer"]>,
+  { wasSettled, relayHashes, acceptedBlock, acceptedAtMs }: FacilitatedFacts,
+  { txHash, blockNumber, blockTimeS }: NonNullable<SpentAuthorization["transfer"]>,
 ): boolean {
   if (wasSettled || relayHashes.includes(txHash)) return true;
+  if (acceptedAtMs >= (blockTimeS + 1) * 1_000) return false;
   return acceptedBlock === undefined || acceptedBlock < blockNumber;
 }
 

@@ -56,7 +56,14 @@ export type SpentAuthorization = {
   payer: Hex;
   nonce: Hex;
   blockNumber: number;
-  transfer?: { txHash: Hex; logIndex: number; blockNumber: number; to: Hex; amountUnits: bigint };
+  transfer?: {
+    txHash: Hex;
+    logIndex: number;
+    blockNumber: number;
+    blockTimeS: number;
+    to: Hex;
+    amountUnits: bigint;
+  };
 };
 
 /** A user operation of one of our wallets that the EntryPoint executed, whoever sent it. */
@@ -213,7 +220,8 @@ export function decodeBlock(
     before = undefined;
     if (spent) {
       const { txHash, logIndex, blockNumber } = log;
-      spent.transfer = { txHash, logIndex, blockNumber, to: transfer.to, amountUnits: transfer.amountUnits };
+      const { to, amountUnits } = transfer;
+      spent.transfer = { txHash, logIndex, blockNumber, blockTimeS: block.timeS, to, amountUnits };
     }
     if (transfer.amountUnits === 0n || !(isWatched(transfer.to) || isWatched(transfer.from))) continue;
     content.transfers.push({

@@ -8,6 +8,7 @@ import { insertFacilitatedPayments } from "../../db/payments/facilitated-payment
 import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { recheckLogs } from "../../indexer/audit/recheck-logs.ts";
 import {
+  headOf,
   type Lab,
   linkOf,
   type Merchant,
@@ -87,6 +88,25 @@ test("behavior: a facilitated payment mined long before the indexer returned is 
   indexer = startIndexer(lab);
   await settled(lab);
   expect(await paymentOf(lab, id)).toMatchObject({ state: "CONFIRMED", reason: null });
+});
+
+test("behavior: an authorization executed elsewhere while the ledger lagged, and shown to the facilitator afterwards, does not settle its payment", async () => {
+  await indexer?.stop();
+  const made = await Promise.all(
+    [1, 2].map(async () => authorize(await makeSigner(lab), { to: randomAddress(), value: 1_000n })),
+  );
+  const calls = made.map(({ data }) => ({ target: USDC, callData: data }));
+  await sendBatch(lab, payer, calls);
+  const { timeS } = await headOf(lab);
+  const [within = "", after = ""] = await Promise.all(made.map(({ authorization }) => show(authorization)));
+  await lab.sql`
+    update payments
+    set created_at = to_timestamp(${timeS}::int + case id when ${after} then 1 else 0.999 end)
+    where id in (${within}, ${after})`;
+  indexer = startIndexer(lab);
+  await settled(lab);
+  expect(await paymentOf(lab, after)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+  expect(await paymentOf(lab, within)).toMatchObject({ state: "CONFIRMED", reason: null });
 });
 
 test("behavior: a rebuild leaves a facilitated payment settled, and finds no difference", async () => {

@@ -169,7 +169,8 @@ async function runOnce(): Promise<Record<string, Reads>> {
     await step("requeueUnsettled", () => requeueUnsettled(tx, NETWORK, 1));
     const own = makeTransfer({ merchant }, 90, { payment: first, txHash });
     const { payer, nonce } = first;
-    const spent = [{ payer, nonce, blockNumber: 90, transfer: { ...own, blockNumber: 90 } }];
+    const executed = { ...own, blockNumber: 90, blockTimeS: own.block.timeS };
+    const spent = [{ payer, nonce, blockNumber: 90, transfer: executed }];
     const settling = {
       network: NETWORK,
       isWatched: () => true,

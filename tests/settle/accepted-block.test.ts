@@ -55,7 +55,10 @@ async function execute(payment: NewPayment): Promise<void> {
   const transfer = makeTransfer(lab, block.number, { payment, block });
   const { payer, nonce } = payment;
   const spent = [
-    { payer, nonce, blockNumber: block.number, transfer: { ...transfer, blockNumber: block.number } },
+    {
+      ...{ payer, nonce, blockNumber: block.number },
+      transfer: { ...transfer, blockNumber: block.number, blockTimeS: block.timeS },
+    },
   ];
   const content = { block, transfers: [transfer], spent, operations: [], accountLogs: [], logCount: 2 };
   await applySpan(term, {

@@ -80,7 +80,10 @@ describe.each(WAYS)("is confirmed %s", (_, commitDeep) => {
     await commitDeep((block) => ({
       transfers: [{ ...transfer, block }],
       spent: [
-        { payer, nonce, blockNumber: block.number, transfer: { ...transfer, blockNumber: block.number } },
+        {
+          ...{ payer, nonce, blockNumber: block.number },
+          transfer: { ...transfer, blockNumber: block.number, blockTimeS: block.timeS },
+        },
       ],
     }));
     const rows = await lab.sql<{ state: string }[]>`select state from payments where id = ${id}`;

@@ -144,7 +144,7 @@ describe("transfers", () => {
       transfer(4, { to: other, units: 5n }),
     );
     expect(content.transfers.map(({ authorizationNonce }) => authorizationNonce)).toEqual([nonce, undefined]);
-    const place = { txHash, blockNumber: block.number };
+    const place = { txHash, blockNumber: block.number, blockTimeS: block.timeS };
     expect(content.spent).toEqual([
       {
         payer,

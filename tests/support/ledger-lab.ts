@@ -88,7 +88,12 @@ export function read(
 ): Promise<void> {
   const executed = transfers.flatMap(({ from: payer, authorizationNonce: nonce, block, ...transfer }) =>
     nonce
-      ? [{ payer, nonce, blockNumber: block.number, transfer: { ...transfer, blockNumber: block.number } }]
+      ? [
+          {
+            ...{ payer, nonce, blockNumber: block.number },
+            transfer: { ...transfer, blockNumber: block.number, blockTimeS: block.timeS },
+          },
+        ]
       : [],
   );
   const spent: SpentAuthorization[] = [
