@@ -40,6 +40,8 @@ const LIMITS = {
   discovery: { limit: 60, windowS: MINUTE, byAddress: true },
   x402Requirements: { limit: 120, windowS: MINUTE, byAddress: true },
   x402Pay: { limit: 30, windowS: MINUTE, byAddress: true },
+  /** Reading what became of a payment: callers behind one address poll at the same time. */
+  x402Payment: { limit: 600, windowS: MINUTE, byAddress: true },
   /** Key: the paying address. Counted with `takeFromLimit` once the payload is parsed. */
   x402Payer: { limit: 10, windowS: MINUTE },
   facilitatorVerify: { limit: 1_200, windowS: MINUTE, byAddress: true },

@@ -131,6 +131,9 @@ export function documentX402(suffix: "" | "ShapeB") {
     readPay: { ...named("readPay"), ...settles },
     post: { ...named("post"), ...settles },
     pay: { ...named("pay"), requestBody: documentedBody(payBody.optional()), ...settles },
-    payment: { ...named("payment"), responses: documentedResponses({ 200: payment, 404: errorSchema }) },
+    payment: {
+      ...named("payment"),
+      responses: documentedResponses({ 200: payment, 404: errorSchema, 429: errorSchema }),
+    },
   };
 }

@@ -94,8 +94,9 @@ function resource(deps: ApiDeps, tools: LinkAnswerTools, prefix: string, default
     .options("/:linkId/payments/:paymentId", preflight)
     .get(
       "/:linkId/payments/:paymentId",
-      async ({ params, set }) => {
+      async ({ params, set, clientAddress }) => {
         Object.assign(set.headers, CORS);
+        await takeFromCallersLimit(deps, set, "x402Payment", { clientAddress, route: "x402" });
         const payment = PAYMENT_ID.test(params.paymentId)
           ? await tools.readPayment(params.paymentId)
           : undefined;

@@ -1,5 +1,6 @@
 /** Request limits: every class, counted once for all processes, by user or by address. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { newLinkId, newPaymentId } from "../../core/domain/ids.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { type Merchant, newEmail, signIn, signUp } from "../support/sign-up.ts";
@@ -197,6 +198,21 @@ test("an /mcp tool that reads for its caller counts for the caller's address, li
   expect(await answer.text()).toContain("CANCELLED");
   const path = `/api/v1/public/payment-links/${id}/data`;
   expect(remaining(await openClient(world.baseUrl).get(path, from(address)))).toBe(238);
+});
+
+test("the state of a payment: 600 a minute, by address, at both of its paths", async () => {
+  const address = newAddress();
+  await world.sql`
+    insert into rate_counters (key, count, ends_at) values (${`x402Payment:ip:${address}`}, 598, now() + interval '1 minute')`;
+  const client = openClient(world.baseUrl);
+  const path = `/x402/${newLinkId()}/payments/${newPaymentId()}`;
+  const last = await client.get(path, from(address));
+  expect([last.status, remaining(last)]).toEqual([404, 1]);
+  expect((await client.get(`/v1${path}`, from(address))).status).toBe(404);
+  const refused = await client.get(`/v1${path}`, from(address));
+  expectLimited(refused, 600);
+  expect(refused.headers.get("access-control-allow-origin")).toBe("*");
+  expect((await client.get(path, from(newAddress()))).status).toBe(404);
 });
 
 test("health is never limited and has no rate limit headers", async () => {
