@@ -21,6 +21,7 @@ import {
   listLinks,
 } from "../../db/links/links.ts";
 import { countExceptions, listExceptions } from "../../db/links/list-link-exceptions.ts";
+import { findUsedUp } from "../../db/links/max-uses.ts";
 import { cancelUses, listLinkPayments } from "../../db/links/uses.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { PaymentLink } from "../../db/schema.ts";
@@ -166,16 +167,17 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   const filter = { userId, status, reference, customerEmail };
   if (hasException && isByOrder(filter))
     throw invalid("exception", "cannot be combined with reference or customerEmail");
-  const [found, counts, ofFilter] = await deps.reader.read((tx) =>
-    Promise.all([
+  const { found, counts, ofFilter, usedUp } = await deps.reader.read(async (tx) => {
+    const [found, counts, ofFilter] = await Promise.all([
       (hasException ? listExceptions : listLinks)(tx, filter, { after, limit: limit + 1 }),
       countLinks(tx, userId),
       isByOrder(filter) ? countByOrder(tx, filter) : hasException ? countExceptions(tx, filter) : undefined,
-    ]),
-  );
+    ]);
+    return { found, counts, ofFilter, usedUp: await findUsedUp(tx, found) };
+  });
   const { rows, nextCursor, hasNextPage } = pageOf(found, limit, (last) => writePosition(userId, last));
   return {
-    links: rows.map((link) => presentLink(link, deps.config)),
+    links: rows.map((link) => ({ ...presentLink(link, deps.config), usedUp: usedUp.has(link.id) })),
     nextCursor,
     totalCount: ofFilter ?? (status ? counts[status] : counts.all),
     activeCount: counts.ACTIVE,

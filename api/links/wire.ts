@@ -71,7 +71,7 @@ export const listQuery = knownQuery({
   exception: z
     .literal("any")
     .optional()
-    .describe("Links that were paid late, twice, too much or too little; cannot be combined with reference"),
+    .describe("Links paid late, twice, too much or too little; not together with reference"),
 });
 
 export const STATS_DAYS_MAX = 90;
@@ -111,6 +111,7 @@ const linkFields = {
   expiresAt: isoTime,
   createdAt: isoTime,
   ...orderSchema,
+  usedUp: z.boolean().optional().describe("In lists: `maxPayments` are made or under way"),
 };
 export const linkSchema = z.object(linkFields).meta({ id: "PaymentLink" });
 export const singleLinkSchema = z
@@ -140,7 +141,7 @@ export const statsSchema = z
     days: z
       .array(receivedDay)
       .optional()
-      .describe("Oldest first, today last; all confirmed USDC received, on every network"),
+      .describe("Oldest first, today last; all confirmed USDC, on every network"),
     daysByNetwork: z
       .array(z.object({ network: z.enum(NETWORK_IDS), days: z.array(receivedDay) }))
       .optional()
@@ -181,7 +182,7 @@ export const publicLinkSchema = z
     settledBy,
     paymentUncertain: z
       .boolean()
-      .describe("An earlier payment may still have been executed; informational, does not prevent a payment"),
+      .describe("An earlier payment may still have been executed; does not prevent a payment"),
     recipientChecksumAddress: z.string().describe("`recipientAddress` with its checksum (EIP-55)"),
     token: z
       .object({ address: z.string(), name: z.string(), version: z.string() })
@@ -190,13 +191,11 @@ export const publicLinkSchema = z
     refundedAmount: z.number(),
     paidAt: isoTime.nullable(),
     transactionHash: z.string().nullable().describe("The transaction that paid it; null before it is PAID"),
-    payer: z.string().nullable().describe("Who sent that transaction's transfer; null before it is PAID"),
+    payer: z.string().nullable().describe("Sender of its transfer; null before it is PAID"),
     confirmations: z
       .int()
       .nullable()
-      .describe(
-        "Confirmations of the paying transfer, its own block included; null while no block contains it",
-      ),
+      .describe("Confirmations of the paying transfer, its own block included; null while in no block"),
     confirmationsNeeded: z.int().describe("Confirmations needed until it is PAID"),
     now: isoTime.describe("The server's time, to compare `expiresAt` with"),
     reference: z.string().nullable().describe("The merchant's own order number"),

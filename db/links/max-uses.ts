@@ -3,6 +3,7 @@
  * definition for payers, the listing and the opening of uses.
  */
 import type { Tx } from "../postgres/client.ts";
+import type { PaymentLink } from "../schema.ts";
 
 /** SQL: as many uses of `link` as it may have are paid, or may still be. Where nothing limits them, they are not counted. */
 export function isUsedUp(tx: Tx) {
@@ -12,6 +13,24 @@ export function isUsedUp(tx: Tx) {
       then link.max_payments <= ${countUses(tx, tx`link.id`)}
       else false
     end`;
+}
+
+/** The ids of those links that are, by their effective status. */
+export async function findUsedUp(
+  tx: Tx,
+  links: readonly Pick<PaymentLink, "id" | "status" | "isReusable" | "maxPayments">[],
+): Promise<ReadonlySet<string>> {
+  const ids = links
+    .filter(
+      ({ status, isReusable, maxPayments }) => status === "ACTIVE" && isReusable && maxPayments !== null,
+    )
+    .map(({ id }) => id);
+  if (ids.length === 0) return new Set();
+  const rows = await tx<{ id: string }[]>`
+    select link.id
+    from payment_links link
+    where link.id = any(${ids}::text[]) and ${isUsedUp(tx)}`;
+  return new Set(rows.map(({ id }) => id));
 }
 
 /** SQL: uses of the link with this id that are paid, or may still be in the ordinary way. */

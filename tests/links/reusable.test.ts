@@ -224,6 +224,21 @@ describe("the maximum of payments", () => {
     expect(await second).toEqual({ ok: false, reason: "LINK_ALREADY_PAID" });
   });
 
+  test("is shown in lists as used up while no place is left, and only then", async () => {
+    const [full, endless] = [await reusable({ maxPayments: 2 }), await reusable()];
+    const usedUp = async () => {
+      const { links } = (await side.ann.client.get(LINKS)).body;
+      return [full, endless].map((id) => links.find((link: { id: string }) => link.id === id).usedUp);
+    };
+    const uses = [await open(full), await open(endless)];
+    expect(await usedUp()).toEqual([false, false]);
+    uses.push(await open(full), await open(endless));
+    expect(await usedUp()).toEqual([true, false]);
+    await side.world.sql`
+      update payment_links set created_at = now() - interval '2 days', expires_at = now() where id = ${uses[0]?.body.linkId}`;
+    expect(await usedUp()).toEqual([false, false]);
+  });
+
   test("a cancelled link takes no payment, nor do its unpaid uses", async () => {
     const id = await reusable({ amount: 1.3 });
     const use = (await open(id)).body.linkId;

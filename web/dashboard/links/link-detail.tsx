@@ -77,6 +77,8 @@ type FoundProps = {
 function Found({ link, outdated, open, refunds, from, isNew, isRefunding }: FoundProps) {
   const isOpen = link.status === "ACTIVE" || link.status === "PENDING";
   const isReusable = open?.reusable === true;
+  const isUsedUp = isReusable && link.status === "ACTIVE" && !open.payable;
+  const isShared = isOpen && !isUsedUp;
   const isRequested = refunds !== undefined && openRequests(refunds).length > 0;
   const isRefundable = Number(refunds?.refundable ?? 0) > 0;
   const canSign = can("money:send");
@@ -126,9 +128,11 @@ function Found({ link, outdated, open, refunds, from, isNew, isRefunding }: Foun
           )}
         </Notice>
       )}
-      {isReusable && link.status === "ACTIVE" && open?.payable === false && (
+      {isUsedUp && (
         <Notice kind="info">
-          {say("As many payments as it allows are made or under way: nobody can begin another one now.")}
+          {say(
+            "As many payments as it allows are made or begun: nobody can begin another one now. One that is begun and not made frees its place within an hour.",
+          )}
         </Notice>
       )}
       {link.exception !== "NONE" && <Notice kind="warn">{say(ADVICE[link.exception])}</Notice>}
@@ -139,7 +143,7 @@ function Found({ link, outdated, open, refunds, from, isNew, isRefunding }: Foun
           </h2>
           <p class="big">
             <AmountOf link={link} /> <span class="unit">USDC</span>
-            <Status of={link.status} />
+            <Status of={isUsedUp ? "USED_UP" : link.status} />
             {link.exception !== "NONE" && <Status of={link.exception} />}
           </p>
           {!isReusable && <Timeline link={link} open={open} refunds={refunds} />}
@@ -170,15 +174,15 @@ function Found({ link, outdated, open, refunds, from, isNew, isRefunding }: Foun
             ]}
           />
         </section>
-        <Panel class="share" title={isOpen ? say("Share") : say("Addresses")}>
-          {isOpen && <QrCode text={link.url} label={say("QR code of the payment page")} />}
+        <Panel class="share" title={isShared ? say("Share") : say("Addresses")}>
+          {isShared && <QrCode text={link.url} label={say("QR code of the payment page")} />}
           <div class="address-line">
             <a href={link.url} target="_blank" rel="noopener" class="mono">
               {link.url}
             </a>
             <Copy text={link.url} label={say("Copy the link")} />
           </div>
-          {isOpen && (
+          {isShared && (
             <div class="actions">
               <Copy text={link.url} label={say("Copy the link")}>
                 {say("Copy link")}

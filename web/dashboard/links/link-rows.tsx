@@ -32,7 +32,7 @@ export function LinkRows({ links, isOld }: { links: readonly ListedLink[]; isOld
             {link.reference && <bdi class="muted small">{link.reference}</bdi>}
           </td>
           <td class="state">
-            <Status of={link.status} />
+            <Status of={link.usedUp ? "USED_UP" : link.status} />
             {link.exception !== "NONE" && <Status of={link.exception} />}
           </td>
           <td class="when">
@@ -55,5 +55,5 @@ export function LinkRows({ links, isOld }: { links: readonly ListedLink[]; isOld
 
 export function AmountOf({ link }: { link: Pick<ListedLink, "amount" | "minAmount" | "maxAmount"> }) {
   if (link.amount !== null) return <Amount of={link.amount} />;
-  return <span class="muted">{say("open")}</span>;
+  return <span class="muted">{say("any amount")}</span>;
 }

@@ -102,6 +102,7 @@ const TONES: Readonly<Record<string, "ok" | "warn" | "bad" | "off" | "open">> = 
 
 const NAMES: Readonly<Record<string, string>> = {
   ACTIVE: "Open",
+  USED_UP: "Used up",
   PENDING: "Pending",
   PAID: "Paid",
   EXPIRED: "Expired",
