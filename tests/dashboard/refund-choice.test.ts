@@ -66,13 +66,19 @@ describe.if(isBrowserThere)("the payment chosen for a refund", () => {
   });
 
   test("is not replaced by another when it is itself refunded elsewhere", async () => {
-    const { linkId, first } = await openRefund();
+    const { linkId, first, second } = await openRefund();
     expect(await shownPayer()).toBe(first.payer);
     await refunded(linkId, { transactionId: first.transactionId });
-    await dialog().getByText("At most 0.00").waitFor();
+    await dialog()
+      .getByText("Nothing of this payment is left to refund: it was refunded elsewhere.")
+      .waitFor();
     expect(await shownPayer()).toBe(first.payer);
-    await dialog().getByRole("button", { name: "Review" }).click();
-    await dialog().getByText("Nothing is left to refund.").waitFor();
+    expect(await dialog().getByRole("button", { name: "Review" }).isDisabled()).toBe(true);
+    expect(await dialog().getByText("Leave empty for").count()).toBe(0);
+    await dialog()
+      .getByLabel("Which payment")
+      .selectOption({ label: await optionOf(second.payer) });
+    expect(await dialog().getByRole("button", { name: "Review" }).isDisabled()).toBe(false);
   });
 
   test("that the chain undoes is reported, and another one is chosen before anything is prepared", async () => {

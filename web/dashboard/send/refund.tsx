@@ -154,10 +154,15 @@ type ChooseProps = Pick<Props, "link" | "refunds" | "onClose"> & { isBusy: boole
 const openPayments = ({ payments }: Refunds) =>
   payments.filter(({ refundable }) => (readUnits(refundable) ?? 0n) > 0n);
 
-const sayNothingLeft = ({ refunds }: Refunds) =>
-  refunds.some(({ status }) => status === "AWAITING_SIGNATURE")
+const isReserved = ({ refunds }: Refunds) => refunds.some(({ status }) => status === "AWAITING_SIGNATURE");
+const sayNothingLeft = (refunds: Refunds) =>
+  isReserved(refunds)
     ? say("Nothing else is left to refund: a refund that is not signed yet reserves the rest.")
     : say("Nothing is left to refund.");
+const sayNothingLeftOfIt = (refunds: Refunds) =>
+  isReserved(refunds)
+    ? say("Nothing of this payment is left to refund now: a refund that is not signed yet reserves it.")
+    : say("Nothing of this payment is left to refund: it was refunded elsewhere.");
 
 function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
   const open = openPayments(refunds);
@@ -172,6 +177,8 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
   const asked = useRef<Asked | undefined>(undefined);
   const isChosen = (one: Payment) => keyOf(one) === chosen;
   const payment = open.find(isChosen) ?? refunds.payments.find(isChosen);
+  // what is asked for again may itself have reserved it
+  const isSpent = payment !== undefined && !open.includes(payment) && asked.current === undefined;
   const choose = (key: string) => {
     setChosen(key);
     // what was typed was for another payer
@@ -210,7 +217,7 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
     if (!isRepeated) {
       const to = toAddress.trim() || payment.payer;
       const note = reason.trim();
-      if (!open.includes(payment)) return setFault(sayNothingLeft(refunds));
+      if (!open.includes(payment)) return setFault(sayNothingLeftOfIt(refunds));
       if (!ADDRESS.test(to)) return setFault(say("Not an address: it needs 0x and 40 hexadecimal digits."));
       const wrong = amount.trim() && faultOfAmount(amount, groupsWithPoint);
       if (wrong) return setFault(say(wrong));
@@ -254,6 +261,7 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
           options={refunds.payments.filter((one) => one === payment || open.includes(one)).map(optionOf)}
         />
       )}
+      {isSpent && <Notice kind="warn">{sayNothingLeftOfIt(refunds)}</Notice>}
       <Field
         label={say("Amount")}
         unit="USDC"
@@ -263,10 +271,12 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
         placeholder={formatAmount(payment.suggested)}
         autocomplete="off"
         hint={
-          <>
-            {say("At most")} <Amount of={payment.refundable} />.{" "}
-            {say("Leave empty for {amount}.", { amount: formatAmount(payment.suggested) })}
-          </>
+          !isSpent && (
+            <>
+              {say("At most")} <Amount of={payment.refundable} />.{" "}
+              {say("Leave empty for {amount}.", { amount: formatAmount(payment.suggested) })}
+            </>
+          )
         }
         autofocus
       />
@@ -295,7 +305,7 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
       </details>
       <Fault of={fault} />
       <div class="actions">
-        <Button kind="main" type="submit" isBusy={isBusy}>
+        <Button kind="main" type="submit" isBusy={isBusy} isOff={isSpent}>
           {can("money:send") ? say("Review") : say("Send the request")}
         </Button>
         <Button onClick={onClose}>{say("Cancel")}</Button>
