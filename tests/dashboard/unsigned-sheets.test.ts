@@ -43,6 +43,7 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     await dashboard?.stop();
   });
 
+  const LOST = { status: 502, contentType: "text/plain", body: "bad gateway" };
   const button = (name: string) => page.getByRole("button", { name, exact: true });
   const dialog = () => page.getByRole("dialog");
   const sign = () => dialog().getByRole("button", { name: "Sign with passkey" });
@@ -122,6 +123,34 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     expect(await page.getByLabel("Amount", { exact: true }).inputValue()).toBe("0.45");
   });
 
+  test("whose signature was not answered is closed by Escape while the service is away, and does not close the next one", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/send`);
+    await review("0.55");
+    await loseConfirmation();
+    await page.route("**/v1/wallets/sends/*", (route) => route.fulfill(LOST));
+    await page.route("**/v1/wallets/sends/*/cancel", (route) => route.fulfill(LOST));
+    await page.keyboard.press("Escape");
+    await dialog().getByText("It is signed and may be on its way: do not send it again.").waitFor();
+    await page.keyboard.press("Escape");
+    await dialog().waitFor({ state: "detached" });
+    expect(await page.getByLabel("Amount", { exact: true }).inputValue()).toBe("");
+    await review("0.65");
+    await page.unroute("**/v1/wallets/sends/*/cancel");
+    let isCancelled = false;
+    const readAgain = page.waitForResponse((answer) => {
+      const wasCancelled = isCancelled;
+      isCancelled ||= answer.url().endsWith("/cancel") && answer.status() === 200;
+      return wasCancelled && /\/sends\/\w+$/.test(answer.url());
+    });
+    await page.unroute("**/v1/wallets/sends/*");
+    await readAgain;
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    expect(await sign().isVisible()).toBe(true);
+    await sign().click();
+    await dialog().getByText("Confirmed").waitFor();
+    await dialog().getByRole("button", { name: "Close" }).last().click();
+  });
+
   test("for a new owner whose signature was not answered follows it if it arrived", async () => {
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
     await makeSecondPasskey();
@@ -132,7 +161,6 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     await button("Do not sign").waitFor({ state: "detached" });
   });
 
-  const LOST = { status: 502, contentType: "text/plain", body: "bad gateway" };
   /** Presses "Do not sign", which reads the change after its cancellation. */
   const cancelAndRead = async () => {
     const read = page.waitForResponse(/owners\/changes\/[^/]+$/);
@@ -170,6 +198,30 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     await dialog().waitFor({ state: "detached" });
     expect(await newestState()).toBe("CANCELLED");
     expect(await letThrough()).toBe(409);
+  });
+
+  test("for a new owner can be closed while the service is away, and is cancelled when it is back", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+    await makeSecondPasskey();
+    const letThrough = await loseConfirmation("**/owners/confirm");
+    await page.route("**/owners/changes/**", (route) => route.fulfill(LOST));
+    expect(await button("Close anyway").count()).toBe(0);
+    for (let times = 0; times < 2; times++) {
+      const read = page.waitForResponse(/owners\/changes\/[^/]+$/);
+      await page.keyboard.press("Escape");
+      await read;
+      await page.waitForFunction("!document.querySelector('dialog .main[aria-busy=true]')");
+      await dialog().getByText("the change takes effect").waitFor();
+    }
+    await button("Close anyway").click();
+    await dialog().waitFor({ state: "detached" });
+    expect(await newestState()).toBe("AWAITING_SIGNATURE");
+    await page.unroute("**/owners/changes/**");
+    await waitFor("it is cancelled", async () => (await newestState()) === "CANCELLED");
+    expect(await letThrough()).toBe(409);
+    await button("Add a passkey").click();
+    await dialog().getByLabel("Name of the passkey").waitFor();
+    await page.keyboard.press("Escape");
   });
 
   test("shows and signs the lines of a payout that were reviewed, not those edited since", async () => {

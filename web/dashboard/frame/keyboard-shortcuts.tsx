@@ -28,8 +28,9 @@ export function Shortcuts() {
     let goUntilMs = 0;
     const press = (event: KeyboardEvent) => {
       const { target, key } = event;
-      const isTyping =
-        target instanceof HTMLElement && target.closest("input, textarea, select, dialog") !== null;
+      const isTyping = target instanceof HTMLElement && target.closest("input, textarea, select") !== null;
+      // the focus may be nowhere while a dialog is open
+      if (document.querySelector("dialog[open]")) return;
       if (isTyping || event.metaKey || event.ctrlKey || event.altKey || !areShortcutsOn()) return;
       const isChord = Date.now() < goUntilMs;
       goUntilMs = key === "g" ? Date.now() + CHORD_MS : 0;

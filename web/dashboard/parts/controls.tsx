@@ -1,6 +1,6 @@
 /** The controls of every screen. */
 import type { ComponentChildren, JSX, RefObject } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { say } from "../frame/texts.ts";
 
 type ButtonProps = {
@@ -29,10 +29,15 @@ export function Button({
     <button
       type={type}
       class={`button ${kind}`}
-      disabled={isBusy || isOff}
+      disabled={isOff}
+      aria-disabled={isBusy}
       aria-busy={isBusy}
       aria-label={label}
-      onClick={onClick && (() => onClick())}
+      onClick={(event) => {
+        // not disabled while it is busy, which would take the focus from it
+        if (isBusy) event.preventDefault();
+        else onClick?.();
+      }}
       onKeyDown={(event) => {
         if (ignoresEnter && event.key === "Enter") event.preventDefault();
       }}
@@ -216,13 +221,18 @@ type DialogProps = {
   children: ComponentChildren;
 };
 
-/** Above the page: the browser keeps the focus inside, and Escape closes it unless it must stay open. */
+/**
+ * Above the page: the browser keeps the focus inside and returns it to where it was, and Escape closes it unless it must stay open or has
+ * something to finish.
+ */
 export function Dialog({ title, onClose, narrow, side, children }: DialogProps) {
   const box = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
     box.current?.showModal();
   }, []);
+  // before it is removed, which would leave the focus nowhere
+  useLayoutEffect(() => () => box.current?.close(), []);
   return (
     <dialog
       ref={box}
@@ -231,6 +241,12 @@ export function Dialog({ title, onClose, narrow, side, children }: DialogProps) 
       {...(onClose ? {} : { closedby: "none" })}
       onCancel={(event) => {
         event.preventDefault();
+        onClose?.();
+      }}
+      // a second Escape closes it without asking
+      onClose={() => {
+        if (!box.current) return;
+        box.current.showModal();
         onClose?.();
       }}
     >
@@ -258,6 +274,7 @@ type CopyProps = { text: string; label: string; children?: ComponentChildren };
 export function Copy({ text, label, children }: CopyProps) {
   const [isCopied, setCopied] = useState(false);
   const [isRefused, setRefused] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
   const showCopied = () => {
     setRefused(false);
     setCopied(true);
@@ -275,6 +292,7 @@ export function Copy({ text, label, children }: CopyProps) {
   return (
     <>
       <button
+        ref={button}
         type="button"
         class={children ? "button plain" : "copy"}
         aria-label={children ? undefined : label}
@@ -297,26 +315,53 @@ export function Copy({ text, label, children }: CopyProps) {
         {isCopied ? say("Copied") : ""}
       </span>
       {isRefused && (
-        <Selected text={text} label={label} onCopy={showCopied} onEnd={() => setRefused(false)} />
+        <Selected
+          text={text}
+          label={label}
+          onCopy={showCopied}
+          onEnd={() => setRefused(false)}
+          onReturn={() => button.current?.focus()}
+        />
       )}
     </>
   );
 }
 
-type SelectedProps = { text: string; label: string; onCopy: () => void; onEnd: () => void };
+type SelectedProps = {
+  text: string;
+  label: string;
+  onCopy: () => void;
+  onEnd: () => void;
+  /** It ended with the focus in it. */
+  onReturn: () => void;
+};
 
 /** Text to copy by hand, until it is copied or left. */
-function Selected({ text, label, onCopy, onEnd }: SelectedProps) {
+function Selected({ text, label, onCopy, onEnd, onReturn }: SelectedProps) {
   const box = useRef<HTMLInputElement>(null);
   useEffect(() => {
     // selecting alone focuses nothing in some browsers, and leaving it ends it
     box.current?.focus();
     box.current?.select();
   }, []);
+  useLayoutEffect(() => () => void (document.activeElement === box.current && onReturn()), []);
   return (
     <span class="by-hand">
       <span role="alert">{say("The browser does not let this page copy. Copy the selected text:")}</span>
-      <input ref={box} value={text} aria-label={label} readOnly onCopy={onCopy} onBlur={onEnd} />
+      <input
+        ref={box}
+        value={text}
+        aria-label={label}
+        readOnly
+        onCopy={onCopy}
+        onBlur={onEnd}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape") return;
+          // a dialog around it stays
+          event.preventDefault();
+          onEnd();
+        }}
+      />
     </span>
   );
 }

@@ -143,7 +143,14 @@ export function SignSheet(props: Props) {
     isUnanswered.current = false;
     setProgress(SUBMITTED);
     await props.onAbandon();
-    const found = await followOnce(undefined);
+    let found = await followOnce(undefined);
+    if (found.status === "AWAITING_SIGNATURE") {
+      // the cancellation did not arrive while the service was away
+      await props.onAbandon();
+      found = await followOnce(undefined);
+    }
+    // closed meanwhile: the screen may already show another one
+    if (isLeft.current) return;
     if (UNSIGNED.has(found.status)) return props.onClose(found.status === "AWAITING_SIGNATURE");
     setProgress(found);
     await followToEnd();

@@ -6,7 +6,7 @@ import { nameOfNetwork } from "../frame/page-data.ts";
 import { useSigningPrompt } from "../frame/passkey.ts";
 import { type Answer, call, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
-import { Button, Dialog } from "../parts/controls.tsx";
+import { Button, Dialog, Notice } from "../parts/controls.tsx";
 import { Fault } from "../parts/forms.tsx";
 import { Address, Facts, Hash, Status } from "../parts/page-parts.tsx";
 import { Warnings } from "../parts/warnings.tsx";
@@ -16,6 +16,8 @@ export type PreparedChange = Answer<"POST /v1/wallets/owners/prepare">;
 type Change = Answer<"GET /v1/wallets/owners/changes/{id}">;
 
 const POLL_MS = 1_500;
+/** No signature is accepted for longer. */
+const SIGNABLE_MS = 600_000;
 const ENDED = new Set(["CONFIRMED", "FAILED", "EXPIRED", "CANCELLED"]);
 /** It can no longer be signed. */
 const UNSIGNED = new Set(["EXPIRED", "CANCELLED"]);
@@ -38,6 +40,8 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
   const prompt = useSigningPrompt();
   /** A signature was submitted without an answer, and may still arrive. */
   const isUnanswered = useRef(false);
+  /** It could not be found out whether that signature arrived. */
+  const [isUnknown, setUnknown] = useState(false);
   const { isBusy, fault, run } = useAction(explainSigning);
   const isAddition = summary.action === "ADD";
   const sign = () =>
@@ -83,11 +87,29 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
     await followToEnd();
   };
   const close = () => {
-    if (isUnanswered.current && !isBusy) return void run(closeUnanswered);
+    if (isUnanswered.current) return isBusy ? closeUnknown() : tryToClose();
     if (!isSigned && (!isBusy || prompt.isOpen())) void cancel();
     prompt.withdraw();
     invalidate("/v1/wallets/owners", "/v1/auth/passkeys");
     onClose();
+  };
+  const tryToClose = async () => {
+    if (!(await run(closeUnanswered))) setUnknown(true);
+  };
+  /** Leaves it to the service, which is asked to cancel until it answers. */
+  const closeUnknown = () => {
+    void cancelUntilAnswered();
+    invalidate("/v1/wallets/owners", "/v1/auth/passkeys");
+    onClose();
+  };
+  const cancelUntilAnswered = async () => {
+    for (const endMs = Date.now() + SIGNABLE_MS; Date.now() < endMs; ) {
+      const failure = await cancel();
+      const isAnswered = failure instanceof Refusal && failure.status >= 400 && failure.status < 500;
+      if (!failure || isAnswered) break;
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    }
+    invalidate("/v1/wallets/owners", "/v1/auth/passkeys");
   };
   return (
     <Dialog title={isAddition ? say("Sign the new owner") : say("Sign the removal")} onClose={close} narrow>
@@ -129,6 +151,13 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
         </p>
       )}
       <Fault of={fault} />
+      {isUnknown && !isSigned && (
+        <Notice kind="warn">
+          {say(
+            "If your signature arrives after all, the change takes effect. You can close this: the page goes on trying to cancel it. Look at the owners before you try again.",
+          )}
+        </Notice>
+      )}
       <div class="actions">
         {!isSigned && (
           <Button kind="main" isBusy={isBusy} ignoresEnter onClick={sign}>
@@ -136,6 +165,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
           </Button>
         )}
         <Button onClick={close}>{isSigned ? say("Close") : say("Do not sign")}</Button>
+        {isUnknown && !isSigned && <Button onClick={closeUnknown}>{say("Close anyway")}</Button>}
       </div>
     </Dialog>
   );
