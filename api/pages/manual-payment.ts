@@ -19,7 +19,7 @@ export function byHandPart(link: FixedLinkData, texts: PageTexts): Html {
 <div class="inside">
 <p>${say("byHandIntro")}</p>
 <dl class="facts">
-<div><dt>${say("amountLabel")}</dt><dd><bdi class="exact">${amount} USDC</bdi>${copyButton(amount, "copyAmount", texts)}</dd></div>
+<div><dt>${say("amountLabel")}</dt><dd><span class="exact"><bdi>${amount}</bdi> USDC</span>${copyButton(amount, "copyAmount", texts)}</dd></div>
 <div><dt>${say("addressLabel")}</dt><dd><bdi class="exact address">${link.recipientChecksumAddress}</bdi>${copyButton(link.recipientChecksumAddress, "copyAddress", texts)}</dd></div>
 <div><dt>${say("networkLabel")}</dt><dd>${network}</dd></div>
 </dl>

@@ -66,6 +66,46 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
+  for (const [what, prepare, said] of [
+    ["without a clipboard", "", "Copied"],
+    ["whose browser refuses", "document.execCommand = () => false;", "Selected, not copied"],
+  ] as const)
+    test(`${what}, a copy button leaves exactly the number selected, and says "${said}"`, async () => {
+      const { id } = await world.makeLink();
+      const { page, expectClean, close } = await world.open(id, [], {
+        prepare: async (page) => {
+          await page.addInitScript(
+            `Object.defineProperty(navigator, "clipboard", { value: undefined }); ${prepare}`,
+          );
+        },
+      });
+      await page.getByText("Pay manually").click();
+      for (const [name, form] of [
+        ["Copy amount", /^\d+\.\d+$/],
+        ["Copy address", /^0x[0-9a-fA-F]{40}$/],
+      ] as const) {
+        const button = page.getByRole("button", { name });
+        const text = await button.getAttribute("data-copy");
+        expect(text).toMatch(form);
+        await button.click();
+        expect(await button.textContent()).toBe(said);
+        expect(await page.getByRole("status").last().textContent()).toBe(said);
+        expect(await page.evaluate("getSelection().toString()")).toBe(text);
+      }
+      expectClean();
+      await close();
+    });
+
+  test("names the network that a wallet which does not switch should be on", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ chainId: 1, fails: { wallet_switchEthereumChain: -32603 } });
+    const { page, close } = await world.open(id, [wallet]);
+    await page.getByRole("button", { name: "Pay with Test Wallet" }).click();
+    await page.getByText("The wallet is still not on Base Sepolia. Nothing was sent.").waitFor();
+    expect(wallet.calls).not.toContain("eth_signTypedData_v4");
+    await close();
+  });
+
   test("switches the wallet's network before it asks for anything", async () => {
     const { id } = await world.makeLink();
     const wallet = await world.wallet({ chainId: 1 });

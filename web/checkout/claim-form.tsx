@@ -3,10 +3,15 @@ import { useState } from "preact/hooks";
 import { type Hex, type Messages, page, say } from "./page-data.ts";
 import { Button } from "./panel.tsx";
 import { claim } from "./service.ts";
-import { connectToSign, describeStop, Stop, signTypedData } from "./wallet-calls.ts";
+import { connectToSign, Stop, signTypedData } from "./wallet-calls.ts";
 import type { Wallet } from "./wallets.ts";
 
 type Said = { key: keyof Messages; tone: "" | "bad" | "warn" } | { text: string; tone: "bad" };
+
+const SAID = {
+  taken: { key: "claimDone", tone: "" },
+  needsProof: { key: "claimProof", tone: "warn" },
+} as const;
 
 export function ClaimForm({ wallets }: { wallets: readonly Wallet[] }) {
   const [hash, setHash] = useState("");
@@ -18,9 +23,7 @@ export function ClaimForm({ wallets }: { wallets: readonly Wallet[] }) {
     const given = { transactionHash: hash.trim(), clientWalletAddress: sender.trim() };
     const answer = await claim(page.link.linkId, { ...given, ...(signature ? { signature } : {}) });
     setTypedData(answer.kind === "needsProof" ? answer.typedData : undefined);
-    if (answer.kind === "taken") setSaid({ key: "claimDone", tone: "" });
-    if (answer.kind === "needsProof") setSaid({ key: "claimProof", tone: "warn" });
-    if (answer.kind === "refused") setSaid({ key: answer.key, tone: "bad" });
+    setSaid(answer.kind === "refused" ? { key: answer.key, tone: "bad" } : SAID[answer.kind]);
   }
 
   async function prove(wallet: Wallet): Promise<void> {
@@ -29,9 +32,7 @@ export function ClaimForm({ wallets }: { wallets: readonly Wallet[] }) {
       await send(await signTypedData(wallet, sender.trim() as Hex, typedData));
     } catch (error) {
       setSaid(
-        error instanceof Stop
-          ? { text: describeStop(error), tone: "bad" }
-          : { key: "claimFailed", tone: "bad" },
+        error instanceof Stop ? { text: error.message, tone: "bad" } : { key: "claimFailed", tone: "bad" },
       );
     }
   }

@@ -3,12 +3,12 @@ import { render } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { ClaimForm } from "./claim-form.tsx";
 import { reportHeight, reportStatus } from "./embed.ts";
-import { page, say, setClock } from "./page-data.ts";
+import { isTouched, page, say, setClock } from "./page-data.ts";
 import { Panel } from "./panel.tsx";
 import { type Wallets, watchWallets } from "./wallets.ts";
 import { isFinal, watchLink } from "./watch-link.ts";
 
-const COPIED_MS = 2_000;
+const SAID_MS = 4_000;
 
 const ways = document.getElementById("ways");
 const phone = document.getElementById("phone") as HTMLDetailsElement | null;
@@ -33,13 +33,7 @@ function Page() {
   }, []);
   useEffect(() => {
     if (claimPlace) render(<ClaimForm wallets={[...wallets.found, ...wallets.outside]} />, claimPlace);
-    if (
-      phone &&
-      !wallets.isSearching &&
-      wallets.found.length === 0 &&
-      !matchMedia("(pointer: coarse)").matches
-    )
-      phone.open = true;
+    if (phone && !wallets.isSearching && wallets.found.length === 0 && !isTouched()) phone.open = true;
   }, [wallets]);
   useEffect(() => reportStatus(link), [link.status, link.transactionHash]);
   // an address next to "Paid" would invite paying again
@@ -70,18 +64,19 @@ function offerCopying(): void {
   for (const button of document.querySelectorAll<HTMLButtonElement>("[data-copy]")) {
     button.hidden = false;
     button.addEventListener("click", async () => {
+      let isCopied = true;
       try {
-        await navigator.clipboard.writeText(button.dataset.copy ?? "");
+        await navigator.clipboard.writeText(`${button.dataset.copy}`);
       } catch {
-        // in-app browsers may refuse: once selected, it can be copied manually
-        if (button.previousElementSibling) getSelection()?.selectAllChildren(button.previousElementSibling);
-        return;
+        // pages without TLS have no clipboard, and in-app browsers may refuse it
+        const text = button.parentElement?.querySelector("bdi");
+        if (text) getSelection()?.selectAllChildren(text);
+        isCopied = document.execCommand("copy");
       }
-      button.textContent = say("copied");
-      announce(say("copied"));
+      spoken.textContent = button.textContent = say(isCopied ? "copied" : "selected");
       setTimeout(() => {
         button.textContent = say("copy");
-      }, COPIED_MS);
+      }, SAID_MS);
     });
   }
 }
@@ -89,10 +84,6 @@ function offerCopying(): void {
 const spoken = document.createElement("p");
 spoken.className = "hidden";
 spoken.setAttribute("role", "status");
-
-function announce(text: string): void {
-  spoken.textContent = text;
-}
 
 setClock(page.link.now);
 document.body.append(spoken);

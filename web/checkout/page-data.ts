@@ -61,4 +61,7 @@ export function setClock(serverNow: string): void {
 
 export const serverNowMs = () => Date.now() + offsetMs;
 
+/** A phone or a tablet. */
+export const isTouched = () => matchMedia("(pointer: coarse)").matches;
+
 export const unitsOf = (amount: number) => BigInt(Math.round(amount * 1e6));

@@ -1,7 +1,7 @@
 /** The panel of the payment page: ways to pay, the payment's progress, and its result. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { formatAmount, formatTime, type Link, page, say, serverNowMs } from "./page-data.ts";
+import { formatAmount, formatTime, isTouched, type Link, page, say, serverNowMs } from "./page-data.ts";
 import { type Step, startFlow } from "./payment-flow.ts";
 import { openInLinks, type Wallet, type Wallets } from "./wallets.ts";
 
@@ -43,21 +43,19 @@ function Content({ link, step, flow, wallets }: { link: Link; step: Step; flow: 
     case "PAID":
       return <Paid link={link} isMine={isMine} />;
     case "EXPIRED":
+    case "CANCELLED": {
+      const isExpired = link.status === "EXPIRED";
       return (
         <State
-          icon="wait"
-          title="expired"
-          texts={[say("expiredText", { merchant }), say("alreadySent", { merchant })]}
+          icon={isExpired ? "wait" : "off"}
+          title={isExpired ? "expired" : "cancelled"}
+          texts={[
+            say(isExpired ? "expiredText" : "cancelledText", { merchant }),
+            say("alreadySent", { merchant }),
+          ]}
         />
       );
-    case "CANCELLED":
-      return (
-        <State
-          icon="off"
-          title="cancelled"
-          texts={[say("cancelledText", { merchant }), say("alreadySent", { merchant })]}
-        />
-      );
+    }
   }
   switch (step.kind) {
     case "sent":
@@ -137,7 +135,7 @@ function Searching() {
 }
 
 function NoWallet() {
-  const isPhone = matchMedia("(pointer: coarse)").matches;
+  const isPhone = isTouched();
   return (
     <>
       <p class="note">
@@ -203,11 +201,7 @@ function Busy({ link, step, onStartOver }: BusyProps) {
 function Progress({ link }: { link: Link }) {
   return (
     <>
-      <div class="state">
-        <div class="spinner" />
-        <h2>{say("sending")}</h2>
-        <p>{say("doNotPayAgain")}</p>
-      </div>
+      <State title="sending" texts={[say("doNotPayAgain")]} />
       <Steps link={link} />
     </>
   );
@@ -324,15 +318,20 @@ const ICONS = {
   ask: "M18.5 19.5a5.5 5.5 0 1 1 8 4.9c-1.6.9-2.5 1.8-2.5 3.6M24 33.5v.5",
 };
 
-type StateProps = { icon: keyof typeof ICONS; title: Parameters<typeof say>[0]; texts: string[] };
+/** Without an icon it is busy. */
+type StateProps = { icon?: keyof typeof ICONS; title: Parameters<typeof say>[0]; texts: string[] };
 
 function State({ icon, title, texts }: StateProps) {
   return (
     <div class="state">
-      <svg class={`icon ${icon}`} viewBox="0 0 48 48" aria-hidden="true">
-        <circle cx="24" cy="24" r="24" />
-        <path d={ICONS[icon]} />
-      </svg>
+      {icon ? (
+        <svg class={`icon ${icon}`} viewBox="0 0 48 48" aria-hidden="true">
+          <circle cx="24" cy="24" r="24" />
+          <path d={ICONS[icon]} />
+        </svg>
+      ) : (
+        <div class="spinner" />
+      )}
       <h2>{say(title)}</h2>
       {texts.map((text) => (
         <p key={text}>{text}</p>

@@ -9,7 +9,7 @@ import {
   withBrowserLock,
 } from "./remembered-payment.ts";
 import { claim, readLink, submitPayment } from "./service.ts";
-import { connect, describeStop, Stop, sendTransfer, signPayment } from "./wallet-calls.ts";
+import { connect, Stop, sendTransfer, signPayment } from "./wallet-calls.ts";
 import type { Wallet } from "./wallets.ts";
 
 export type BusyKey = "connecting" | "switching" | "checkingBalance" | "confirm";
@@ -179,8 +179,7 @@ function fail(error: unknown, show: (step: Step) => void, wallet?: Wallet): void
   if (!(error instanceof Stop)) throw error;
   const isUnclear = error.key === "maybeSent";
   if (!isUnclear) forgetQuietly();
-  const { offersTransfer } = error;
-  const problem = describeStop(error);
+  const { message: problem, offersTransfer } = error;
   show(isUnclear ? { kind: "unclear" } : { kind: "choose", problem, offersTransfer, wallet });
 }
 

@@ -33,8 +33,13 @@ async function call(path: string, init?: RequestInit): Promise<{ status: number;
   return { status: response.status, body: (await response.json().catch(() => ({}))) as Answer };
 }
 
-function post(path: string, body: string, headers: Record<string, string> = {}) {
-  return call(path, { method: "POST", body, headers: { "content-type": "application/json", ...headers } });
+/** The receipt is issued in the page's language, which may differ from the browser's. */
+function post(path: string, body: string, headers?: Record<string, string>) {
+  return call(path, {
+    method: "POST",
+    body,
+    headers: { "content-type": "application/json", "accept-language": page.language, ...headers },
+  });
 }
 
 export async function readLink(linkId: string): Promise<Link> {
@@ -52,8 +57,7 @@ export async function submitPayment(linkId: string, body: string, key: string): 
   let isUncertain = false;
   const endMs = Date.now() + ASKED_FOR_MS;
   while (Date.now() < endMs) {
-    // the receipt is issued in the page's language, which may differ from the browser's
-    const headers = { "idempotency-key": key, "accept-language": page.language };
+    const headers = { "idempotency-key": key };
     const answer = await post(`/v1/x402/${linkId}/pay`, body, headers).catch(() => undefined);
     if (answer) {
       const { status, body: said } = answer;
@@ -110,16 +114,14 @@ export type ClaimAnswer =
   | { kind: "refused"; key: "claimInvalid" | "claimUnrelated" | "claimFailed" };
 
 /**
- * Claims that a transaction paid the link. `signature`: of the typed data that a response requested. The receipt is issued
- * in the page's language.
+ * Claims that a transaction paid the link. `signature`: of the typed data that a response requested.
  */
 export async function claim(
   linkId: string,
   claimed: { transactionHash: string; clientWalletAddress: string; signature?: Hex },
 ): Promise<ClaimAnswer> {
   const path = `/api/v1/public/payment-links/${linkId}/complete`;
-  const headers = { "accept-language": page.language };
-  const answer = await post(path, JSON.stringify(claimed), headers).catch(() => undefined);
+  const answer = await post(path, JSON.stringify(claimed)).catch(() => undefined);
   if (!answer) return { kind: "refused", key: "claimFailed" };
   const { status, body } = answer;
   const { typedData } = body as { typedData?: unknown };

@@ -11,16 +11,14 @@ import {
 } from "./page-data.ts";
 import type { Wallet } from "./wallets.ts";
 
-/** Why a payment stopped before anything was sent. */
+/** Why a payment stopped before anything was sent; the message is what the payer reads. */
 export class Stop extends Error {
   readonly key: keyof Messages;
-  readonly values: Record<string, string>;
   /** A plain transfer may still work. */
   readonly offersTransfer: boolean;
   constructor(key: keyof Messages, values: Record<string, string> = {}, offersTransfer = false) {
-    super(key);
+    super(say(key, values));
     this.key = key;
-    this.values = values;
     this.offersTransfer = offersTransfer;
   }
 }
@@ -41,6 +39,10 @@ const word = (value: bigint | Hex) => BigInt(value).toString(16).padStart(64, "0
 const chainIdOf = (link: Link) => `0x${link.chainId.toString(16)}`;
 const codeOf = (error: unknown) => (error as { code?: unknown } | null)?.code;
 const reasonOf = (error: unknown) => String((error as { message?: unknown } | null)?.message ?? error);
+const stopOf = (error: unknown, { name }: Wallet, offersTransfer?: boolean) =>
+  codeOf(error) === DECLINED
+    ? new Stop("declined", { wallet: name }, offersTransfer)
+    : new Stop("walletProblem", { reason: reasonOf(error) }, offersTransfer);
 
 /** Connects, switches the network and reads the balance. `onStep` gets the step to show meanwhile. */
 export async function connect(
@@ -68,25 +70,26 @@ async function chooseNetwork(
   { link, network }: { link: Link; network: Network },
   onStep?: (key: "switching") => void,
 ): Promise<void> {
-  const { provider, name } = wallet;
   const chainId = chainIdOf(link);
   const readChain = async () => Number(await ask(wallet, "eth_chainId"));
   if ((await readChain()) === link.chainId) return;
   onStep?.("switching");
-  await provider.request({ method: "wallet_switchEthereumChain", params: [{ chainId }] }).catch((error) => {
-    if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: name });
-    if (codeOf(error) !== UNKNOWN_CHAIN) throw new Stop("wrongNetwork");
-    return ask(wallet, "wallet_addEthereumChain", [
-      {
-        chainId,
-        chainName: network.name,
-        rpcUrls: [network.rpcUrl],
-        nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
-        blockExplorerUrls: [network.explorer],
-      },
-    ]);
-  });
-  if ((await readChain()) !== link.chainId) throw new Stop("wrongNetwork");
+  await wallet.provider
+    .request({ method: "wallet_switchEthereumChain", params: [{ chainId }] })
+    .catch((error) => {
+      if (codeOf(error) === DECLINED) throw stopOf(error, wallet);
+      if (codeOf(error) !== UNKNOWN_CHAIN) return;
+      return ask(wallet, "wallet_addEthereumChain", [
+        {
+          chainId,
+          chainName: network.name,
+          rpcUrls: [network.rpcUrl],
+          nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
+          blockExplorerUrls: [network.explorer],
+        },
+      ]);
+    });
+  if ((await readChain()) !== link.chainId) throw new Stop("wrongNetwork", { network: network.name });
 }
 
 function tooLittle(balance: bigint, link: Link): never {
@@ -147,9 +150,8 @@ export async function signTypedData(wallet: Wallet, signer: Hex, typedData: unkn
     const params = [signer, JSON.stringify(typedData)];
     return (await wallet.provider.request({ method: "eth_signTypedData_v4", params })) as Hex;
   } catch (error) {
-    if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: wallet.name }, true);
     if (NOT_SUPPORTED.includes(codeOf(error))) throw new Stop("cannotSign", {}, true);
-    throw new Stop("walletProblem", { reason: reasonOf(error) }, true);
+    throw stopOf(error, wallet, true);
   }
 }
 
@@ -162,38 +164,29 @@ export async function sendTransfer(wallet: Wallet, link: Link, payer: Hex): Prom
   try {
     return (await wallet.provider.request({ method: "eth_sendTransaction", params: [transaction] })) as Hex;
   } catch (error) {
-    if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: wallet.name }, true);
-    if (SURELY_NOT_SENT.includes(codeOf(error)))
-      throw new Stop("walletProblem", { reason: reasonOf(error) }, true);
+    if (SURELY_NOT_SENT.includes(codeOf(error))) throw stopOf(error, wallet, true);
     return undefined;
   }
 }
 
 /** For calls that move no money: whatever goes wrong, nothing was sent. */
-async function ask({ provider, name }: Wallet, method: string, params: unknown[] = []): Promise<unknown> {
+async function ask(wallet: Wallet, method: string, params: unknown[] = []): Promise<unknown> {
   try {
-    return await provider.request({ method, params });
+    return await wallet.provider.request({ method, params });
   } catch (error) {
-    if (codeOf(error) === DECLINED) throw new Stop("declined", { wallet: name });
-    if (codeOf(error) === DISCONNECTED) throw new Stop("unreachable", { wallet: name });
-    throw new Stop("walletProblem", { reason: reasonOf(error) });
+    if (codeOf(error) === DISCONNECTED) throw new Stop("unreachable", { wallet: wallet.name });
+    throw stopOf(error, wallet);
   }
 }
 
-export const describeStop = ({ key, values }: Stop) => say(key, values);
+/** As in EIP-712's encoding of a type. */
+const fieldsOf = (text: string) =>
+  text.split(",").map((field) => {
+    const [type, name] = field.split(" ");
+    return { name, type };
+  });
 
-const DOMAIN = [
-  { name: "name", type: "string" },
-  { name: "version", type: "string" },
-  { name: "chainId", type: "uint256" },
-  { name: "verifyingContract", type: "address" },
-];
-
-const AUTHORIZATION = [
-  { name: "from", type: "address" },
-  { name: "to", type: "address" },
-  { name: "value", type: "uint256" },
-  { name: "validAfter", type: "uint256" },
-  { name: "validBefore", type: "uint256" },
-  { name: "nonce", type: "bytes32" },
-];
+const DOMAIN = fieldsOf("string name,string version,uint256 chainId,address verifyingContract");
+const AUTHORIZATION = fieldsOf(
+  "address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce",
+);
