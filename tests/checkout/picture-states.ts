@@ -18,6 +18,9 @@ export type PictureState = {
 };
 
 const SEEN_EVENT = (link: object) => `event: status\ndata: ${JSON.stringify({ ...link, seen: true })}\n\n`;
+/** As in an in-app browser that lets no page copy. */
+const NO_CLIPBOARD =
+  "Object.defineProperty(navigator, 'clipboard', { value: undefined }); document.execCommand = () => false";
 const ORDER = {
   description: "Two coffees, a cinnamon roll and a bag of beans (250 g)",
   reference: "2026-1047",
@@ -115,6 +118,27 @@ export async function listStates(world: CheckoutWorld): Promise<PictureState[]> 
       },
     },
     { name: "by hand", path: await link(), wallets: [wallet], act: click("Pay manually") },
+    {
+      name: "by hand, no clipboard",
+      path: await link(),
+      wallets: [wallet],
+      prepare: async (page) => {
+        await page.addInitScript(NO_CLIPBOARD);
+      },
+      act: async (page) => {
+        await page.getByText("Pay manually").click();
+        for (const button of await page.locator("[data-copy]").all()) await button.click();
+      },
+    },
+    {
+      name: "wrong network",
+      path: await link(),
+      wallets: [await world.wallet({ chainId: 1, fails: { wallet_switchEthereumChain: -32603 } })],
+      act: async (page) => {
+        await choose(page);
+        await page.getByRole("alert").waitFor();
+      },
+    },
     {
       name: "claim form",
       path: await link(),

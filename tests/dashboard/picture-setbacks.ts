@@ -8,6 +8,7 @@ import {
   type DashboardWorld,
   signUpInBrowser,
 } from "./dashboard-world.ts";
+import { takeChanges } from "./picture-changes.ts";
 
 type Take = (shown: Page, name: string) => Promise<void>;
 
@@ -24,6 +25,7 @@ export async function takeSetbacks(dashboard: DashboardWorld, take: Take): Promi
   await signUpInBrowser(page, newEmail());
   const linkId = await createLinkInBrowser(page, "12.5", "Two coffees and a book");
   await dashboard.fund(page, FUNDS_UNITS);
+  await takeChanges(page, { dashboard, take });
   await takeOutdated(page, { dashboard, take, linkId });
   await takeSignature(page, { dashboard, take });
   await takeOwnerChange(page, { dashboard, take });
