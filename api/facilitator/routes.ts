@@ -113,8 +113,8 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
           parameters: takesHeaders("Idempotency-Key"),
           summary: "Settle a payment",
           description:
-            "A success is reported once, to the API key that brought the payment; again to the same Idempotency-Key or " +
-            "payment-identifier, and for 60 s to the same request when the connection was closed before the answer.",
+            "A success is reported once, to the API key that brought it; again to the same Idempotency-Key or " +
+            "payment-identifier (unless `Prefer: no-repeat`), and for 60 s to the same request if the connection closed first.",
         },
       },
     );
@@ -141,8 +141,16 @@ function askerOf(caller: Caller, headers: Headers, body: unknown, { attempt }: F
     keyId: caller.apiKey.id,
     idempotencyKey: parseIdempotencyKey(headers["idempotency-key"]),
     digest: hashOf(body),
-    isIdentified: attempt.paymentIdentifier !== undefined,
+    isIdentified: attempt.paymentIdentifier !== undefined && !refusesRepeats(headers),
   };
+}
+
+/**
+ * The payer chooses the identifier, and may add one for a seller who does not store answers by it, and would sell again with each success.
+ * Such a seller asks for none to be repeated.
+ */
+function refusesRepeats({ prefer = "" }: Headers): boolean {
+  return /(^|,)\s*no-repeat\s*(,|;|$)/i.test(prefer);
 }
 
 async function describeSupport(deps: ApiDeps) {

@@ -19,7 +19,7 @@ export type Asker = {
   idempotencyKey: string | undefined;
   /** SHA-256 of the request's content. */
   digest: Uint8Array;
-  /** The payload carries a `payment-identifier`: equal content is the same request, any number of times. */
+  /** The payload carries a `payment-identifier`, and the seller has not ruled it out: equal content is the same request, any number of times. */
   isIdentified: boolean;
 };
 

@@ -10,7 +10,8 @@ const { FACILITATOR_URL, FACILITATOR_KEY, PAY_TO, PORT = "4021", NETWORK = "eip1
 if (!FACILITATOR_URL || !FACILITATOR_KEY || !PAY_TO)
   throw new Error("FACILITATOR_URL, FACILITATOR_KEY and PAY_TO must be set; see examples/README.md");
 
-const headers = { authorization: `Bearer ${FACILITATOR_KEY}` };
+// the middleware does not store answers by the identifier that a payer may choose
+const headers = { authorization: `Bearer ${FACILITATOR_KEY}`, prefer: "no-repeat" };
 const facilitator = new HTTPFacilitatorClient({
   url: FACILITATOR_URL,
   createAuthHeaders: async () => ({ verify: headers, settle: headers, supported: headers }),

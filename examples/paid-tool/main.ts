@@ -18,7 +18,8 @@ const PAYMENT = "x402/payment";
 const PAYMENT_RESPONSE = "x402/payment-response";
 const PENDING_RETRIES_MAX = 5;
 
-const headers = { authorization: `Bearer ${FACILITATOR_KEY}` };
+// the middleware does not store answers by the identifier that a payer may choose
+const headers = { authorization: `Bearer ${FACILITATOR_KEY}`, prefer: "no-repeat" };
 const facilitator = new HTTPFacilitatorClient({
   url: FACILITATOR_URL,
   createAuthHeaders: async () => ({ verify: headers, settle: headers, supported: headers }),

@@ -19,13 +19,18 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => lab?.stop());
 
-async function ask(route: "settle" | "verify", bought: Purchase, id: string, key = lab.key) {
+async function ask(
+  route: "settle" | "verify",
+  bought: Purchase,
+  id: string,
+  { key = lab.key, prefer = "" } = {},
+) {
   const { payload, requirements } = inVersion2(bought);
   const extensions = { "payment-identifier": { info: { required: false, id }, schema: {} } };
   const paymentPayload = { ...payload, extensions };
   const response = await fetch(`${lab.url}/${route}`, {
     method: "POST",
-    headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
+    headers: { "content-type": "application/json", authorization: `Bearer ${key}`, prefer },
     body: JSON.stringify({ x402Version: 2, paymentPayload, paymentRequirements: requirements }),
   });
   return (await response.json()) as { success: boolean; transaction: string };
@@ -52,6 +57,25 @@ test("error: a payer who signs again under the same identifier pays once, even w
   expect(await ask("verify", next, otherId)).toMatchObject({ isValid: true });
   const { userId } = await seedMerchant(lab.sql);
   const otherSeller = await makeKey(lab.sql, userId, ["facilitator"]);
-  expect(await ask("verify", next, id, otherSeller)).toMatchObject({ isValid: true });
+  expect(await ask("verify", next, id, { key: otherSeller })).toMatchObject({ isValid: true });
   expect(await ask("settle", next, otherId)).toMatchObject({ success: true });
+});
+
+test("error: an identifier that a payer has added repeats no success for a seller who rules that out", async () => {
+  const [bought, id] = [await purchase(lab), "chosen_by_the_payer_0001"];
+  const { success, transaction } = await ask("settle", bought, id);
+  expect(success).toBe(true);
+  const errorReason = "invalid_exact_evm_nonce_already_used";
+  for (const prefer of ["no-repeat", "respond-async, No-Repeat;x=1"]) {
+    const ruledOut = { prefer };
+    expect(await ask("settle", bought, id, ruledOut)).toMatchObject({
+      success: false,
+      errorReason,
+      transaction,
+    });
+    const verdict = { isValid: false, invalidReason: errorReason };
+    expect(await ask("verify", bought, id, ruledOut)).toMatchObject(verdict);
+  }
+  for (const prefer of ["", "no-repeats"])
+    expect(await ask("settle", bought, id, { prefer })).toMatchObject({ success: true, transaction });
 });

@@ -31,7 +31,7 @@ export type StartSeller = (lab: FacilitatorWorld, payTo: Hex) => Promise<Seller>
 const routesV1 = { "GET /report": { price: "$0.01", network: "base-sepolia" as const } };
 
 function facilitatorV1({ url, key }: FacilitatorWorld) {
-  const headers = { authorization: `Bearer ${key}` };
+  const headers = { authorization: `Bearer ${key}`, prefer: "no-repeat" };
   return {
     url: url as `${string}://${string}`,
     createAuthHeaders: async () => ({ verify: headers, settle: headers, supported: headers }),

@@ -54,6 +54,32 @@ describe.each(Object.keys(sellers))("%s", (sellerName) => {
   });
 });
 
+test.each(Object.keys(sellers).filter((name) => name.includes("version 2")))(
+  "%s: a payer who adds a payment-identifier to a payment buys once with it",
+  async (name) => {
+    const payTo = randomAddress();
+    const seller = await sellers[name]?.(lab, payTo);
+    if (!seller) throw new Error("there is no such seller");
+    try {
+      const payer = await newBuyer(PRICE);
+      const client = new x402Client();
+      registerExactEvmScheme(client, { signer: privateKeyToAccount(payer.privateKey) });
+      const asked = await fetch(seller.url);
+      const required = Buffer.from(asked.headers.get("payment-required") ?? "", "base64").toString();
+      const payment = await client.createPaymentPayload(JSON.parse(required) as PaymentRequired);
+      const info = { required: false, id: "chosen_by_the_payer_0001" };
+      const identified = { ...payment, extensions: { "payment-identifier": { info, schema: {} } } };
+      const header = Buffer.from(JSON.stringify(identified)).toString("base64");
+      const buy = () => fetch(seller.url, { headers: { "payment-signature": header } });
+      expect((await buy()).status).toBe(200);
+      expect((await buy()).status).toBe(402);
+      expect(await balanceOf(payTo)).toBe(PRICE);
+    } finally {
+      await seller.stop();
+    }
+  },
+);
+
 /** What an example needs of its environment. */
 function settingsOf(payTo: Hex): Record<string, string> {
   const { PATH = "", HOME = "" } = process.env;

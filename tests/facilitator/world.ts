@@ -32,7 +32,7 @@ export async function startFacilitatorWorld(): Promise<FacilitatorWorld> {
   const merchant = await seedMerchant(sql);
   const key = await makeKey(sql, merchant.userId, ["facilitator"]);
   const url = `${world.baseUrl}/facilitator` as const;
-  const headers = { authorization: `Bearer ${key}` };
+  const headers = { authorization: `Bearer ${key}`, prefer: "no-repeat" };
   const createAuthHeaders = async () => ({ verify: headers, settle: headers, supported: headers });
   return {
     ...{ world, sql, merchant, url, key },
