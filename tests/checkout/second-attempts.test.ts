@@ -4,6 +4,8 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
+import { waitFor } from "../links/payer-side.ts";
+import { newProvingPayer, sendUsdc } from "../links/payers.ts";
 import { isBrowserThere } from "./browser.ts";
 import { type CheckoutWorld, startCheckoutWorld } from "./checkout-world.ts";
 
@@ -226,6 +228,31 @@ describe.if(isBrowserThere)("the payment page", () => {
     expect(await payWith(page).count()).toBe(0);
     await thanks(page).waitFor({ timeout: PAID_MS });
     expect(bodies).toEqual([bodies[0] ?? "", bodies[0] ?? ""]);
+    await close();
+  });
+
+  test("a claim of a transaction that does not pay the link is refused with an explanation", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const stranger = await newProvingPayer(world.rpcUrl, amountUnits);
+    const hash = await sendUsdc(world.rpcUrl, stranger.lower, stranger.lower, 1n);
+    const { page, close } = await world.open(id);
+    await page.getByText("Pay manually").click();
+    await page.getByText("Sent, but not shown here?").click();
+    await page.getByLabel("Transaction hash").fill(hash);
+    await page.getByLabel("Sent from address").fill(stranger.lower);
+    const released = Promise.withResolvers<void>();
+    await page.route("**/complete", async (route) => {
+      await released.promise;
+      await route.continue();
+    });
+    const find = page.getByRole("button", { name: "Find my payment" });
+    await find.click();
+    // a payer who presses again on a slow network would use up the claims of an hour
+    await waitFor("it waits", () => find.isDisabled());
+    released.resolve();
+    await page.getByText("This transaction does not pay this link.").waitFor();
+    expect(await find.isDisabled()).toBe(false);
+    expect(await world.statusOf(id)).toBe("ACTIVE");
     await close();
   });
 });

@@ -1,29 +1,37 @@
 /** The form for a transfer that the page does not show: its hash and sender, and a signature when it matches several links. */
 import { useState } from "preact/hooks";
-import { type Hex, type Messages, page, say } from "./page-data.ts";
+import { type Hex, page, say } from "./page-data.ts";
 import { Button } from "./panel.tsx";
 import { claim } from "./service.ts";
 import { connectToSign, Stop, signTypedData } from "./wallet-calls.ts";
 import type { Wallet } from "./wallets.ts";
 
-type Said = { key: keyof Messages; tone: "" | "bad" | "warn" } | { text: string; tone: "bad" };
+type Said = { text: string; tone: "" | "bad" | "warn" };
 
-const SAID = {
-  taken: { key: "claimDone", tone: "" },
-  needsProof: { key: "claimProof", tone: "warn" },
+const TONES = {
+  claimDone: "",
+  claimProof: "warn",
+  claimInvalid: "bad",
+  claimUnrelated: "bad",
+  claimFailed: "bad",
 } as const;
 
 export function ClaimForm({ wallets }: { wallets: readonly Wallet[] }) {
   const [hash, setHash] = useState("");
   const [sender, setSender] = useState("");
-  const [said, setSaid] = useState<Said>();
+  /** Null while the service is asked. */
+  const [said, setSaid] = useState<Said | null>();
   const [typedData, setTypedData] = useState<unknown>();
 
   async function send(signature?: Hex): Promise<void> {
     const given = { transactionHash: hash.trim(), clientWalletAddress: sender.trim() };
-    const answer = await claim(page.link.linkId, { ...given, ...(signature ? { signature } : {}) });
-    setTypedData(answer.kind === "needsProof" ? answer.typedData : undefined);
-    setSaid(answer.kind === "refused" ? { key: answer.key, tone: "bad" } : SAID[answer.kind]);
+    setSaid(null);
+    const { key, typedData } = await claim(page.link.linkId, {
+      ...given,
+      ...(signature ? { signature } : {}),
+    });
+    setTypedData(typedData);
+    setSaid({ text: say(key), tone: TONES[key] });
   }
 
   async function prove(wallet: Wallet): Promise<void> {
@@ -31,9 +39,7 @@ export function ClaimForm({ wallets }: { wallets: readonly Wallet[] }) {
       await connectToSign(wallet, page);
       await send(await signTypedData(wallet, sender.trim() as Hex, typedData));
     } catch (error) {
-      setSaid(
-        error instanceof Stop ? { text: error.message, tone: "bad" } : { key: "claimFailed", tone: "bad" },
-      );
+      setSaid({ text: error instanceof Stop ? error.message : say("claimFailed"), tone: "bad" });
     }
   }
 
@@ -49,11 +55,9 @@ export function ClaimForm({ wallets }: { wallets: readonly Wallet[] }) {
         <p class="small">{say("claimText")}</p>
         <Field label={say("claimHash")} value={hash} digits={64} onChange={setHash} />
         <Field label={say("claimFrom")} value={sender} digits={40} onChange={setSender} />
-        <div role="status">
-          {said && <p class={`note ${said.tone}`}>{"text" in said ? said.text : say(said.key)}</p>}
-        </div>
+        <div role="status">{said && <p class={`note ${said.tone}`}>{said.text}</p>}</div>
         {typedData === undefined ? (
-          <button type="submit" class="button second">
+          <button type="submit" class="button second" disabled={said === null}>
             {say("claimSend")}
           </button>
         ) : (

@@ -171,8 +171,8 @@ async function claimTransfer(
   clientWalletAddress: Hex,
   show: (step: Step) => void,
 ): Promise<void> {
-  const answer = await claim(linkId, { transactionHash, clientWalletAddress });
-  if (answer.kind === "refused" && answer.key === "claimUnrelated") show({ kind: "unclear" });
+  const { key } = await claim(linkId, { transactionHash, clientWalletAddress });
+  if (key === "claimUnrelated") show({ kind: "unclear" });
 }
 
 function fail(error: unknown, show: (step: Step) => void, wallet?: Wallet): void {

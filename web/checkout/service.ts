@@ -108,27 +108,26 @@ function explain({ error, txHash, message }: Answer): Hex {
   throw new Stop("refusedBecause", { reason: message ?? code }, true);
 }
 
-export type ClaimAnswer =
-  | { kind: "taken" }
-  | { kind: "needsProof"; typedData: unknown }
-  | { kind: "refused"; key: "claimInvalid" | "claimUnrelated" | "claimFailed" };
+/** `key`: of the message that says so. `typedData`: what the sender has to sign for `claimProof`. */
+export type ClaimAnswer = {
+  key: "claimDone" | "claimProof" | "claimInvalid" | "claimUnrelated" | "claimFailed";
+  typedData?: unknown;
+};
 
-/**
- * Claims that a transaction paid the link. `signature`: of the typed data that a response requested.
- */
+/** Claims that a transaction paid the link. `signature`: of the typed data that a response requested. */
 export async function claim(
   linkId: string,
   claimed: { transactionHash: string; clientWalletAddress: string; signature?: Hex },
 ): Promise<ClaimAnswer> {
   const path = `/api/v1/public/payment-links/${linkId}/complete`;
   const answer = await post(path, JSON.stringify(claimed)).catch(() => undefined);
-  if (!answer) return { kind: "refused", key: "claimFailed" };
+  if (!answer) return { key: "claimFailed" };
   const { status, body } = answer;
   const { typedData } = body as { typedData?: unknown };
-  if (status === 200 && !typedData) return { kind: "taken" };
+  if (status === 200 && !typedData) return { key: "claimDone" };
   const details = typeof body.error === "object" ? body.error?.details : undefined;
   const proof = typedData ?? details?.typedData;
-  if (proof) return { kind: "needsProof", typedData: proof };
-  if (details?.issue === "does_not_pay_this_link") return { kind: "refused", key: "claimUnrelated" };
-  return { kind: "refused", key: status === 400 ? "claimInvalid" : "claimFailed" };
+  if (proof) return { key: "claimProof", typedData: proof };
+  if (details?.issue === "does_not_pay_this_link") return { key: "claimUnrelated" };
+  return { key: status === 400 ? "claimInvalid" : "claimFailed" };
 }
