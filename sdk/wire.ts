@@ -39,7 +39,7 @@ export type Operations = {
   "getPaymentLink": { query: { "userId"?: string }; body: undefined; answer: PaymentLinkDetail };
   "listPaymentLinks": { query: { "userId"?: string; "limit"?: number; "cursor"?: string; "status"?: LinkStatus; "reference"?: string; "customerEmail"?: string; "exception"?: "any" }; body: undefined; answer: PaymentLinkList };
   "cancelPaymentLink": { query: undefined; body: undefined; answer: PaymentLinkDetail };
-  "listLinkPayments": { query: { "limit"?: number; "cursor"?: string }; body: undefined; answer: LinkPaymentList };
+  "listLinkPayments": { query: { "userId"?: string; "limit"?: number; "cursor"?: string }; body: undefined; answer: LinkPaymentList };
   "getPaymentLinkStats": { query: { "userId"?: string; "by"?: "day"; "days"?: number; "timeZone"?: string }; body: undefined; answer: PaymentLinkStats };
   "getPublicPaymentLink": { query: undefined; body: undefined; answer: PublicPaymentLink };
   "listTransactions": { query: { "userId"?: string; "limit"?: number; "offset"?: number; "cursor"?: string; "types"?: (TransactionType)[]; "statuses"?: (TransactionStatus)[]; "networks"?: (Network)[]; "currencies"?: ("USDC")[]; "types[]"?: (TransactionType)[]; "statuses[]"?: (TransactionStatus)[]; "networks[]"?: (Network)[]; "currencies[]"?: ("USDC")[]; "dateFrom"?: string; "dateTo"?: string; "search"?: string; "amountMin"?: number; "amountMax"?: number }; body: undefined; answer: TransactionList };

@@ -34,7 +34,7 @@ const listQuery = knownQuery({
 
 /** Ignored, it would lose every event since, as a misspelt filter would give every row. */
 function refuseCursor(query: Readonly<Record<string, unknown>>): void {
-  const name = ["cursor", "after", "lastEventId"].find((one) => query[one] !== undefined);
+  const name = ["cursor", "after"].find((one) => query[one] !== undefined);
   if (name)
     throw invalid(name, "is not a parameter of the stream: send the cursor as the header Last-Event-ID");
 }
@@ -64,7 +64,8 @@ export const eventRoutes = (deps: ApiDeps) => {
       "/v1/events/stream",
       ({ user, caller, request, headers, query, set }) => {
         refuseCursor(query);
-        const known = headers["last-event-id"];
+        // some implementations of EventSource cannot send headers
+        const known = headers["last-event-id"] ?? query.lastEventId;
         const after = known ? readCursor(known) : undefined;
         const isAllowed = () => isStillAdmitted(deps, request, { rule: mayRead, userId: user.id });
         const stream = streamEvents(

@@ -24,13 +24,15 @@ export async function authenticate(
   const bearer = bearerOf(request);
   const isKey = bearer !== undefined && API_KEY.test(bearer);
   if (isKey && allow.includes("apiKey")) return callerOfKey(deps, bearer);
-  if (!allow.includes("session")) throw withoutCredential(request);
+  if (!allow.includes("session")) throw withoutKey(request);
   if (bearer && deps.config.testMode && isTestRequest(request)) {
     return { kind: "test", ...(await sessionOf(deps, bearer)), role: "owner" };
   }
   const cookie = readCookie(request.headers.get("cookie"), SESSION_COOKIE);
   if (!cookie && isKey) throw await refusalOfKey(deps, bearer);
-  if (!cookie) throw withoutCredential(request);
+  if (!cookie && deps.config.testMode && bearer && !bearer.startsWith("sk_"))
+    throw unauthorized("A session token as bearer needs the header `X-Test-Mode: true`");
+  if (!cookie) throw allow.includes("apiKey") ? withoutKey(request) : unauthorized();
   const found = await sessionOf(deps, cookie);
   refuseForgery(request, deps.config);
   return { kind: "session", ...found, role: "owner" };
@@ -42,8 +44,8 @@ export function unauthorized(message = "Authentication is required"): ServiceErr
   });
 }
 
-/** Whoever sent a credential is told that it was not understood, and does not look for a lost header. */
-function withoutCredential(request: Request): ServiceError {
+/** A credential that was not understood is named, so that nobody looks for a lost header. */
+function withoutKey(request: Request): ServiceError {
   if (!request.headers.get("authorization")) return unauthorized();
   return unauthorized("The Authorization header must be `Bearer` and a whole API key, which begins with sk_");
 }

@@ -16,10 +16,11 @@ export const jsonBody = new Elysia({ name: "json-body" })
   .onParse({ as: "global" }, async (context, contentType) => {
     const { request } = context;
     if (!request.body) return undefined;
-    const text = decodeStrictly(await readBody(request));
-    if (text === "") return undefined;
+    const bytes = await readBody(request);
+    if (bytes.byteLength === 0) return undefined;
     if (contentType.trim().toLowerCase() !== "application/json")
       throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
+    const text = decodeStrictly(bytes);
     context.bodyText = text;
     if (isDeeperThan(text, DEPTH_MAX)) throw tooDeep();
     const body = parseJson(text);

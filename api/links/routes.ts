@@ -177,7 +177,7 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
   });
   const { rows, nextCursor, hasNextPage } = pageOf(found, limit, (last) => writePosition(userId, last));
   return {
-    links: rows.map((link) => ({ ...presentLink(link, deps.config), usedUp: usedUp.has(link.id) })),
+    links: rows.map((link) => ({ ...presentLink(link, deps.config), usedUp: usedUp.get(link.id) })),
     nextCursor,
     totalCount: ofFilter ?? (status ? counts[status] : counts.all),
     activeCount: counts.ACTIVE,
@@ -188,8 +188,9 @@ async function answerList(deps: ApiDeps, userId: string, query: z.infer<typeof l
 async function answerPayments(
   deps: ApiDeps,
   { id, userId }: { id: string; userId: string },
-  { limit, cursor }: z.infer<typeof paymentsQuery>,
+  { limit, cursor, ...query }: z.infer<typeof paymentsQuery>,
 ) {
+  refuseOtherUser(userId, query.userId);
   const link = await getLink(deps, id, userId);
   const after = cursor === undefined ? undefined : readPosition(userId, cursor);
   const place = { linkId: link.id, userId };

@@ -66,12 +66,12 @@ export const listQuery = knownQuery({
   ...own,
   ...page,
   status: z.enum(LINK_STATUSES).optional(),
-  reference: z.string().min(1).max(REFERENCE_MAX).optional().describe("Links with exactly this reference"),
-  customerEmail: emailSchema.optional().describe("Links for this customer; case-insensitive"),
+  reference: z.string().min(1).max(REFERENCE_MAX).optional().describe("With exactly this reference"),
+  customerEmail: emailSchema.optional().describe("For this customer; case-insensitive"),
   exception: z
     .literal("any")
     .optional()
-    .describe("Links paid late, twice, too much or too little; not together with reference"),
+    .describe("Links paid late, twice, too much or too little; not with reference"),
 });
 
 export const STATS_DAYS_MAX = 90;
@@ -92,7 +92,7 @@ export const statsQuery = knownQuery({
     .default("UTC"),
 });
 
-export const paymentsQuery = knownQuery(page);
+export const paymentsQuery = knownQuery({ ...own, ...page });
 
 const linkFields = {
   id: z.string(),
@@ -111,7 +111,7 @@ const linkFields = {
   expiresAt: isoTime,
   createdAt: isoTime,
   ...orderSchema,
-  usedUp: z.boolean().optional().describe("In lists: `maxPayments` are made or under way"),
+  usedUp: z.boolean().optional().describe("In lists: no place is left"),
 };
 export const linkSchema = z.object(linkFields).meta({ id: "PaymentLink" });
 export const singleLinkSchema = z

@@ -68,20 +68,29 @@ export type PayResult =
       retryable?: boolean;
     };
 
-/** Nothing was stored, and what stood in the way is gone: another payment has failed since, or a failover has lost the link's use. */
-type Overtaken = { kind: "overtaken" };
-const OVERTAKEN: Overtaken = { kind: "overtaken" };
+/**
+ * Nothing was stored, and what stood in the way is gone: another payment has failed since, or a failover has lost the link's use. The payment
+ * can be tried again; `refusal` is the answer when it is not.
+ */
+type Overtaken = { kind: "overtaken"; refusal: PayResult };
 
 const TURNS_MAX = 3;
 
 export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<PayResult> {
   let result = await payOnce(tools, order);
   for (let turn = 1; result.kind === "overtaken" && turn < TURNS_MAX; turn++)
+    // a turn that has stored nothing is limited again; the request's own limit ends with the first that stores
     result = await limitDatabaseWait((onAccepting) =>
-      payOnce(tools, { ...order, onAccepting, countPayer: async () => {} }),
+      payOnce(tools, {
+        ...order,
+        onAccepting() {
+          order.onAccepting();
+          onAccepting();
+        },
+        countPayer: async () => {},
+      }),
     );
-  if (result.kind !== "overtaken") return result;
-  return { kind: "refused", ...refusalOf("PAYMENT_IN_PROGRESS", "another payment came first") };
+  return result.kind === "overtaken" ? result.refusal : result;
 }
 
 async function payOnce(tools: LinkPayTools, order: PayOrder): Promise<PayResult | Overtaken> {
@@ -115,7 +124,7 @@ async function payUse(
   const isOfKey = shownId === undefined && idempotencyKey !== undefined;
   if (opened && isOfKey && choice && opened.amountUnits !== authorization.value)
     return { kind: "refused", ...refusalOf("IDEMPOTENCY_KEY_REUSED"), network };
-  if (opened) return payOpened(tools, use);
+  if (opened) return payOpened(tools, parent, use);
   const amountUnits = choice ? authorization.value : parent.amountUnits;
   const decision = decideAcceptance({ ...parent, amountUnits }, order.attempt, {
     now: new Date(),
@@ -130,13 +139,23 @@ async function payUse(
   );
   if (!made.ok) return { kind: "refused", ...refusalOf(made.reason), network };
   await lowerCreatedBlock(tools.sql, id);
-  return payOpened(tools, use);
+  return payOpened(tools, parent, use);
 }
 
 /** A use that was there a moment ago, and is opened again if a failover has lost it. */
-async function payOpened(tools: LinkPayTools, use: PayOrder): Promise<PayResult | Overtaken> {
+async function payOpened(
+  tools: LinkPayTools,
+  parent: PayableLink,
+  use: PayOrder,
+): Promise<PayResult | Overtaken> {
   const result = await payOnce(tools, use);
-  return result.kind === "refused" && result.reason === "NOT_FOUND" ? OVERTAKEN : result;
+  const isLost = result.kind === "refused" && result.reason === "NOT_FOUND";
+  return isLost ? { kind: "overtaken", refusal: refuseLost(parent) } : result;
+}
+
+function refuseLost(link: PayableLink): PayResult {
+  const message = "the database has lost what was opened for this payment; nothing was stored, retry";
+  return refuse(link, "INTERNAL_ERROR", message, { retryable: true });
 }
 
 async function act(
@@ -257,7 +276,12 @@ async function resolveConflict(
     current && decideAcceptance(current, order.attempt, { now: new Date(), limits: tools.config });
   if (decision && decision.kind !== "accept") return act(tools, current, order, decision);
   if (known) return resultOf({ kind: "failed", payment: known });
-  if (!(await hasTooManyUnknownOutcomes(tools.sql, link.id))) return OVERTAKEN;
+  if (!current) return { kind: "overtaken", refusal: refuseLost(link) };
+  if (!(await hasTooManyUnknownOutcomes(tools.sql, link.id)))
+    return {
+      kind: "overtaken",
+      refusal: refuse(link, "PAYMENT_IN_PROGRESS", "another payment came first"),
+    };
   const message =
     "earlier payments of this link may still turn out to have been executed; nothing was stored";
   return refuse(link, "INTERNAL_ERROR", message, { retryable: true });

@@ -4,8 +4,6 @@ import type { Hex } from "../domain/networks.ts";
 import { keccak256Bytes } from "./keccak.ts";
 
 const BLOOM_BITS = 2_048;
-/** Rules out nothing. */
-export const FULL_BLOOM: Hex = `0x${"f".repeat(BLOOM_BITS / 4)}`;
 
 /** The three bits of an address or topic, counted from the end of the bloom. */
 export type BloomBits = readonly [number, number, number];

@@ -1,6 +1,6 @@
 /**
- * The epoch of a network's leading indexer, a fencing token: a new leader raises it, and every write of a leader is conditional on its own.
- * Moves of the cursor check it in the same statement (cursors.ts); everything else holds it until the transaction ends.
+ * The epoch of a network's leading indexer, a fencing token: a new leader raises it, and what a leader books is conditional on its own.
+ * Moves of the cursor check it in the same statement (cursors.ts); other transactions that book hold it until they end.
  */
 import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";

@@ -142,6 +142,7 @@ export async function findWalletsToCompare(tx: Tx, ids: readonly string[]): Prom
 /**
  * They were compared at block `number`. A wallet without an opening balance gets the one that makes its ledger agree now. One whose
  * transfers have changed since its sum was made is left to its next comparison: by that sum the opening balance would be wrong permanently.
+ * Returns the ids of the others.
  */
 export async function noteReconciled(
   tx: Tx,
@@ -149,13 +150,13 @@ export async function noteReconciled(
     number,
     wallets,
   }: { number: number; wallets: readonly { id: string; openingUnits: bigint; differenceUnits: bigint }[] },
-): Promise<void> {
+): Promise<ReadonlySet<string>> {
   const rows = wallets.map(({ id, openingUnits, differenceUnits }) => ({
     id,
     opening_units: openingUnits.toString(),
     difference_units: differenceUnits.toString(),
   }));
-  await tx`
+  const noted = await tx<{ id: string }[]>`
     update wallets
     set
       reconciled_at = now(), opening_units = coalesce(wallets.opening_units, given.opening_units),
@@ -163,7 +164,9 @@ export async function noteReconciled(
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
       id text, opening_units numeric, difference_units numeric
     )
-    where wallets.id = given.id and wallets.booked_number = ${number}`;
+    where wallets.id = given.id and wallets.booked_number = ${number}
+    returning wallets.id`;
+  return new Set(noted.map(({ id }) => id));
 }
 
 export type ReconciliationResult = {

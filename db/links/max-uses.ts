@@ -15,22 +15,29 @@ export function isUsedUp(tx: Tx) {
     end`;
 }
 
-/** The ids of those links that are, by their effective status. */
+/** Beyond, the links of a list are not counted: the cost of a page would grow with the payments of its links. */
+const LISTED_MAX = 1_000;
+
+/** Which of these links are used up, by their effective status. Those of more payments than `LISTED_MAX` are left out. */
 export async function findUsedUp(
   tx: Tx,
   links: readonly Pick<PaymentLink, "id" | "status" | "isReusable" | "maxPayments">[],
-): Promise<ReadonlySet<string>> {
-  const ids = links
-    .filter(
-      ({ status, isReusable, maxPayments }) => status === "ACTIVE" && isReusable && maxPayments !== null,
-    )
-    .map(({ id }) => id);
-  if (ids.length === 0) return new Set();
+): Promise<ReadonlyMap<string, boolean>> {
+  const limited = links.filter(
+    ({ status, isReusable, maxPayments }) => status === "ACTIVE" && isReusable && maxPayments !== null,
+  );
+  const usedUp = new Map(links.map(({ id }) => [id, false]));
+  const counted: string[] = [];
+  for (const { id, maxPayments } of limited)
+    if ((maxPayments ?? 0) <= LISTED_MAX) counted.push(id);
+    else usedUp.delete(id);
+  if (counted.length === 0) return usedUp;
   const rows = await tx<{ id: string }[]>`
     select link.id
     from payment_links link
-    where link.id = any(${ids}::text[]) and ${isUsedUp(tx)}`;
-  return new Set(rows.map(({ id }) => id));
+    where link.id = any(${counted}::text[]) and ${isUsedUp(tx)}`;
+  for (const { id } of rows) usedUp.set(id, true);
+  return usedUp;
 }
 
 /** SQL: uses of the link with this id that are paid, or may still be in the ordinary way. */

@@ -87,20 +87,21 @@ async function compareWallets(
     const sum = counted.sums.get(wallet.id);
     return sum ? [{ ...wallet, ...sum }] : [];
   });
-  const { compared, wrongSums } = await confirmDifferences(
+  const { compared: confirmed, wrongSums } = await confirmDifferences(
     term,
     await withBalances(term, ready, number),
     number,
   );
-  const differing = compared.filter((wallet) => differenceOf(wallet) !== 0n);
-  await noteReconciled(sql, {
+  const noted = await noteReconciled(sql, {
     number,
-    wallets: compared.map((wallet) => ({
+    wallets: confirmed.map((wallet) => ({
       id: wallet.id,
       openingUnits: wallet.openingUnits ?? wallet.balance - wallet.bookUnits,
       differenceUnits: differenceOf(wallet),
     })),
   });
+  const compared = confirmed.filter(({ id }) => noted.has(id));
+  const differing = compared.filter((wallet) => differenceOf(wallet) !== 0n);
   const details = differing.slice(0, DETAILS_MAX).map((wallet) => ({
     walletId: wallet.id,
     address: wallet.address,

@@ -1,5 +1,4 @@
 /** The leader's loop on one network: poll the head, read what is new, commit it, wait for the next block. */
-import { FULL_BLOOM } from "../../core/chain/bloom.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
 import { sqlStateOf } from "../../core/runtime/sql-state.ts";
@@ -76,8 +75,7 @@ type Memory = {
   needsEveryBlock: boolean;
   /** Consecutive failed polls. */
   failures: number;
-  /** Whether a header was reported in this term whose bloom cannot be relied on. */
-  isToldOfHeaders: boolean;
+  hasWarnedOfHeaders: boolean;
 };
 
 /** Runs until the term ends. Throws FencedError when another leader's term has begun. */
@@ -103,7 +101,7 @@ export async function followChain(term: Term): Promise<void> {
     hasUndeep: false,
     needsEveryBlock: false,
     failures: 0,
-    isToldOfHeaders: false,
+    hasWarnedOfHeaders: false,
   };
   try {
     while (!term.signal.aborted) {
@@ -159,8 +157,8 @@ async function pollOnce(term: Term, memory: Memory): Promise<number> {
 
 function noteNewest({ network, log }: Term, head: BlockHeader, memory: Memory): void {
   memory.pollInterval.noteHead(head);
-  if (head.bloom !== FULL_BLOOM || memory.isToldOfHeaders) return;
-  memory.isToldOfHeaders = true;
+  if (head.isHashProven || memory.hasWarnedOfHeaders) return;
+  memory.hasWarnedOfHeaders = true;
   const { number, hash } = head;
   log.warn(
     { network, number, hash },

@@ -27,6 +27,8 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
   let announced: { blockNumber: number; header: BlockHeader | undefined } | undefined;
   let announcedMs = Number.NEGATIVE_INFINITY;
   let readMs = Number.NEGATIVE_INFINITY;
+  /** Whether the headers that nodes answer make their hashes; announcements of some nodes lack fields that their blocks have. */
+  let areHashesProven = true;
   let stop: (() => void) | undefined;
   const watch = openStalledNodeDetector(chain);
 
@@ -43,6 +45,7 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
     const head = await readHeader(chain, "latest");
     if (!head) throw new RpcTransportError("not-ready", `${chain.network.id}: no node reported its head`);
     readMs = performance.now();
+    areHashesProven = head.isHashProven;
     watch.note(head.number);
     // a node behind a load balancer may not have a block that another one announced: ask again
     if (asked === announced && asked && head.number >= asked.blockNumber) announced = undefined;
@@ -52,8 +55,9 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
   return {
     async read(cursor) {
       const next = announced?.header;
+      const isUsable = next !== undefined && (next.isHashProven || !areHashesProven);
       const isCheckDue = performance.now() - readMs >= CHECK_EVERY_MS;
-      if (next && !isCheckDue && next.number === cursor.number + 1 && next.parentHash === cursor.hash) {
+      if (isUsable && !isCheckDue && next.number === cursor.number + 1 && next.parentHash === cursor.hash) {
         announced = undefined;
         watch.note(next.number);
         return next;
@@ -77,7 +81,6 @@ export function openHeadSource(chain: Chain, onAnnouncement: () => void): HeadSo
   };
 }
 
-/** Announcements of some nodes lack fields that their blocks have. */
 function parseOrUndefined(header: unknown): BlockHeader | undefined {
   try {
     return parseHeader(header);

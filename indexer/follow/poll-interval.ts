@@ -55,8 +55,9 @@ export function openPollInterval(): PollInterval {
       else if (!waiting.links) mode = "IDLE";
       else mode = isAnnounced ? "ANNOUNCED" : "OPEN";
     },
-    noteHead({ bloom }) {
-      const newest = densityOf(bloom);
+    noteHead({ bloom, isHashProven }) {
+      // what rules nothing out is as good as full
+      const newest = isHashProven ? densityOf(bloom) : 1;
       density = density === undefined ? newest : density + BLOOM_WEIGHT * (newest - density);
       isCrowded = density >= (isCrowded ? SPARSE_BLOOM : FULL_BLOOM);
     },

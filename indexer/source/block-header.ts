@@ -1,6 +1,5 @@
 /** Parses block headers, and checks that they form a chain. */
 
-import { FULL_BLOOM } from "../../core/chain/bloom.ts";
 import { hashHeader } from "../../core/chain/encode-header.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
@@ -14,11 +13,13 @@ export type BlockHeader = {
   parentHash: Hex;
   /** Unix seconds. */
   timeS: number;
-  /**
-   * Yellow Paper 4.4.3: 2,048 bits, three for each address and topic logged. Full, which rules nothing out, unless the header makes the
-   * block's hash: some nodes leave the bloom empty, and a chain may add fields that are unknown here.
-   */
+  /** Yellow Paper 4.4.3: 2,048 bits, three for each address and topic logged. */
   bloom: Hex;
+  /**
+   * Whether the header makes its block's hash. If not, its bloom rules nothing out: some nodes leave it empty, and a chain may add fields that
+   * are unknown here.
+   */
+  isHashProven: boolean;
   receiptsRoot: Hex;
 };
 
@@ -35,13 +36,13 @@ export function headerCall(block: BlockTag | number): RpcCall {
 export function parseHeader(answer: unknown): BlockHeader | undefined {
   if (answer === null) return undefined;
   const hash = parseData(fieldOf(answer, "hash"), "block hash", 32);
-  const bloom = parseData(fieldOf(answer, "logsBloom"), "logs bloom", 256);
   return {
     number: Number(parseQuantity(fieldOf(answer, "number"), "block number")),
     hash,
     parentHash: parseData(fieldOf(answer, "parentHash"), "parent hash", 32),
     timeS: Number(parseQuantity(fieldOf(answer, "timestamp"), "block timestamp")),
-    bloom: hashHeader(answer) === hash ? bloom : FULL_BLOOM,
+    bloom: parseData(fieldOf(answer, "logsBloom"), "logs bloom", 256),
+    isHashProven: hashHeader(answer) === hash,
     receiptsRoot: parseData(fieldOf(answer, "receiptsRoot"), "receipts root", 32),
   };
 }

@@ -227,7 +227,8 @@ async function readFarBlock(
   );
 }
 
-function hintOf({ bloom }: BlockHeader, usdc: Hex, watch: Watch): Hint {
+function hintOf({ bloom, isHashProven }: BlockHeader, usdc: Hex, watch: Watch): Hint {
+  if (!isHashProven) return "LOGS";
   const mayHold = (address: Hex, topics: readonly Hex[]) =>
     mayContain(bloom, bitsOnce(address)) && topics.some((topic) => mayContain(bloom, bitsOnce(topic)));
   const mayHoldUsdc = mayHold(usdc, USDC_TOPICS);

@@ -300,6 +300,8 @@ async function byBloom(chain: Chain, node: ChainNode, { header, isKept }: Proof)
   assertOfBlock(first.logs, header);
   if (!first.isWhole || again.count !== first.count || first.bloom !== header.bloom)
     throw unproven(header, `${node.label} left out logs`);
+  // an empty bloom would prove an answer without logs
+  if (first.count === 0 && !header.isHashProven) throw unproven(header, "its header does not make its hash");
   return first.logs;
 }
 

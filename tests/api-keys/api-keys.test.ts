@@ -142,6 +142,7 @@ describe("a refused credential", () => {
       expect(await refusal({ authorization })).toStartWith("The Authorization header must be `Bearer` and");
     expect(await refusal({ cookie: "authToken=a.b.c" })).toStartWith("The session is unknown or has ended");
     expect(await refusal({})).toBe("Authentication is required");
+    expect(await refusal({ authorization: "Basic eDp5" }, "/v1/api-keys")).toBe("Authentication is required");
   });
 });
 

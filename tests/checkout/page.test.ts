@@ -46,7 +46,7 @@ describe("an open link", () => {
     expect(text).toContain(side.ann.email.split("@")[0] ?? "");
     expect(text).toContain("Two coffees and a book");
     expect(payAmount).toBeGreaterThan(12.5);
-    expect(text).toContain(`>${payAmount?.toFixed(6)} USDC<`);
+    expect(text).toContain(`<bdi>${payAmount?.toFixed(6)}</bdi> USDC<`);
     expect(text).toContain(getAddress(side.wallet));
     expect(text).toContain("Send only USDC on Base Sepolia.");
     expect(text).toMatch(/<svg class="qr"[^>]*>.*<path fill="#000" d="M/s);

@@ -224,6 +224,32 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     await page.keyboard.press("Escape");
   });
 
+  test("for a new owner that was closed leaves the next sheet open when its cancellation is answered", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/wallet`);
+    await makeSecondPasskey();
+    await loseConfirmation("**/owners/confirm");
+    const released = Promise.withResolvers<void>();
+    await page.route("**/owners/changes/*/cancel", async (route) => {
+      await released.promise;
+      await route.continue();
+    });
+    const asked = page.waitForRequest(/owners\/changes\/[^/]+\/cancel$/);
+    await page.keyboard.press("Escape");
+    await asked;
+    await page.keyboard.press("Escape");
+    await dialog().waitFor({ state: "detached" });
+    await button("Add a passkey").click();
+    const name = dialog().getByLabel("Name of the passkey");
+    await name.waitFor();
+    const read = page.waitForResponse(/owners\/changes\/[^/]+$/);
+    released.resolve();
+    await read;
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    expect(await name.isVisible()).toBe(true);
+    await page.unroute("**/owners/changes/*/cancel");
+    await page.keyboard.press("Escape");
+  });
+
   test("shows and signs the lines of a payout that were reviewed, not those edited since", async () => {
     await page.goto(`${dashboard.world.baseUrl}/payout`);
     const lines = page.getByLabel("Recipients");

@@ -62,14 +62,16 @@ test("announced blocks are read without requesting the head", async () => {
   await assertInvariants(lab.sql, lab.chain);
 });
 
-test("announcements without a header, or of another branch, are checked with a node", async () => {
-  for (const spoil of [{ parentHash: undefined }, { parentHash: `0x${"ab".repeat(32)}` }]) {
+test("announcements without a header or a field of it, or of another branch, are checked with a node", async () => {
+  const spoiled = [{ parentHash: undefined }, { gasUsed: undefined }, { parentHash: `0x${"ab".repeat(32)}` }];
+  for (const spoil of spoiled) {
     const proxy = startCountingProxy(lab.chain.rpcUrl, {
       hasWebSocket: true,
       edit: ({ method }, answer) => (method === "newHeads" ? { ...(answer as object), ...spoil } : answer),
     });
     const calls = await followBlocks(proxy);
     expect(calls.head).toBeGreaterThan(BLOCKS / 2);
+    expect(calls.eth_getLogs ?? 0).toBeLessThan(BLOCKS / 2);
   }
   await assertInvariants(lab.sql, lab.chain);
 });

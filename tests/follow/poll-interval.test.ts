@@ -13,7 +13,7 @@ const REASONS = ["payments", "facilitated", "claims", "released", "transfers", "
 /** A header whose bloom has this share of its bits set. */
 function headOf(density: number): BlockHeader {
   const full = Math.round(512 * density);
-  return { bloom: `0x${"f".repeat(full)}${"0".repeat(512 - full)}` } as BlockHeader;
+  return { bloom: `0x${"f".repeat(full)}${"0".repeat(512 - full)}`, isHashProven: true } as BlockHeader;
 }
 
 function pollIntervalOn(density: number, waiting: Partial<Waiting> = {}, isAnnounced = false): PollInterval {
@@ -27,6 +27,10 @@ test("several blocks are read together only where blooms are full", () => {
   expect(pollIntervalOn(0.31).isEconomical()).toBe(true);
   expect(pollIntervalOn(0.29).isEconomical()).toBe(false);
   expect(openPollInterval().isEconomical()).toBe(false);
+  const ofUnknownForm = openPollInterval();
+  ofUnknownForm.noteHead({ ...headOf(0), isHashProven: false });
+  ofUnknownForm.note(NOTHING, false);
+  expect(ofUnknownForm.isEconomical()).toBe(true);
 });
 
 test.each(REASONS)("every block is read while there are waiting %s, and for a while after", (reason) => {

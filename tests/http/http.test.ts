@@ -219,6 +219,10 @@ describe("the error envelope", () => {
       const { error } = (await refused.json()) as { error: unknown };
       const details = { field: "body", issue: "invalid_json" };
       expect(error).toEqual({ code: "VALIDATION_ERROR", message: "The body is not valid UTF-8", details });
+      const form = await fetch(`${world.baseUrl}${REGISTER}`, {
+        ...{ method: "POST", headers: { "content-type": "application/octet-stream" }, body: latin1 },
+      });
+      expect(await form.json()).toMatchObject({ error: { details: { field: "content-type" } } });
       const utf8 = Buffer.from(`\ufeff{"email":"whole-${isChunked}@example.com","x":"\ufffd é 書"}`);
       expect((await send(utf8, isChunked)).status).toBe(201);
     }

@@ -65,10 +65,11 @@ describe("reading one link", () => {
 
   test("error: another user's userId is 403, also with one's own link", async () => {
     const id = await makeLink(ann);
-    for (const path of [`${LINKS}/${id}`, LINKS, `${LINKS}/stats`]) {
+    for (const path of [`${LINKS}/${id}`, LINKS, `${LINKS}/stats`, `${LINKS}/${id}/payments`]) {
       const { status, body } = await ann.client.get(`${path}?userId=${bob.userId}`);
       expect(status).toBe(403);
       expect(body.error.code).toBe("FORBIDDEN");
+      expect((await ann.client.get(`${path}?userId=${ann.userId}`)).status).toBe(200);
     }
     const made = await ann.client.post(LINKS, { userId: bob.userId, amount: 1, description: "d" });
     expect(made.status).toBe(403);

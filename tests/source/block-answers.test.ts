@@ -1,6 +1,5 @@
 /** Headers and receipts as nodes answer them: what is asked for, and what proves nothing. */
 import { describe, expect, test } from "bun:test";
-import { FULL_BLOOM } from "../../core/chain/bloom.ts";
 import { receiptsRootOf } from "../../core/chain/receipts-root.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { headerCall, need, parseHeader } from "../../indexer/source/block-header.ts";
@@ -20,14 +19,15 @@ describe("a header", () => {
     expect(() => parseHeader({})).toThrow(RpcTransportError);
   });
 
-  test("whose fields make its hash has the bloom it reports; any other rules nothing out", () => {
+  test("is proven when its fields make its block's hash", () => {
     const { block } = blockOf(3, [transferLog(randomAddress(), randomAddress())]);
-    expect(parseHeader(block)?.bloom).toBe(block.logsBloom);
+    const { gasUsed: _, ...incomplete } = block;
+    const isProven = (header: object) => parseHeader(header)?.isHashProven;
+    expect(isProven(block)).toBe(true);
     const blank = `0x${"00".repeat(256)}`;
     for (const change of [{ logsBloom: blank }, { requestsHash: block.receiptsRoot }, { hash: randomHash() }])
-      expect(parseHeader({ ...block, ...change })?.bloom).toBe(FULL_BLOOM);
-    const { gasUsed: _, ...incomplete } = block;
-    expect(parseHeader(incomplete)?.bloom).toBe(FULL_BLOOM);
+      expect(isProven({ ...block, ...change })).toBe(false);
+    expect(isProven(incomplete)).toBe(false);
   });
 
   test("that is missing from a batch, or answered with an error, throws", () => {

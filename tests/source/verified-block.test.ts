@@ -1,5 +1,6 @@
 /** A block's logs count once they are proven: in one of three ways, by one node after another, and otherwise not at all. */
 import { afterEach, describe, expect, test } from "bun:test";
+import { bloomOf } from "../../core/chain/bloom.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import type { ChainNode } from "../../core/rpc/node.ts";
 import {
@@ -88,6 +89,18 @@ describe("a node's logs are proven", () => {
   ])("by each transaction's receipt, if its answer is one %s", async (_what, logs) => {
     expect(await read({ [RECEIPTS]: UNKNOWN, eth_getLogs: logs })).toEqual([0, 1, 2]);
     expect(asked()?.slice(-2)).toEqual(["BlockByHash", "TransactionReceipt"]);
+  });
+
+  test("by the bloom of a header whose hash is not proven too, but then not that there are none", async () => {
+    const unknown = { ...header, isHashProven: false };
+    const logs = await readProvenLogs(open({ [RECEIPTS]: UNKNOWN }), unknown);
+    expect([indicesOf(logs), asked()?.slice(-2)]).toEqual([
+      [0, 1, 2],
+      ["Logs", "Logs"],
+    ]);
+    const blank = { ...unknown, bloom: bloomOf([]) };
+    const hiding = { [RECEIPTS]: UNKNOWN, eth_getLogs: { result: [] } };
+    expect(indicesOf(await readProvenLogs(open(hiding), blank))).toEqual([0, 1, 2]);
   });
 
   test("by another node's answer, if the last is omitted", async () => {

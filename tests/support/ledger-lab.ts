@@ -60,7 +60,8 @@ export function randomHash(): Hex {
 /** Of the next second: what is accepted within the second of a block counts as later than it. */
 export function makeBlock(number: number): BlockHeader {
   const [hash, parentHash, receiptsRoot] = [randomHash(), randomHash(), randomHash()];
-  return { number, hash, parentHash, receiptsRoot, bloom: "0x", timeS: Math.floor(Date.now() / 1000) + 1 };
+  const timeS = Math.floor(Date.now() / 1000) + 1;
+  return { number, hash, parentHash, receiptsRoot, bloom: "0x", isHashProven: true, timeS };
 }
 
 /** A transfer to the merchant; one that executes `payment`'s authorization when that is given. */

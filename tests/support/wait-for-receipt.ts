@@ -9,7 +9,7 @@ export type Receipt = {
   readonly logs: { readonly address: Hex; readonly topics: Hex[]; readonly data: Hex }[];
 };
 
-const DEADLINE_MS = 30_000;
+const DEADLINE_MS = 90_000;
 const LOOK_EVERY_MS = 2;
 
 /** The receipt of a sent transaction; throws when no block takes it in time. */

@@ -78,11 +78,8 @@ test("a use that is lost before its payment is stored is opened again and paid",
   expect(await usesOf(sql, parentId)).toMatchObject([{ status: "PAID" }]);
 }, 120_000);
 
-test("a use that is lost as soon as it is opened is opened again and paid", async () => {
-  const parentId = await newReusable();
-  const payer = makePayer();
-  const payment = await signPayment(payer, { to: merchant.address, amountUnits: AMOUNT });
-  await fundUsdc(world.chain.rpcUrl, payer.address, AMOUNT);
+/** Pays a use that is lost between the commits that open it and that store its payment. */
+async function payLosing(parentId: string, payment: SignedPayment) {
   let losing: Promise<void> | undefined;
   const paying = await sql.begin(async (tx) => {
     await tx`lock table payment_links in share mode`;
@@ -104,6 +101,28 @@ test("a use that is lost as soon as it is opened is opened again and paid", asyn
     return { answer };
   });
   await losing;
-  expect(await paying.answer).toEqual({ status: 200, success: true, error: null });
+  return paying.answer;
+}
+
+async function signFunded(): Promise<SignedPayment> {
+  const payer = makePayer();
+  await fundUsdc(world.chain.rpcUrl, payer.address, AMOUNT);
+  return signPayment(payer, { to: merchant.address, amountUnits: AMOUNT });
+}
+
+test("a use that is lost as soon as it is opened is opened again and paid", async () => {
+  const parentId = await newReusable();
+  const answer = await payLosing(parentId, await signFunded());
+  expect(answer).toEqual({ status: 200, success: true, error: null });
   expect(await usesOf(sql, parentId)).toMatchObject([{ status: "PAID" }]);
+}, 120_000);
+
+test("once its payment is stored, no answer says that nothing was", async () => {
+  const parentId = await newReusable();
+  const payment = await signFunded();
+  await world.kill("worker");
+  expect(await payLosing(parentId, payment)).toMatchObject({ status: 202 });
+  expect(await usesOf(sql, parentId)).toMatchObject([{ status: "PENDING" }]);
+  await world.start("worker");
+  expect(await pay(parentId, payment)).toMatchObject({ success: true });
 }, 120_000);

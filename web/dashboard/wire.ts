@@ -118,7 +118,7 @@ export type Wire = {
   "GET /v1/payment-links/stats": { query: { "userId"?: string; "by"?: "day"; "days"?: number; "timeZone"?: string }; body: undefined; answer: PaymentLinkStats };
   "GET /v1/payment-links/{id}": { query: { "userId"?: string }; body: undefined; answer: PaymentLinkDetail };
   "PATCH /v1/payment-links/{id}": { query: undefined; body: UpdatePaymentLink; answer: PaymentLinkDetail };
-  "GET /v1/payment-links/{id}/payments": { query: { "limit"?: number; "cursor"?: string }; body: undefined; answer: LinkPaymentList };
+  "GET /v1/payment-links/{id}/payments": { query: { "userId"?: string; "limit"?: number; "cursor"?: string }; body: undefined; answer: LinkPaymentList };
   "POST /v1/payment-links/{id}/cancel": { query: undefined; body: undefined; answer: PaymentLinkDetail };
   "POST /v1/payment-links/{id}/refunds": { query: undefined; body: { amount?: number | string; toAddress?: string; reason?: string; transactionId?: string }; answer: PreparedRefund };
   "GET /v1/payment-links/{id}/refunds": { query: undefined; body: undefined; answer: LinkRefundList };

@@ -32,7 +32,7 @@ export function LinkRows({ links, isOld }: { links: readonly ListedLink[]; isOld
             {link.reference && <bdi class="muted small">{link.reference}</bdi>}
           </td>
           <td class="state">
-            <Status of={link.usedUp ? "USED_UP" : link.status} />
+            <Status of={link.usedUp && link.status === "ACTIVE" ? "USED_UP" : link.status} />
             {link.exception !== "NONE" && <Status of={link.exception} />}
           </td>
           <td class="when">

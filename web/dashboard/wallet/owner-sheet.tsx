@@ -40,6 +40,8 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
   const prompt = useSigningPrompt();
   /** A signature was submitted without an answer, and may still arrive. */
   const isUnanswered = useRef(false);
+  /** Closed: the screen may already show another sheet. */
+  const isLeft = useRef(false);
   /** It could not be found out whether that signature arrived. */
   const [isUnknown, setUnknown] = useState(false);
   const { isBusy, fault, run } = useAction(explainSigning);
@@ -59,7 +61,8 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
       const now = await call("GET /v1/wallets/owners/changes/{id}", { id: ownerChangeId }).catch(
         (error: unknown) => {
           // a lost response is not a failure: the change is signed and continues
-          if (error instanceof Refusal && error.status >= 400 && error.status < 500) throw error;
+          const isRefused = error instanceof Refusal && error.status >= 400 && error.status < 500;
+          if (isRefused || isLeft.current) throw error;
         },
       );
       if (now) setNetworks(now.networks);
@@ -82,7 +85,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
     // the cancellation did not arrive, so the signature still may
     if (failure && isAwaited(networks)) throw notArrived(failure);
     isUnanswered.current = false;
-    if (networks.every(({ status }) => UNSIGNED.has(status))) return onClose();
+    if (networks.every(({ status }) => UNSIGNED.has(status))) return leave();
     setSigned(true);
     await followToEnd();
   };
@@ -90,6 +93,11 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
     if (isUnanswered.current) return isBusy ? closeUnknown() : tryToClose();
     if (!isSigned && (!isBusy || prompt.isOpen())) void cancel();
     prompt.withdraw();
+    leave();
+  };
+  const leave = () => {
+    if (isLeft.current) return;
+    isLeft.current = true;
     invalidate("/v1/wallets/owners", "/v1/auth/passkeys");
     onClose();
   };
@@ -99,13 +107,12 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
   /** Leaves it to the service, which is asked to cancel until it answers. */
   const closeUnknown = () => {
     void cancelUntilAnswered();
-    invalidate("/v1/wallets/owners", "/v1/auth/passkeys");
-    onClose();
+    leave();
   };
   const cancelUntilAnswered = async () => {
     for (const endMs = Date.now() + SIGNABLE_MS; Date.now() < endMs; ) {
       const failure = await cancel();
-      const isAnswered = failure instanceof Refusal && failure.status >= 400 && failure.status < 500;
+      const isAnswered = failure instanceof Refusal && failure.status < 500 && failure.status !== 429;
       if (!failure || isAnswered) break;
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
