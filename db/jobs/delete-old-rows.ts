@@ -16,6 +16,7 @@ import {
   WEBHOOK_DELIVERIES_KEPT_DAYS,
 } from "../../core/domain/retention.ts";
 import type { Tx } from "../postgres/client.ts";
+import { KEYED_JOBS } from "./queue.ts";
 
 /** Maximum events of a user read to find a following one. */
 const FOLLOWERS_READ = 100;
@@ -229,7 +230,10 @@ export async function deleteLeftovers(tx: Tx, name: Leftover, limit: number): Pr
   return result.count;
 }
 
-/** Deletes jobs that failed permanently long ago. */
+/**
+ * Deletes jobs that failed permanently long ago, and at once those that were replaced while they ran and did not complete: the queue library
+ * takes their key and their attempts, and their successor does the work.
+ */
 export async function deleteDeadJobs(tx: Tx, limit: number): Promise<number> {
   const rows = await tx`
     select id
@@ -237,7 +241,12 @@ export async function deleteDeadJobs(tx: Tx, limit: number): Promise<number> {
       array(
         select id
         from graphile_worker.jobs
-        where attempts >= max_attempts and run_at < now() - make_interval(days => ${DEAD_JOBS_KEPT_DAYS}::int) and locked_at is null
+        where attempts >= max_attempts
+          and locked_at is null
+          and (
+            run_at < now() - make_interval(days => ${DEAD_JOBS_KEPT_DAYS}::int)
+            or key is null and task_identifier = any(${KEYED_JOBS}::text[])
+          )
         limit ${limit}
       )
     )`;

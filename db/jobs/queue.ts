@@ -117,6 +117,9 @@ export const JOBS = {
 } as const satisfies Record<string, JobDefinition>;
 
 export type JobName = keyof typeof JOBS;
+export const KEYED_JOBS: readonly string[] = Object.entries(JOBS).flatMap(([name, job]) =>
+  "key" in job ? [name] : [],
+);
 export type JobPayload<Name extends JobName> = z.infer<(typeof JOBS)[Name]["payload"]>;
 
 /**

@@ -47,6 +47,13 @@ async function startWorkerWith(keys: string): Promise<void> {
 
 /** As ten minutes after a crash, or at once after a clean stop. */
 const forgetWorkers = async () => {
+  // a report that is still being stored would come after the deletion
+  await waitFor("the killed worker's connections to end", async () => {
+    const rows = await lab.sql`
+      select from pg_stat_activity
+      where datname = current_database() and application_name like 'worker%'`;
+    return rows.length === 0;
+  });
   await lab.sql`delete from processes where kind = 'worker'`;
 };
 

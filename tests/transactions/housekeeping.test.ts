@@ -101,6 +101,33 @@ test("relay charges are kept as long as their budgets, leases of payments an hou
   ]);
 });
 
+test("a job that was replaced while it ran, and did not complete, has not failed: its successor remains", async () => {
+  const jobs = () => sql<{ task: string; key: string | null }[]>`
+    select task_identifier as task, key
+    from graphile_worker.jobs
+    where task_identifier in ('relay_payments', 'issue_documents')
+    order by task_identifier, key`;
+  const add = () =>
+    sql`select graphile_worker.add_job('relay_payments', '{}'::json, job_key => 'relay_payments:base')`;
+  await add();
+  await sql`select graphile_worker.add_job('issue_documents', '{}'::json)`;
+  const lock = (lockedBy: string | null) => sql`
+    update graphile_worker._private_jobs
+    set locked_by = ${lockedBy}, locked_at = case when ${lockedBy}::text is null then null else now() end
+    where key is null or key = 'relay_payments:base'`;
+  await lock("a worker that dies");
+  await add();
+  await sql`update graphile_worker._private_jobs set attempts = max_attempts where key is null`;
+  await clean();
+  expect(await jobs()).toHaveLength(3);
+  await lock(null);
+  await clean();
+  expect([...(await jobs())]).toEqual([
+    { task: "issue_documents", key: null },
+    { task: "relay_payments", key: "relay_payments:base" },
+  ]);
+});
+
 test("codes are kept two days, export files with their chunks seven", async () => {
   for (const [id, age] of [
     ["over", "2 days 1 second"],
