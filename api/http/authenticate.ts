@@ -44,7 +44,7 @@ export function unauthorized(message = "Authentication is required"): ServiceErr
   });
 }
 
-/** A credential that was not understood is named, so that nobody looks for a lost header. */
+/** Names a malformed credential; otherwise the caller would look for a missing header. */
 function withoutKey(request: Request): ServiceError {
   if (!request.headers.get("authorization")) return unauthorized();
   return unauthorized("The Authorization header must be `Bearer` and a whole API key, which begins with sk_");

@@ -69,17 +69,17 @@ export type PayResult =
     };
 
 /**
- * Nothing was stored, and what stood in the way is gone: another payment has failed since, or a failover has lost the link's use. The payment
- * can be tried again; `refusal` is the answer when it is not.
+ * Nothing was stored, and what stood in the way is gone: another payment has failed since, or a failover has lost the link's use. It is
+ * retried; `refusal` is the answer once no retry is left.
  */
-type Overtaken = { kind: "overtaken"; refusal: PayResult };
+type Conflict = { kind: "conflict"; refusal: PayResult };
 
-const TURNS_MAX = 3;
+const RETRIES_MAX = 2;
 
 export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<PayResult> {
   let result = await payOnce(tools, order);
-  for (let turn = 1; result.kind === "overtaken" && turn < TURNS_MAX; turn++)
-    // a turn that has stored nothing is limited again; the request's own limit ends with the first that stores
+  for (let retries = 0; result.kind === "conflict" && retries < RETRIES_MAX; retries++)
+    // each has its own limit, as nothing is stored yet; the request's limit ends with the first that stores a payment
     result = await limitDatabaseWait((onAccepting) =>
       payOnce(tools, {
         ...order,
@@ -90,10 +90,10 @@ export async function payLink(tools: LinkPayTools, order: PayOrder): Promise<Pay
         countPayer: async () => {},
       }),
     );
-  return result.kind === "overtaken" ? result.refusal : result;
+  return result.kind === "conflict" ? result.refusal : result;
 }
 
-async function payOnce(tools: LinkPayTools, order: PayOrder): Promise<PayResult | Overtaken> {
+async function payOnce(tools: LinkPayTools, order: PayOrder): Promise<PayResult | Conflict> {
   const link = await tools.readLink(toAsked(order));
   if (!link) return { kind: "refused", ...refusalOf("NOT_FOUND") };
   if (link.isReusable) return payUse(tools, link, order);
@@ -113,7 +113,7 @@ async function payUse(
   tools: LinkPayTools,
   parent: PayableLink,
   order: PayOrder,
-): Promise<PayResult | Overtaken> {
+): Promise<PayResult | Conflict> {
   const { authorization, idempotencyKey } = order.attempt;
   const { network } = parent;
   const shownId = await findUseByAuthorization(tools.sql, parent, authorization);
@@ -147,10 +147,10 @@ async function payOpened(
   tools: LinkPayTools,
   parent: PayableLink,
   use: PayOrder,
-): Promise<PayResult | Overtaken> {
+): Promise<PayResult | Conflict> {
   const result = await payOnce(tools, use);
   const isLost = result.kind === "refused" && result.reason === "NOT_FOUND";
-  return isLost ? { kind: "overtaken", refusal: refuseLost(parent) } : result;
+  return isLost ? { kind: "conflict", refusal: refuseLost(parent) } : result;
 }
 
 function refuseLost(link: PayableLink): PayResult {
@@ -163,7 +163,7 @@ async function act(
   link: PayableLink,
   order: PayOrder,
   decision: AcceptanceDecision,
-): Promise<PayResult | Overtaken> {
+): Promise<PayResult | Conflict> {
   const { network } = link;
   switch (decision.kind) {
     case "refuse":
@@ -237,7 +237,7 @@ async function accept(
   link: PayableLink,
   order: PayOrder,
   payment: NewPayment,
-): Promise<PayResult | Overtaken> {
+): Promise<PayResult | Conflict> {
   order.onAccepting();
   annotateSpan({ "payment.id": payment.id, "link.id": payment.linkId });
   const watcher = tools.outcomes.watch(payment.id);
@@ -263,7 +263,7 @@ async function resolveConflict(
   link: PayableLink,
   order: PayOrder,
   payment: NewPayment,
-): Promise<PayResult | Overtaken> {
+): Promise<PayResult | Conflict> {
   const known = await findPaymentByAuthorization(tools.sql, payment);
   // stored by this request, in a commit whose response was lost
   if (known?.id === payment.id) return awaitStored(tools, payment);
@@ -276,10 +276,10 @@ async function resolveConflict(
     current && decideAcceptance(current, order.attempt, { now: new Date(), limits: tools.config });
   if (decision && decision.kind !== "accept") return act(tools, current, order, decision);
   if (known) return resultOf({ kind: "failed", payment: known });
-  if (!current) return { kind: "overtaken", refusal: refuseLost(link) };
+  if (!current) return { kind: "conflict", refusal: refuseLost(link) };
   if (!(await hasTooManyUnknownOutcomes(tools.sql, link.id)))
     return {
-      kind: "overtaken",
+      kind: "conflict",
       refusal: refuse(link, "PAYMENT_IN_PROGRESS", "another payment came first"),
     };
   const message =

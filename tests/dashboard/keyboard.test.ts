@@ -131,7 +131,7 @@ describe.if(isBrowserThere)("the dashboard by keyboard", () => {
     }
     await page.goto(`${world.baseUrl}/links/${id}`);
     await page.locator(".big").getByText("Used up", { exact: true }).waitFor();
-    await page.getByText("nobody can begin another one now").waitFor();
+    await page.getByText("no new one can begin").waitFor();
     expect(await page.getByRole("img", { name: "QR code" }).count()).toBe(0);
     expect(await findBarriers(page)).toEqual([]);
     person.expectClean();

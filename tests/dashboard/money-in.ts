@@ -80,7 +80,7 @@ export const testMoneyIn = (service: () => DashboardWorld) =>
         await checkout.close();
         await page.getByRole("region", { name: "Payments" }).getByText(amount).waitFor();
       }
-      await page.getByText("nobody can begin another one now").waitFor();
+      await page.getByText("no new one can begin").waitFor();
     });
 
     test("a link is listed for agents, and delisted again", async () => {
