@@ -13,7 +13,7 @@ import { EVENT_STREAM } from "../http/event-stream.ts";
 import { pageLimit } from "../http/list-pages.ts";
 import { takesHeaders } from "../http/openapi-headers.ts";
 import { knownQuery } from "../http/query.ts";
-import { CURSOR_LENGTH_MAX, readCursor, writeCursor } from "./cursor.ts";
+import { CURSOR_LENGTH_MAX, readCursor, writeCursor } from "./encode-cursor.ts";
 import { streamEvents } from "./stream-events.ts";
 import { eventSchema, presentEvents } from "./wire.ts";
 

@@ -15,7 +15,7 @@ import {
   openStreamSlots,
   RETRY_MS,
 } from "../http/event-stream.ts";
-import { writeCursor } from "./cursor.ts";
+import { writeCursor } from "./encode-cursor.ts";
 import { presentEvents } from "./wire.ts";
 
 const slots = openStreamSlots("events");

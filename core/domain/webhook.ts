@@ -1,6 +1,6 @@
 /**
  * Webhook messages according to Standard Webhooks 1.0.0: body, signature, how long a replaced secret still signs, and which endpoints are allowed.
- * When a delivery is retried: webhook-retries.ts.
+ * When a delivery is retried: webhook-failures.ts.
  */
 import { createHmac, randomBytes } from "node:crypto";
 

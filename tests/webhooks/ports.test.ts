@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { isWebhookPort } from "../../core/domain/webhook.ts";
-import { RETRY_AFTER_S, retryAfterS } from "../../core/domain/webhook-retries.ts";
+import { RETRY_AFTER_S, retryAfterS } from "../../core/domain/webhook-failures.ts";
 
 test("a webhook goes to port 443 or one without a well-known service", () => {
   expect([22, 25, 53, 80, 442, 443, 444, 1_023, 1_024, 8_443].filter(isWebhookPort)).toEqual([

@@ -7,7 +7,7 @@
 import { presentEventData } from "../../core/domain/event-data.ts";
 import { type KeyList, tryUnseal } from "../../core/domain/seal-secrets.ts";
 import { messageBody, messageHeaders } from "../../core/domain/webhook.ts";
-import { FAILING_MAX_H, retryAfterS } from "../../core/domain/webhook-retries.ts";
+import { retryAfterS, whyDisable } from "../../core/domain/webhook-failures.ts";
 import type { Log } from "../../core/runtime/log.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import type { Sql } from "../../db/postgres/client.ts";
@@ -185,10 +185,4 @@ async function recordResult(
     if (await disableEndpoint(tx, { id, url }, reason))
       log.warn({ endpointId: id, reason }, "webhook endpoint disabled");
   });
-}
-
-/** 410 says that the endpoint is gone (Standard Webhooks); so do three days without a success. */
-function whyDisable(status: number | undefined, failingMs: number): "gone" | "failing" | undefined {
-  if (status === 410) return "gone";
-  return failingMs > FAILING_MAX_H * 3_600_000 ? "failing" : undefined;
 }

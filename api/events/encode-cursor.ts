@@ -1,4 +1,7 @@
-/** A position of the event log as opaque text. Whether the history before it still exists: db/events/cursor-history.ts. */
+/**
+ * A position of the event log as opaque text. Where a stream continues: stream-events.ts; whether the history before a position still
+ * exists: db/events/cursor-history.ts.
+ */
 import { invalid } from "../../core/domain/errors.ts";
 import type { EventPosition } from "../../db/events/cursor-history.ts";
 
