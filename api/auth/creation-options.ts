@@ -8,7 +8,7 @@ import { ES256_ONLY } from "./verify-passkey.ts";
 type Asked = {
   challengeId: string;
   challenge: string;
-  /** The user's existing passkeys: a second one on the same authenticator would overwrite the first. */
+  /** The user's passkeys that own a wallet: a second one on the same authenticator would overwrite the first. */
   passkeys: readonly Passkey[];
   /** "any": this device, another by QR code, a security key. */
   attachment: "platform" | "any";

@@ -1,10 +1,11 @@
-/** A user's passkeys: names, creation and last use. */
+/** A user's passkeys: names, creation and last use. Those that own no wallet any more, or never did, are not among them. */
 import { Elysia } from "elysia";
 import { z } from "zod";
 import { notFound } from "../../core/domain/errors.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
-import { listPasskeys, renamePasskey } from "../../db/auth/passkeys.ts";
-import type { Passkey } from "../../db/schema.ts";
+import { renamePasskey } from "../../db/auth/passkeys.ts";
+import { findSignInPasskey } from "../../db/auth/sign-in-passkeys.ts";
+import { listOwnerPasskeys, type OwnerPasskey } from "../../db/wallet-ops/owner-passkeys.ts";
 import { access } from "../http/access.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { errorResponses, isoTime, metaOf, pageSchema, withMeta } from "../http/envelope.ts";
@@ -21,6 +22,7 @@ const passkeySchema = z
     backedUp: z.boolean(),
     createdAt: isoTime,
     lastUsedAt: isoTime.nullable(),
+    signsIn: z.boolean().describe("false until the chain confirms it as an owner of the wallet"),
   })
   .meta({ id: "Passkey" });
 
@@ -33,7 +35,7 @@ export const passkeyRoutes = (deps: ApiDeps) =>
     .get(
       "/v1/auth/passkeys",
       async ({ user, requestId }) => {
-        const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
+        const passkeys = await listOwnerPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
         return { ...wholeList(passkeys.map(presentPasskey)), meta: metaOf(requestId) };
       },
       {
@@ -42,7 +44,11 @@ export const passkeyRoutes = (deps: ApiDeps) =>
           200: pageSchema(passkeySchema),
           ...errorResponses(401, 403, 429),
         },
-        detail: { operationId: "listPasskeys", summary: "The user's passkeys, oldest first", tags },
+        detail: {
+          operationId: "listPasskeys",
+          summary: "The user's passkeys that own a wallet or are being added to one, oldest first",
+          tags,
+        },
       },
     )
     .patch(
@@ -53,7 +59,7 @@ export const passkeyRoutes = (deps: ApiDeps) =>
           const row = await renamePasskey(tx, own, name);
           if (!row) throw notFound("Passkey");
           await recordSecurityEvent(tx, { userId: user.id, type: "passkey_renamed", ...trace });
-          return row;
+          return { ...row, signsIn: (await findSignInPasskey(tx, id, user.id)) !== undefined };
         });
         return { data: presentPasskey(passkey), meta: metaOf(requestId) };
       },
@@ -83,7 +89,7 @@ export const passkeyRoutes = (deps: ApiDeps) =>
       },
     );
 
-function presentPasskey(passkey: Passkey): z.infer<typeof passkeySchema> {
+function presentPasskey(passkey: OwnerPasskey): z.infer<typeof passkeySchema> {
   return {
     id: passkey.id,
     name: passkey.name,
@@ -91,5 +97,6 @@ function presentPasskey(passkey: Passkey): z.infer<typeof passkeySchema> {
     backedUp: passkey.backedUp,
     createdAt: passkey.createdAt.toISOString(),
     lastUsedAt: passkey.lastUsedAt?.toISOString() ?? null,
+    signsIn: passkey.signsIn,
   };
 }

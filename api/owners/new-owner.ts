@@ -10,11 +10,12 @@ import { parseRecipient } from "../../core/domain/recipient.ts";
 import type { Chain } from "../../core/rpc/chain-client.ts";
 import { RpcTransportError } from "../../core/rpc/errors.ts";
 import { takeChallenge } from "../../db/auth/challenges.ts";
-import { findPasskey, insertPasskey, listPasskeys, type NewPasskey } from "../../db/auth/passkeys.ts";
+import { findPasskey, insertPasskey, type NewPasskey } from "../../db/auth/passkeys.ts";
 import { listSignInPasskeys } from "../../db/auth/sign-in-passkeys.ts";
 import { findMembership } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Challenge, User, Wallet } from "../../db/schema.ts";
+import { listOwnerPasskeys } from "../../db/wallet-ops/owner-passkeys.ts";
 import { newChallenge } from "../auth/challenge.ts";
 import { presentCreationOptions } from "../auth/creation-options.ts";
 import type { Attestation } from "../auth/passkey-wire.ts";
@@ -31,9 +32,12 @@ export type NewOwner = {
   memberId?: string;
 };
 
-/** Creation options for a passkey on any device: this one, another by QR code, a security key. */
+/**
+ * Creation options for a passkey on any device: this one, another by QR code, a security key. A device whose passkey owns nothing, because
+ * its addition was not signed or it was removed, may replace it: were it excluded, the device could never be an owner.
+ */
 export async function startPasskey(deps: ApiDeps, user: User) {
-  const passkeys = await listPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
+  const passkeys = await listOwnerPasskeys(deps.sql, user.id, deps.config.passkey.rpId);
   const asked = await newChallenge(deps.sql, { userId: user.id, purpose: "owner", network: null });
   const passkeyChallenge = presentCreationOptions(deps.config, user, {
     ...asked,

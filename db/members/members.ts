@@ -4,7 +4,7 @@ import { mayOwnWalletOf, ownsWalletOf } from "../auth/sign-in-passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import type { User } from "../schema.ts";
-import { isNonceSpent } from "../wallet-ops/operations.ts";
+import { mayStillBeAdded } from "../wallet-ops/owner-changes.ts";
 import { type Member, members } from "./schema.ts";
 
 type SqlPart = ReturnType<Tx>;
@@ -125,10 +125,7 @@ export async function lockMember(
   return row;
 }
 
-/**
- * Whether a passkey of this user is an owner of the merchant's wallet on a network, or may become one by an addition that is signed. One
- * that was relayed and failed is public: everyone who has seen it can execute it while its nonce is free, on every network if it is for all.
- */
+/** Whether a passkey of this user is an owner of the merchant's wallet on a network, or may become one by an addition that is signed. */
 export async function mayOwnOnChain(tx: Tx, { merchantId, userId }: Key): Promise<boolean> {
   const [row] = await tx<{ mayOwn: boolean }[]>`
     select exists (
@@ -137,24 +134,7 @@ export async function mayOwnOnChain(tx: Tx, { merchantId, userId }: Key): Promis
         and ${wasAdded(tx, { merchantId: tx`${merchantId}`, userId: tx`${userId}` })}
         and (
           ${mayOwnWalletOf(tx, tx`${merchantId}`)}
-          or exists (
-            select from owner_changes change
-            join wallet_operations op on op.owner_change_id = change.id
-            join wallets wallet on wallet.id = op.wallet_id
-            where change.user_id = ${merchantId}
-              and change.action = 'ADD'
-              and change.owner = '0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex')
-              and (
-                op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
-                or not ${isNonceSpent(tx)}
-                and exists (
-                  select from wallet_operations relayed
-                  where relayed.owner_change_id = change.id
-                    and relayed.relayed_at is not null
-                    and (relayed.id = op.id or op.is_any_chain)
-                )
-              )
-          )
+          or ${mayStillBeAdded(tx, tx`${merchantId}`)}
         )
     ) as may_own`;
   return row?.mayOwn ?? false;

@@ -3,7 +3,10 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { OwnerAction } from "../../core/domain/owner.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
+import { isNonceSpent } from "./operations.ts";
 import { type OwnerChange, ownerChanges } from "./schema.ts";
+
+type SqlPart = ReturnType<Tx>;
 
 export type NewOwnerChange = {
   id: string;
@@ -34,6 +37,31 @@ export async function findOwnerChange(
     from owner_changes
     where id = ${id} and user_id = ${userId}`;
   return row;
+}
+
+/**
+ * Needs `passkey`. Whether an addition of it to this user's wallets is signed and may still run. One that was relayed and failed is public: everyone
+ * who has seen it can execute it while its nonce is free, on every network if it is for all.
+ */
+export function mayStillBeAdded(tx: Tx, userId: SqlPart) {
+  return tx`exists (
+    select from owner_changes change
+    join wallet_operations op on op.owner_change_id = change.id
+    join wallets wallet on wallet.id = op.wallet_id
+    where change.user_id = ${userId}
+      and change.action = 'ADD'
+      and change.owner = '0x' || encode(passkey.public_key_x || passkey.public_key_y, 'hex')
+      and (
+        op.state in ('QUEUED', 'SIGNED', 'BROADCAST', 'MINED')
+        or not ${isNonceSpent(tx)}
+        and exists (
+          select from wallet_operations relayed
+          where relayed.owner_change_id = change.id
+            and relayed.relayed_at is not null
+            and (relayed.id = op.id or op.is_any_chain)
+        )
+      )
+  )`;
 }
 
 export type WaitingAddition = {

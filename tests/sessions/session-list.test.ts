@@ -180,6 +180,7 @@ describe("/v1/auth/passkeys", () => {
         backedUp: expect.any(Boolean),
         createdAt: expect.any(String),
         lastUsedAt: null,
+        signsIn: true,
       },
     ]);
     const path = `/v1/auth/passkeys/${merchant.passkey.credentialId}`;

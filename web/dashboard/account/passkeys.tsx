@@ -27,7 +27,7 @@ export function Passkeys() {
   );
 }
 
-function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt } }: { passkey: Passkey }) {
+function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt, signsIn } }: { passkey: Passkey }) {
   const [typed, setTyped] = useState<string>();
   const { isBusy, fault, change } = useAction();
   const rename = () =>
@@ -60,6 +60,9 @@ function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt } }: { 
     <li>
       <span class="what">
         <Name of={name ?? say("Passkey without a name")} />
+        {!signsIn && (
+          <span class="muted">{say("Not confirmed as an owner of the wallet yet: it does not sign in")}</span>
+        )}
         <span class="muted">
           {synced
             ? say("Synced across your devices")
