@@ -19,7 +19,8 @@ import { type OperationTerms, operationTag } from "../../core/domain/wallet-oper
 import { insertChallenge } from "../../db/auth/challenges.ts";
 import { listPasskeys, listPasskeysOfAccount, renamePasskey } from "../../db/auth/passkeys.ts";
 import type { Passkey, User } from "../../db/schema.ts";
-import { expireOperations, findLiveOperation, insertOperation } from "../../db/wallet-ops/operations.ts";
+import { expireOperations } from "../../db/wallet-ops/expire-operations.ts";
+import { findLiveOperation, insertOperation } from "../../db/wallet-ops/operations.ts";
 import { insertOwnerChange } from "../../db/wallet-ops/owner-changes.ts";
 import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";

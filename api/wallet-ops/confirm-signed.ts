@@ -10,7 +10,9 @@ import type { OperationState } from "../../core/domain/wallet-operation.ts";
 import { findChallenge, takeChallenge } from "../../db/auth/challenges.ts";
 import { findPasskey } from "../../db/auth/passkeys.ts";
 import type { Tx } from "../../db/postgres/client.ts";
+import { notify } from "../../db/postgres/notifications.ts";
 import type { Passkey, User } from "../../db/schema.ts";
+import { expireUnsignable } from "../../db/wallet-ops/expire-operations.ts";
 import { type OperationView, queueOperation, type Signed } from "../../db/wallet-ops/operations.ts";
 import type { Assertion } from "../auth/passkey-wire.ts";
 import { notePasskeyUse } from "../auth/sign-in.ts";
@@ -110,23 +112,39 @@ type Verified = {
   signatures: Pick<Signed, "id" | "userOpHash" | "ownerIndex" | "signature">[];
 };
 
-/** A failed verification uses the challenge up. */
+/**
+ * A failed verification uses the challenge up, so what was prepared has expired: it holds neither its Idempotency-Key nor a refund's part of the
+ * link's money, and is not offered for a signature again.
+ */
 async function verify<T extends Signable>(
   deps: ApiDeps,
   given: Confirmation,
   found: T,
   { signedHashOf, name }: Signing<T>,
 ): Promise<Verified> {
-  const { user, signer, response, trace } = given;
+  const { user, response, trace } = given;
   const checked = await check(deps, given, found, signedHashOf(found));
   if (checked.ok) return checked;
-  await takeChallenge(deps.sql, given.challengeId, { userId: signer.id, purpose: "send" });
+  await endUnsigned(deps, given, found);
   const named = name === "operation" ? { operationId: given.id } : { ownerChangeId: given.id };
   deps.log.info(
     { ...trace, userId: user.id, ...named, passkey: response.id, reason: checked.reason },
     `${name} signature refused`,
   );
   throw notVerified();
+}
+
+async function endUnsigned(
+  { sql }: Pick<ApiDeps, "sql">,
+  { signer, challengeId, id }: Confirmation,
+  { operations }: Signable,
+): Promise<void> {
+  const ids = operations.map((operation) => operation.id);
+  await sql.begin(async (tx) => {
+    if (!(await takeChallenge(tx, challengeId, { userId: signer.id, purpose: "send" }))) return;
+    await expireUnsignable(tx, { ids, challengeId });
+    await notify(tx, [...new Set([id, ...ids])]);
+  });
 }
 
 type Checked = ({ ok: true } & Verified) | { ok: false; reason: string };

@@ -31,8 +31,8 @@ import { insertChallenge } from "../../db/auth/challenges.ts";
 import { listPasskeys } from "../../db/auth/passkeys.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { Passkey, User, Wallet } from "../../db/schema.ts";
+import { expireOperations } from "../../db/wallet-ops/expire-operations.ts";
 import {
-  expireOperations,
   findByIdempotencyKey,
   findLiveOperation,
   findMissingNonce,

@@ -1,4 +1,4 @@
-/** User operations as the API inserts, reads, expires and cancels them. The worker's statements are in queue.ts, the indexer's in settlement.ts. */
+/** User operations as the API inserts, reads and cancels them. The worker's statements are in queue.ts, the indexer's in settlement.ts. */
 import { type Hex, NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import type { OperationKind, OperationState, OperationTerms } from "../../core/domain/wallet-operation.ts";
 import { hashOf } from "../http/idempotency.ts";
@@ -345,28 +345,6 @@ export async function cancelOperation(
     where id = ${id} and user_id = ${userId} and state = 'AWAITING_SIGNATURE' and expires_at > now()
     returning id`;
   return rows.length === 1;
-}
-
-/** AWAITING_SIGNATURE -> EXPIRED for overdue ones, of one user or of all. */
-export async function expireOperations(
-  tx: Tx,
-  { userId, limit }: { userId?: string; limit: number },
-): Promise<number> {
-  const rows = await tx`
-    update wallet_operations
-    set state = 'EXPIRED', updated_at = now()
-    where id = any(array(
-      select id
-      from wallet_operations
-      where state = 'AWAITING_SIGNATURE'
-        and expires_at <= now()
-        ${userId === undefined ? tx`` : tx`and user_id = ${userId}`}
-      order by expires_at
-      limit ${limit}
-      for update skip locked
-    ))
-    returning id`;
-  return rows.length;
 }
 
 /** Addresses that this user's wallets have sent to, the latest recipient first. */

@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { newRefundId, newSendId } from "../../core/domain/ids.ts";
 import type { Sql } from "../../db/postgres/client.ts";
+import { expireOperations, expireUnsignable } from "../../db/wallet-ops/expire-operations.ts";
 import {
   cancelOperation,
-  expireOperations,
   findByIdempotencyKey,
   findLiveOperation,
   findOperation,
@@ -172,6 +172,19 @@ describe("an operation", () => {
     expect(await states()).toEqual(["EXPIRED", "EXPIRED", "AWAITING_SIGNATURE"]);
     expect((await rowOf(signed)).state).toBe("QUEUED");
     expect((await rowOf(cancelled)).state).toBe("CANCELLED");
+  });
+
+  test("expires when its challenge was used up, unless it was prepared again, signed or cancelled", async () => {
+    const challengeId = "ch_used-up";
+    const given = { challengeId };
+    const [made, other] = [await makeOperation(undefined, 0n, given), await makeOperation(undefined, 0n, given)];
+    const [renewed, cancelled] = [await makeOperation(), await makeOperation(undefined, 0n, given)];
+    const signed = await queued(undefined, 0n, given);
+    await sql`update wallet_operations set state = 'CANCELLED' where id = ${cancelled.id}`;
+    await expireUnsignable(sql, { ids: idsOf([made, renewed, signed, cancelled]), challengeId });
+    const rows = await Promise.all([made, other, renewed, signed, cancelled].map(rowOf));
+    const states = rows.map(({ state }) => state as string);
+    expect(states).toEqual(["EXPIRED", "AWAITING_SIGNATURE", "AWAITING_SIGNATURE", "QUEUED", "CANCELLED"]);
   });
 
   test("is queued only with its own wallet", async () => {

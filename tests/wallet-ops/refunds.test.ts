@@ -183,6 +183,17 @@ describe("the reservation", () => {
     expect(statuses).toEqual(["AWAITING_SIGNATURE", "EXPIRED", "CANCELLED"]);
   });
 
+  test("is released when its signature is refused, and can be prepared again at once", async () => {
+    const { linkId } = await paidByX402(1);
+    const first = (await refund(linkId)).body;
+    const wrong = await merchant.passkey.authenticate(first.passkeyChallenge, { userVerified: false });
+    const path = `/v1/refunds/${first.refundId}`;
+    const answer = { challengeId: first.challengeId, passkeyResponse: wrong };
+    expectRefusal(await merchant.client.post(`${path}/confirm`, answer), 400, { issue: "not_verified" });
+    expect((await merchant.client.get(path)).body.status).toBe("EXPIRED");
+    expect((await refund(linkId)).status).toBe(201);
+  });
+
   test("an Idempotency-Key returns the same refund again", async () => {
     const { linkId } = await paidByX402(1);
     const headers = { "idempotency-key": "refund-1" };

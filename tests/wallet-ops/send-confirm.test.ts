@@ -46,15 +46,23 @@ describe("a signature", () => {
     ["a registration", { type: "webauthn.create" }],
   ];
   for (const [what, quirk] of quirks) {
-    test(`error: ${what} is not_verified and uses up the challenge`, async () => {
+    test(`error: ${what} is not_verified, uses up the challenge, and ends the send`, async () => {
       const prepared = await prepareSend(merchant, { to: TO, amount: "1" });
       const refused = await confirmSend(merchant, prepared, quirk);
       expectRefusal(refused, 400, { field: "passkeyResponse", issue: "not_verified" });
       const late = await confirmSend(merchant, prepared);
       expectRefusal(late, 400, { field: "challengeId", issue: "invalid_or_expired" });
-      expect(await stateOf(prepared.sendId)).toBe("AWAITING_SIGNATURE");
+      expect(await stateOf(prepared.sendId)).toBe("EXPIRED");
     });
   }
+
+  test("after one that is not_verified, the same Idempotency-Key prepares a send that can be signed", async () => {
+    const user = await funded(1_000_000n);
+    const [asked, key] = [{ to: TO, amount: "1" }, { "idempotency-key": "order-7" }];
+    const refused = await confirmSend(user, await prepareSend(user, asked, key), { origin });
+    expectRefusal(refused, 400, { issue: "not_verified" });
+    expect((await confirmSend(user, await prepareSend(user, asked, key))).status).toBe(202);
+  });
 
   test("error: another passkey is not_verified", async () => {
     const prepared = await prepareSend(merchant, { to: TO, amount: "1" });

@@ -21,7 +21,7 @@ import { hasOverdueDelivery, takeOrphanedExports } from "../../db/jobs/missing-j
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
-import { expireOperations } from "../../db/wallet-ops/operations.ts";
+import { expireOperations } from "../../db/wallet-ops/expire-operations.ts";
 import type { WorkerConfig } from "../config.ts";
 import { expireDueLinks } from "../links/expire-links-job.ts";
 
