@@ -7,7 +7,8 @@ import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { type Hex, NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
 import { nameOfOwner } from "../../core/domain/notice-mail.ts";
 import { isOtpCode, OTP_ATTEMPTS_MAX } from "../../core/domain/otp.ts";
-import { addressOfOwner } from "../../core/domain/owner.ts";
+import { addressOfOwner, type OwnerSlots } from "../../core/domain/owner.ts";
+import { DEPLOYMENT_MINIMUM_SENDS } from "../../core/domain/wallet-operation.ts";
 import { consumeOtp, secondsLocked, takeOtpAttempt } from "../../db/accounts/otps.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { findUserByEmail, lockUserByEmail } from "../../db/accounts/users.ts";
@@ -15,14 +16,14 @@ import { hasChallengeOf, takeChallengeOf } from "../../db/auth/challenges.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { addNotice } from "../../db/notices/notices.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import type { Session, User } from "../../db/schema.ts";
+import type { Session, User, Wallet } from "../../db/schema.ts";
 import { deleteOtherSessions } from "../../db/sessions/sessions.ts";
-import { listWaitingAdditions } from "../../db/wallet-ops/owner-changes.ts";
 import type { Trace } from "../http/audit-trace.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { type PasskeyAnswer, storePasskey, verifyPasskeyOwner } from "../owners/new-owner.ts";
-import { readWalletOwners } from "../owners/wallet-owners.ts";
+import { readWalletOwners, type WalletOwners } from "../owners/wallet-owners.ts";
 import { type Browser, startSession } from "../sessions/start-session.ts";
+import { readWalletBalance } from "../wallets/read-balance.ts";
 import { digestOf, findOwnedChains } from "./prove-owner.ts";
 
 export type RecoveryRequest = {
@@ -97,9 +98,19 @@ async function tryCode(
   return { user, session };
 }
 
-export type OwnerCall = { network: NetworkId; chainId: number; to: Hex; data: Hex };
+export type OwnerCall = {
+  network: NetworkId;
+  chainId: number;
+  to: Hex;
+  data: Hex;
+  /** Sent earlier it would have no effect. */
+  waitsForOwner: boolean;
+};
 
-/** Registers the passkey. Returns the transactions with which an address owner makes it an owner, one for each network that has such an owner. */
+/**
+ * Registers the passkey. Returns the transactions with which an address owner makes it an owner, one for each network that has such an owner,
+ * or will have one.
+ */
 export async function registerPasskey(
   deps: ApiDeps,
   { user, answer, trace }: { user: User; answer: PasskeyAnswer; trace: Trace },
@@ -108,26 +119,45 @@ export async function registerPasskey(
   if (!passkey) throw new Error("a registration returned no passkey");
   const wallets = await readWalletOwners(deps, { userId: user.id, network: undefined });
   const data = encodeAddOwner({ x: owner.slice(0, 66) as Hex, y: `0x${owner.slice(66)}` });
+  const deployed = await listDeployable(deps, wallets);
   await deps.sql.begin(async (tx) => {
     await storePasskey(tx, passkey);
     const details = { passkeyId: passkey.id };
     await recordSecurityEvent(tx, { userId: user.id, type: "passkey_added", ...trace, details });
-    // an address whose addition is still waiting on another network can do nothing before the account is deployed there
-    const waiting = await listWaitingAdditions(
-      tx,
-      wallets.map(({ wallet }) => wallet.id),
-    );
-    for (const { wallet, state } of wallets)
-      if (!state.isDeployed && waiting.some(({ walletId }) => walletId === wallet.id))
-        await enqueue(tx, "deploy_wallet", { walletId: wallet.id, requestId: trace.requestId });
+    for (const { id: walletId } of deployed) {
+      const payload = { walletId, requestId: trace.requestId, isForRecovery: true as const };
+      await enqueue(tx, "deploy_wallet", payload);
+    }
   });
   const transactions = wallets
-    .filter(({ current }) => current.some((one) => one !== undefined && addressOfOwner(one) !== undefined))
-    .map(({ wallet: { network, address: to } }) => ({
+    .filter(({ coming }) => hasAddress(coming))
+    .map(({ wallet: { network, address: to }, current }) => ({
       network,
       chainId: NETWORKS[network].chainId,
       to,
       data,
+      waitsForOwner: !hasAddress(current),
     }));
   return { passkeyId: passkey.id, transactions };
 }
+
+/**
+ * Accounts to be deployed: an address whose addition waits for that can do nothing before. Where gas costs money, only for a wallet whose first
+ * send would deploy it, too.
+ */
+async function listDeployable(deps: ApiDeps, wallets: readonly WalletOwners[]): Promise<Wallet[]> {
+  const listed: Wallet[] = [];
+  for (const { wallet, state, waiting } of wallets) {
+    if (state.isDeployed || waiting.length === 0) continue;
+    if (NETWORKS[wallet.network].isTestnet || (await holdsEnough(deps, wallet))) listed.push(wallet);
+  }
+  return listed;
+}
+
+async function holdsEnough(deps: ApiDeps, { userId, network }: Wallet): Promise<boolean> {
+  const { units } = await readWalletBalance(deps, { userId, network });
+  return units >= DEPLOYMENT_MINIMUM_SENDS * deps.config.sendMinUnits;
+}
+
+const hasAddress = (owners: OwnerSlots) =>
+  owners.some((owner) => owner !== undefined && addressOfOwner(owner) !== undefined);

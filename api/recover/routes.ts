@@ -159,6 +159,11 @@ export const recoverRoutes = (deps: ApiDeps) =>
                   chainId: z.int(),
                   to: z.string(),
                   data: z.string(),
+                  waitsForOwner: z
+                    .boolean()
+                    .describe(
+                      "true: the address is not an owner on this network yet, because the account is not deployed there; sent before it is one, the transaction has no effect",
+                    ),
                 }),
               )
               .describe("The address owner's own wallet sends these; then the new passkey can sign in"),

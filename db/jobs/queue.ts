@@ -72,7 +72,8 @@ export const JOBS = {
     priority: 3,
   },
   deploy_wallet: {
-    payload: z.object({ walletId: z.string(), requestId }),
+    // isForRecovery: also where gas costs money
+    payload: z.object({ walletId: z.string(), requestId, isForRecovery: z.literal(true).optional() }),
     maxAttempts: 12,
     key: (payload: { walletId: string }) => `deploy_wallet:${payload.walletId}`,
     priority: 5,

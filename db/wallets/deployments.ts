@@ -21,6 +21,27 @@ export async function markWalletDeployed(tx: Tx, id: string): Promise<boolean> {
   return rows.length === 1;
 }
 
+/** Of wallets whose account was seen on the chain, whoever deployed it: those of which it was not known get their event. */
+export async function markWalletsDeployed(tx: Tx, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await tx`
+    with deployed as (
+      update wallets
+      set deployed_at = now()
+      where id = any(array(
+        select id
+        from wallets
+        where id = any(${[...ids]}::text[]) and deployed_at is null
+        order by id
+        for update
+      ))
+      returning id, user_id, network, address
+    )
+    insert into events (user_id, type, subject_id, data)
+    select user_id, 'wallet.deployed', id, jsonb_build_object('network', network, 'address', hex_of(address))
+    from deployed`;
+}
+
 /** Whether a deployment transaction for this wallet is pending. */
 export async function findDeploymentInFlight(tx: Tx, walletId: string): Promise<boolean> {
   const rows = await tx`

@@ -1,5 +1,5 @@
 /**
- * Reports changes of a wallet to its user, whoever made them: owners added or removed, an upgrade, money sent. Event, security trail and
+ * Reports changes of a wallet to its user, whoever made them: owners added or removed, an upgrade, its deployment, money sent. Event, security trail and
  * e-mail are written in the transaction that confirms the change.
  */
 
@@ -24,6 +24,7 @@ import {
   type OutgoingTransfers,
   recordAccountChanges,
 } from "../../db/wallet-ops/account-changes.ts";
+import { markWalletsDeployed } from "../../db/wallets/deployments.ts";
 import type { BlockContent } from "../source/decode-logs.ts";
 import type { Isolate } from "./isolate-refused-records.ts";
 
@@ -69,6 +70,10 @@ export async function reportWalletChanges(
   const confirmed = await write({ kind: "report" }, (part) =>
     confirmAccountChanges(part, { network, depthNumber }),
   );
+  // an account writes nothing before it is deployed: owners that wait for it are added now
+  const written = [...new Set(confirmed?.map(({ walletId }) => walletId))];
+  for (const ids of inParts(written, size))
+    await write({ kind: "report" }, (part) => markWalletsDeployed(part, ids));
   const changes = (confirmed ?? []).filter(({ isFirst }) => !isFirst);
   for (const part of inParts(changes, size))
     await write({ kind: "report", txHash: part[0]?.txHash }, (within) =>

@@ -1,7 +1,7 @@
 /** A device whose passkey never became an owner, or is none any more, can be added again: its browser must not be told to refuse. API and chain only. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import type { SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import { localAccount } from "../../local/chain/accounts.ts";
+import type { SoftwarePasskey } from "../../local/passkey/software-passkey.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { type Client, openClient } from "../support/http-client.ts";
 import { confirmChange, placeAddressOwner, prepareChange } from "../support/owners.ts";
@@ -27,7 +27,9 @@ async function register(
 
 async function listed(client: Client): Promise<Record<string, boolean>> {
   const { body } = await client.get("/v1/auth/passkeys");
-  return Object.fromEntries(body.data.map(({ id, signsIn }: { id: string; signsIn: boolean }) => [id, signsIn]));
+  return Object.fromEntries(
+    body.data.map(({ id, signsIn }: { id: string; signsIn: boolean }) => [id, signsIn]),
+  );
 }
 
 test("a device whose addition was not signed can be added again, and its passkey is not listed", async () => {

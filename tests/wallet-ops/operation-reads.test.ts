@@ -177,7 +177,10 @@ describe("an operation", () => {
   test("expires when its challenge was used up, unless it was prepared again, signed or cancelled", async () => {
     const challengeId = "ch_used-up";
     const given = { challengeId };
-    const [made, other] = [await makeOperation(undefined, 0n, given), await makeOperation(undefined, 0n, given)];
+    const [made, other] = [
+      await makeOperation(undefined, 0n, given),
+      await makeOperation(undefined, 0n, given),
+    ];
     const [renewed, cancelled] = [await makeOperation(), await makeOperation(undefined, 0n, given)];
     const signed = await queued(undefined, 0n, given);
     await sql`update wallet_operations set state = 'CANCELLED' where id = ${cancelled.id}`;

@@ -20,8 +20,8 @@ export async function deployWallet(
   const wallet = await findWalletById(first.deps.sql, payload.walletId);
   const network = wallet && networks.get(wallet.network);
   if (!wallet || wallet.deployedAt || !network) return;
-  // where gas costs money, only its first send deploys an account
-  if (!network.chain.network.isTestnet) return;
+  // where gas costs money, only its first send or a recovery deploys an account
+  if (!network.chain.network.isTestnet && !payload.isForRecovery) return;
   const { deps, chain } = network;
   const code = await chain.request("eth_getCode", [wallet.address, "latest"]);
   if (code !== "0x") {
