@@ -14,7 +14,7 @@ import { findPasskey, insertPasskey, type NewPasskey } from "../../db/auth/passk
 import { listSignInPasskeys } from "../../db/auth/sign-in-passkeys.ts";
 import { findMembership } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import type { Challenge, User, Wallet } from "../../db/schema.ts";
+import type { Challenge, Passkey, User, Wallet } from "../../db/schema.ts";
 import { listOwnerPasskeys } from "../../db/wallet-ops/owner-passkeys.ts";
 import { newChallenge } from "../auth/challenge.ts";
 import { presentCreationOptions } from "../auth/creation-options.ts";
@@ -109,13 +109,18 @@ export async function verifyAddressOwner(
   throw invalid("add.proof", "not_verified", "The proof is not a signature of this address; start again");
 }
 
-/** A passkey with which the member signs in; it was verified at registration. Throws NOT_FOUND for a user who is not a member with the role owner. */
+/**
+ * The passkey with which the member last signed in or signed: an older one may be lost. It was verified at registration. Throws NOT_FOUND for a
+ * user who is not a member with the role owner.
+ */
 export async function findMemberOwner(
   { sql, config }: Pick<ApiDeps, "sql" | "config">,
   { user, memberId }: { user: User; memberId: string },
 ): Promise<NewOwner> {
   const membership = await findMembership(sql, { merchantId: user.id, userId: memberId });
-  const [passkey] = await listSignInPasskeys(sql, memberId, config.passkey.rpId);
+  const passkeys = await listSignInPasskeys(sql, memberId, config.passkey.rpId);
+  const usedAt = ({ lastUsedAt, createdAt }: Passkey) => (lastUsedAt ?? createdAt).getTime();
+  const [passkey] = passkeys.sort((one, other) => usedAt(other) - usedAt(one));
   if (membership?.role !== "owner" || !passkey) throw notFound("A member with the role owner and a passkey");
   return { owner: ownerOf(passkey), passkey: undefined, memberId };
 }

@@ -5,7 +5,7 @@ import { fundUsdc } from "../../local/chain/usdc.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import type { Answer, Client } from "../support/http-client.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
-import { actingFor, bookOwnerChange, newMember } from "../support/members.ts";
+import { actingFor, addMember, bookOwnerChange, newMember } from "../support/members.ts";
 import {
   addPasskeyOnChain,
   confirmChange,
@@ -82,7 +82,8 @@ describe("a member with the role owner", () => {
     expectNotSigned(await confirmSend(member, ofAccount));
     expectNotSigned(await confirmSend({ ...member, passkey: merchant.passkey }, ofAccount));
     expectNotSigned(await confirmSend({ ...merchant, passkey: member.passkey }, ofAccount));
-    expect(await stateOf(ofAccount.sendId)).toBe("AWAITING_SIGNATURE");
+    // unsigned, and its challenge is used up by the account's own failed attempt
+    expect(await stateOf(ofAccount.sendId)).toBe("EXPIRED");
     const ofMember = forAnyPasskey(await prepareSend(member, send()));
     expectNotSigned(await confirmSend(merchant, ofMember));
     expectNotSigned(await confirmSend({ ...merchant, passkey: member.passkey }, ofMember));
@@ -105,6 +106,27 @@ describe("a member with the role owner", () => {
     });
     expectRefusal(started, 403, { field: "add.type", issue: "role_not_allowed" });
   });
+});
+
+test("of a member with several passkeys the one last used is added: an older one may be lost", async () => {
+  const [merchant, person] = [await signUp(world.baseUrl), await signUp(world.baseUrl)];
+  await addMember(merchant, person, "owner");
+  const { passkey, add } = await newPasskeyOwner(person.client);
+  await prepareChange(person.client, { add });
+  const withNewer = { ...person, passkey };
+  await bookOwnerChange(
+    world.sql,
+    { merchant: person, person: withNewer },
+    { type: "OWNER_ADDED", isDeep: true },
+  );
+  const added = async () => {
+    const change = { add: { type: "member", userId: person.userId } };
+    return (await prepareChange(merchant.client, change)).summary.owner;
+  };
+  await signIn(withNewer);
+  expect(await added()).toMatchObject({ credentialId: passkey.credentialId });
+  await signIn(person);
+  expect(await added()).toMatchObject({ credentialId: person.passkey.credentialId });
 });
 
 describe("the account's own access", () => {

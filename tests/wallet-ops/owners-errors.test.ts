@@ -260,7 +260,7 @@ describe("a confirmation", () => {
       const change = await prepared();
       expectRefusal(await confirmChange(merchant, change, quirk), 400, notVerified);
       expectRefusal(await confirmChange(merchant, change), 400, { field: "challengeId" });
-      expect(await statesOf(change.ownerChangeId)).toEqual(["AWAITING_SIGNATURE", "AWAITING_SIGNATURE"]);
+      expect(await statesOf(change.ownerChangeId)).toEqual(["EXPIRED", "EXPIRED"]);
     }
     const change = await prepared();
     const passkey = await newPasskey(world.baseUrl);
