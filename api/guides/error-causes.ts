@@ -185,6 +185,10 @@ export const ISSUES: Readonly<Record<string, Entry>> = {
   ],
   network_unreachable: ["The chain's nodes are not responding", "Repeat in a few seconds"],
   networks_out_of_step: ["The networks have had different owner changes", "Change one network at a time"],
+  no_owner_passkey: [
+    "No passkey of yours is an owner of the wallet on this network",
+    "Sign with an owner that is (`/v1/wallets/owners`), or have a passkey of yours added there",
+  ],
   no_common_owner: ["No passkey of yours is an owner on all of these networks", "Name one network"],
   nonce_taken: ["Another operation of the wallet came first", "Prepare again"],
   not_a_member: ["You are not a member of the merchant in `X-Merchant`", "Read `merchants` of `/v1/auth/me`"],

@@ -74,7 +74,7 @@ export type Prepared = { operation: OperationView; isReplay: boolean };
 const EXPIRED_AT_ONCE = 100;
 
 /**
- * Throws CONFLICT while another operation of the wallet is in progress or its balance is too low, FORBIDDEN when the token
+ * Throws CONFLICT while another operation of the wallet is in progress, its balance is too low or no passkey of the signer owns it, FORBIDDEN when the token
  * refuses, RATE_LIMITED beyond a gas budget, INTERNAL_ERROR when no node responds.
  */
 export async function prepareOperation(
@@ -96,6 +96,11 @@ export async function prepareOperation(
   const passkeys = await listPasskeys(deps.sql, preparation.signer.id, deps.config.passkey.rpId);
   const slots = await readSlots(deps, wallet, state);
   const owners = ownersOf(slots, passkeys);
+  // the browser would offer any passkey of the site, none of which can sign
+  if (owners.length === 0)
+    throw conflict(`None of your passkeys is an owner of the wallet on ${wallet.network}`, {
+      issue: "no_owner_passkey",
+    });
   const [warnings, { usdc, chainId }] = [
     await warningsOf(deps.sql, { userId: wallet.userId, items, state, slots }),
     chain.network,
