@@ -45,7 +45,7 @@ const requestSchema = z.object({
     .optional(),
   /** A statement of one wallet and period instead of filtered rows. */
   statement: z.object({ network: z.enum(NETWORK_IDS), from: instant, before: instant }).optional(),
-  /** Refused rather than truncated. */
+  /** Refused rather than truncated; a statement is not created before its period is final. */
   isWhole: z.boolean().optional(),
   /** With a proof of each movement for readers who do not trust the service. */
   proof: z.boolean().optional(),

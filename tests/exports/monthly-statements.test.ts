@@ -200,3 +200,34 @@ test("no month is closed, and no statement final, while the wallet's earlier blo
   expect(await made()).toHaveLength(1);
   expect((await statementOf(fay, month)).isFinal).toBe(true);
 });
+
+test("a month's file is not created from a ledger that is incomplete again, but when it is complete", async () => {
+  const gil = await signUp(world.baseUrl);
+  await gil.client.patch("/v1/settings/books", { timeZone: "Europe/Berlin", monthlyStatements: true });
+  await until(async () => {
+    const rows = await world.sql`
+      select from wallets where user_id = ${gil.userId} and backfilled_at is not null and opening_units is not null`;
+    return rows.length === 1 || undefined;
+  });
+  await finishRecheck();
+  await world.kill("indexer");
+  await world.kill("worker");
+  await closeMonths(monthsDeps(), middleOfMonth(1));
+  const files = () => world.sql<{ id: string; status: string; attempts: number }[]>`
+    select id, status, attempts from exports where user_id = ${gil.userId}`;
+  expect((await files()).map(({ status }) => status)).toEqual(["QUEUED", "QUEUED"]);
+  await world.sql`update wallets set backfilled_at = null where user_id = ${gil.userId}`;
+  await world.start("worker");
+  await until(async () => (await files()).every(({ attempts }) => attempts > 0) || undefined);
+  await world.sql`update wallets set backfilled_at = now() where user_id = ${gil.userId}`;
+  await world.start("indexer");
+  const ready = await until(async () => {
+    const found = await files();
+    return found.every(({ status }) => status === "READY") ? found : undefined;
+  });
+  const csv = await Promise.all(
+    ready.map(({ id }) => fetchFile(gil.client, `/v1/transactions/exports/${id}/download`)),
+  );
+  const records = csv.filter(({ text }) => text.startsWith("Row ID")).flatMap(({ text }) => parseCsv(text));
+  expect(records.find(([id]) => id === "closing")?.[4]).toBe("Closing balance");
+});

@@ -264,6 +264,25 @@ describe("a statement", () => {
     expect([january.openingBalance, january.closingBalance]).toEqual(["7.000000", "7.000001"]);
   });
 
+  test("error: 409 for a period that the ledger has not reached, instead of one without movements", async () => {
+    const eve = await signUp(world.baseUrl);
+    await insertHistory(world.sql, eve.userId, [
+      { detectedAt: "2024-01-31T12:00:00.000Z", amountUnits: 5n },
+      { detectedAt: "2024-02-01T12:00:00.000Z", amountUnits: 7n, status: "DETECTED" },
+      { detectedAt: "2024-03-10T12:00:00.000Z", amountUnits: 9n },
+    ]);
+    const ask = (month: string) =>
+      eve.client.post("/v1/statements", { format: "json", network: NETWORK, month });
+    const february = await json({ network: NETWORK, month: "2024-02" }, eve);
+    expect([february.isFinal, february.closingBalance]).toEqual([false, "0.000005"]);
+    const march = await ask("2024-03");
+    expect([march.status, march.body.error.details]).toEqual([409, { field: "export", issue: "refused" }]);
+    expect(march.body.error.message).toContain("is confirmed up to 2024-02-01 12:00:00 +00:00");
+    await world.sql`
+      update transactions set status = 'CONFIRMED' where owner = owner_key(${eve.userId}) and status = 'DETECTED'`;
+    expect((await json({ network: NETWORK, month: "2024-03" }, eve)).closingBalance).toBe("0.000021");
+  });
+
   test("states the chain's balance when it differs", async () => {
     const carl = await signUp(world.baseUrl);
     // the local chain's balance, set without a transfer

@@ -62,7 +62,7 @@ import { refuseTruncated } from "./importers/refuse-truncated.ts";
 import { renderProofs } from "./proof/render-proofs.ts";
 import { readBatches } from "./read-batches.ts";
 import type { Batches } from "./renderer.ts";
-import { openStatement, withBalances } from "./statement/build-statement.ts";
+import { openStatement, refuseIncomplete, withBalances } from "./statement/build-statement.ts";
 import { type ClosingDeps, closePeriod } from "./statement/close-period.ts";
 import { STATEMENT_RENDERERS } from "./statement/render-statement.ts";
 import {
@@ -227,11 +227,12 @@ async function renderFile(deps: ExportDeps, attempt: Attempt): Promise<Rendered>
   const asked = parseExportRequest(file.request);
   const request = asked.profile === "books" ? await withBookedNetworks(deps.sql, file.userId, asked) : asked;
   if (request.statement)
-    return renderStatement(deps, attempt, {
-      ...request.statement,
-      timeZone: request.timeZone,
-      fiat: request.fiat,
-    });
+    return renderStatement(
+      deps,
+      attempt,
+      { ...request.statement, timeZone: request.timeZone, fiat: request.fiat },
+      { mustBeFinal: request.isWhole ?? false },
+    );
   if (request.archive) return renderArchive(deps, attempt, request.archive, request.timeZone);
   if (request.proof) return renderProven(deps, attempt, request);
   const { sql, reader } = deps;
@@ -266,6 +267,7 @@ async function renderStatement(
   deps: ExportDeps,
   attempt: Attempt,
   request: StatementRequest,
+  must: { mustBeFinal: boolean },
 ): Promise<Rendered> {
   const { sql, reader } = deps;
   const { file } = attempt;
@@ -273,6 +275,7 @@ async function renderStatement(
   const render = STATEMENT_RENDERERS[file.format];
   if (!wallet || !render) throw new Error(`there is no statement of ${request.network} as ${file.format}`);
   const closing = await closePeriod(deps, wallet, request.before);
+  refuseIncomplete(closing, request, must);
   return reader.read(async (tx) => {
     await deleteChunks(sql, file);
     const head = await openStatement(tx, wallet, { request, closing });

@@ -27,6 +27,7 @@ import { sumMovements, sumOpening } from "../../../db/exports/statements.ts";
 import { readValuation } from "../../../db/exports/valuation.ts";
 import type { Tx } from "../../../db/postgres/client.ts";
 import type { Wallet } from "../../../db/schema.ts";
+import { readableTime } from "../report-totals.ts";
 import type { Closing } from "./close-period.ts";
 
 export type StatementBatches = AsyncIterable<readonly StatementLine[]>;
@@ -76,6 +77,20 @@ export async function openStatement(
       fiat && (await readValuation(tx, fiat, { userId: wallet.userId, firstDay: dayBefore(from, timeZone) })),
     check: checkOf(closingUnits, closing.chain),
   };
+}
+
+/** Throws for a period that the ledger has not reached, and for one that must be complete and is not; the latter is retried. */
+export function refuseIncomplete(
+  { before, isFinal }: Pick<Closing, "before" | "isFinal">,
+  { from, timeZone }: Pick<StatementRequest, "from" | "timeZone">,
+  { mustBeFinal }: { mustBeFinal: boolean },
+): void {
+  if (isFinal) return;
+  if (mustBeFinal) throw new Error("the ledger of this period is not complete");
+  if (before <= from)
+    throw new ExportRefusal(
+      `this wallet is confirmed up to ${readableTime(before, timeZone)}, where this period has not begun; try again later`,
+    );
 }
 
 function dayBefore(instant: Date, timeZone: string): string {

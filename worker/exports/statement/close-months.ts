@@ -103,7 +103,9 @@ async function closeMonth(
     ] as const;
     for (const { id, format } of files) {
       const statement = { network, from: endedAt ?? from, before };
-      const request = { filter: NO_FILTER, profile: "accounting", timeZone, statement } as const;
+      const request = {
+        ...({ filter: NO_FILTER, profile: "accounting", timeZone, statement, isWhole: true } as const),
+      };
       const keptDays = MONTHLY_STATEMENT_KEPT_DAYS;
       await insertExport(tx, { id, userId, format, requestId: null, request, keptDays });
       await enqueue(tx, "build_export", { exportId: id });
