@@ -2,8 +2,9 @@
 import { setTimeout } from "node:timers/promises";
 import { contentTypeOf, fileNameOf } from "../../core/domain/export.ts";
 import { type Rest, restMsAfter } from "../../core/domain/export-throttle.ts";
+import { statementName } from "../../core/domain/statement.ts";
 import { HAS_SPARE_CORES } from "../../core/runtime/spare-cores.ts";
-import { readChunk } from "../../db/exports/exports.ts";
+import { readChunk, readExportRequest } from "../../db/exports/exports.ts";
 import type { ExportFile } from "../../db/exports/schema.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { ApiDeps } from "../http/deps.ts";
@@ -22,7 +23,7 @@ export function serveExport(
   for (const [name, value] of Object.entries(set.headers))
     if (typeof value === "string" || typeof value === "number") headers.set(name, String(value));
   headers.set("content-type", contentTypeOf(file.format));
-  headers.set("content-disposition", `attachment; filename="${fileNameOf(file.format, file.createdAt)}"`);
+  headers.set("content-disposition", `attachment; filename="${nameOf(file)}"`);
   headers.set("x-content-type-options", "nosniff");
   headers.set("x-export-id", file.id);
   headers.set("x-export-total", String(file.rowsMatched ?? file.rowsDone));
@@ -30,6 +31,12 @@ export function serveExport(
   if (file.byteSize !== null) headers.set("content-length", String(file.byteSize));
   const onError = (error: unknown) => log.error({ err: error, exportId: file.id }, "download failed");
   return new Response(readFile(sql, file, { isAhead: HAS_SPARE_CORES, onError }), { headers });
+}
+
+function nameOf({ format, createdAt, request }: ExportFile): string {
+  const asked = readExportRequest(request);
+  const statement = asked?.statement && statementName({ ...asked.statement, timeZone: asked.timeZone });
+  return fileNameOf(format, createdAt, statement);
 }
 
 type FileToRead = Pick<ExportFile, "id" | "attempts" | "byteSize">;

@@ -257,8 +257,12 @@ export function contentTypeOf(format: ExportFormat): string {
   return FILES[format].contentType;
 }
 
-/** "transactions-2026-11-20.csv": contains no user data. DATEV imports files that begin with EXTF. */
-export function fileNameOf(format: ExportFormat, createdAt: Date): string {
+/**
+ * "transactions-2026-11-20.csv": contains no user data. DATEV imports files that begin with EXTF. `name`: of a statement, whose file says
+ * of which wallet and period it is.
+ */
+export function fileNameOf(format: ExportFormat, createdAt: Date, name?: string): string {
   const what = format === "zip" ? "documents" : "transactions";
-  return `${format === "datev" ? "EXTF_" : ""}${what}-${createdAt.toISOString().slice(0, 10)}.${FILES[format].extension}`;
+  const stem = name ?? `${what}-${createdAt.toISOString().slice(0, 10)}`;
+  return `${format === "datev" ? "EXTF_" : ""}${stem}.${FILES[format].extension}`;
 }

@@ -6,6 +6,7 @@
 import type { FiatChoice } from "./exchange-rate.ts";
 import { type ExportRow, rowIdOf } from "./export.ts";
 import type { Valuation } from "./fiat.ts";
+import { monthOf, periodOfMonth } from "./local-days.ts";
 import { localTime } from "./local-time.ts";
 import { formatUnits } from "./money.ts";
 import { type Hex, NETWORKS, type NetworkId } from "./networks.ts";
@@ -91,6 +92,20 @@ export function periodText({
   return `${localTime(from, timeZone).slice(0, 10)} to ${localTime(last, timeZone).slice(0, 10)}`;
 }
 
+/** "statement-base-2026-10", or with both days of a period that is not a month. */
+export function statementName({
+  network,
+  from,
+  before,
+  timeZone,
+}: Pick<StatementHead, "network" | "from" | "before" | "timeZone">): string {
+  const month = monthOf(from, timeZone);
+  const whole = periodOfMonth(month, timeZone);
+  const isMonth = +whole.from === +from && +whole.before === +before;
+  const period = isMonth ? month : periodText({ from, before, timeZone }).replace(" to ", "-to-");
+  return `statement-${network}-${period}`;
+}
+
 export const KIND_NAMES: Record<ExportRow["kind"], string> = {
   PAYMENT: "Payment",
   RECEIVE: "Received",
@@ -121,10 +136,22 @@ export const STATEMENT_COLUMNS = [
   { title: "Log Index", kind: "integer" },
   { title: "Payment Link ID", kind: "text" },
   { title: "Refund Of", kind: "text" },
+  { title: "Transaction ID", kind: "text" },
+  { title: "Network", kind: "text" },
+  { title: "Wallet", kind: "text" },
+  { title: "Time Zone", kind: "text" },
 ] as const satisfies Table["columns"];
 
+type StatementWallet = Pick<StatementHead, "network" | "walletAddress" | "timeZone">;
+
+/** On every record, because a table has no header of its own, and the files of two wallets are often joined. */
+function walletCells({ network, walletAddress, timeZone }: StatementWallet): string[] {
+  return [network, walletAddress, timeZone];
+}
+
 /** The first record: the balance the period began with. */
-export function openingCells({ openingUnits, from, timeZone }: StatementHead): Table["rows"][number] {
+export function openingCells(head: StatementHead): Table["rows"][number] {
+  const { openingUnits, from, timeZone } = head;
   const time = localTime(from, timeZone);
   return [
     "opening",
@@ -132,15 +159,16 @@ export function openingCells({ openingUnits, from, timeZone }: StatementHead): T
     time.slice(11, 19),
     "OPENING",
     "Opening balance",
-    ...["", "", null, null, openingUnits, "", null, null, "", ""],
+    ...["", "", null, null, openingUnits, "", null, null, "", "", ""],
+    ...walletCells(head),
   ];
 }
 
 export function lineCells(
   { row, changeUnits, balanceUnits }: StatementLine,
-  timeZone: string,
+  wallet: StatementWallet,
 ): Table["rows"][number] {
-  const time = localTime(row.detectedAt, timeZone);
+  const time = localTime(row.detectedAt, wallet.timeZone);
   const [moneyIn, moneyOut] = changeUnits < 0n ? [null, -changeUnits] : [changeUnits, null];
   return [
     rowIdOf(row),
@@ -156,6 +184,8 @@ export function lineCells(
     row.logIndex === null ? null : BigInt(row.logIndex),
     row.linkId ?? "",
     row.refundOf ?? "",
+    row.id,
+    ...walletCells(wallet),
   ];
 }
 
@@ -167,14 +197,18 @@ export function closingCells(head: StatementHead): Table["rows"][number][] {
   const closing = head.isFinal ? "Closing balance" : "Balance so far: not all of the period is confirmed yet";
   const block = check.outcome === "not_checked" ? undefined : check.block;
   return [
-    ["closing", ...at, "CLOSING", closing, "", "", null, null, closingUnits, "", null, null, "", ""],
+    [
+      ...["closing", ...at, "CLOSING", closing, "", "", null, null, closingUnits, "", null, null, "", "", ""],
+      ...walletCells(head),
+    ],
     [
       ...["chain", ...at, "CHAIN", `Chain: ${describeCheck(check, network)}`, "", "", null, null],
       check.outcome === "not_checked" ? null : check.balanceUnits,
       "",
       block ? BigInt(block.number) : null,
       null,
-      ...["", ""],
+      ...["", "", ""],
+      ...walletCells(head),
     ],
   ];
 }

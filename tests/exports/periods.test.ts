@@ -22,6 +22,7 @@ import {
   periodText,
   STATEMENT_COLUMNS,
   type StatementHead,
+  statementName,
 } from "../../core/domain/statement.ts";
 import { givenRow as row } from "./given-row.ts";
 
@@ -123,14 +124,15 @@ describe("a statement", () => {
   });
 
   test("has a movement's amount in or out, its position, and the local time of the zone", () => {
-    expect(named(lineCells({ row: row(), changeUnits: 5n, balanceUnits: 9n }, "Europe/Berlin"))).toEqual({
+    expect(named(lineCells({ row: row(), changeUnits: 5n, balanceUnits: 9n }, head))).toEqual({
       ...{ "Row ID": `base-sepolia:${TX_HASH}:3:in`, Date: "2026-11-20", Time: "12:00:00", Kind: "PAYMENT" },
       ...{ Description: "Order 1", Reference: "A-1", Counterparty: row().counterparty, Block: 70n },
       ...{ "In (USDC)": 5n, "Out (USDC)": null, "Balance (USDC)": 9n, "Transaction Hash": TX_HASH },
       ...{ "Log Index": 3n, "Payment Link ID": "link_1", "Refund Of": "" },
+      ...{ "Transaction ID": "tx_1", Network: "base-sepolia", Wallet: "0x", "Time Zone": "Europe/Berlin" },
     });
     const out = { row: { ...sent, txHash: null, logIndex: null }, changeUnits: -5n, balanceUnits: 4n };
-    expect(named(lineCells(out, "UTC"))).toMatchObject({
+    expect(named(lineCells(out, { ...head, timeZone: "UTC" }))).toMatchObject({
       ...{ "Row ID": "tx_1", "In (USDC)": null, "Out (USDC)": 5n, "Log Index": null, "Payment Link ID": "" },
       ...{ Description: "Sent to 0x1111…1111", Reference: "", "Transaction Hash": "" },
     });
@@ -160,6 +162,21 @@ describe("a statement", () => {
     const [unfinished = [], unchecked = []] = closingCells({ ...head, isFinal: false, check: skipped });
     expect(named(unfinished).Description).toBe("Balance so far: not all of the period is confirmed yet");
     expect(named(unchecked)).toMatchObject({ "Balance (USDC)": null, Block: null });
+    // a table has no header of its own: each record names wallet and zone
+    for (const cells of [openingCells({ ...head, check: equal }), closing, chain])
+      expect(named(cells)).toMatchObject({
+        ...{ "Transaction ID": "", Network: "base-sepolia", Wallet: "0x", "Time Zone": "Europe/Berlin" },
+      });
+  });
+
+  test("has a file name with its network and period", () => {
+    expect(statementName(head)).toBe("statement-base-sepolia-2026-11");
+    expect(statementName({ ...head, network: "base", timeZone: "UTC" })).toBe(
+      "statement-base-2026-10-31-to-2026-11-30",
+    );
+    expect(statementName({ ...head, before: new Date("2026-11-01T23:00:00Z") })).toBe(
+      "statement-base-sepolia-2026-11-01-to-2026-11-01",
+    );
   });
 });
 

@@ -46,7 +46,10 @@ const dayIn = (zone: string) => {
 /** The first second whose day in the zone is not before `day`, by bisection. */
 function startOf(day: string, zone: string): number {
   const dayOf = dayIn(zone);
-  let [low, high] = [Date.parse(`${day}T00:00:00Z`) - 2 * 86_400_000, Date.parse(`${day}T00:00:00Z`) + 2 * 86_400_000];
+  let [low, high] = [
+    Date.parse(`${day}T00:00:00Z`) - 2 * 86_400_000,
+    Date.parse(`${day}T00:00:00Z`) + 2 * 86_400_000,
+  ];
   while (high - low > 1_000) {
     const middle = Math.floor((low + high) / 2_000) * 1_000;
     if (dayOf(new Date(middle)) >= day) high = middle;
@@ -68,22 +71,28 @@ function yearOf() {
     const [dice, state, net] = [random(), random(), random()];
     return {
       type: dice < 0.4 ? "PAYMENT_LINK" : dice < 0.7 ? "RECEIVE" : "SEND",
-      status:
-        state < 0.8 ? "CONFIRMED" : state < 0.87 ? "FAILED" : state < 0.94 ? "ORPHANED" : "DETECTED",
+      status: state < 0.8 ? "CONFIRMED" : state < 0.87 ? "FAILED" : state < 0.94 ? "ORPHANED" : "DETECTED",
       network: net < 0.3 ? "base" : NETWORK,
       amountUnits: amount(),
-      description: ["=SUM(A1:A9)", 'a "quoted"\r\nline', "شكرا 🙂 ‎123", "-1", "", "x".repeat(500), "日本語；,"][
-        Math.floor(random() * 9)
-      ] ?? "Order",
+      description:
+        ["=SUM(A1:A9)", 'a "quoted"\r\nline', "شكرا 🙂 ‎123", "-1", "", "x".repeat(500), "日本語；,"][
+          Math.floor(random() * 9)
+        ] ?? "Order",
     };
   };
   for (let n = 0; n < ROWS; n += 1)
-    made.push({ ...kind(), detectedAt: new Date(Date.UTC(2025, 0, 3) + Math.floor(random() * 360 * 86_400) * 1_000) });
+    made.push({
+      ...kind(),
+      detectedAt: new Date(Date.UTC(2025, 0, 3) + Math.floor(random() * 360 * 86_400) * 1_000),
+    });
   // the last second of a month and the first of the next one, in each zone
   for (const zone of ZONES)
     for (const month of MONTHS.slice(1)) {
       const start = startOf(`${month}-01`, zone);
-      made.push({ ...kind(), detectedAt: new Date(start) }, { ...kind(), detectedAt: new Date(start - 1_000) });
+      made.push(
+        { ...kind(), detectedAt: new Date(start) },
+        { ...kind(), detectedAt: new Date(start - 1_000) },
+      );
     }
   // no statement reaches beyond the first unconfirmed transfer
   const isLast = (at: Date) => at.getTime() > Date.UTC(2025, 11, 20);
@@ -136,7 +145,11 @@ describe.each(ZONES)(`a month in %s (seed ${SEED})`, (zone) => {
 
       const asked = { ...period, networks: [NETWORK], timeZone: zone };
       const books = read((await file({ format: "csv", profile: "books", ...asked })).text);
-      expect([label, "books", total(books.map((row) => units(row.Net ?? "")))]).toEqual([label, "books", expected]);
+      expect([label, "books", total(books.map((row) => units(row.Net ?? "")))]).toEqual([
+        label,
+        "books",
+        expected,
+      ]);
       expect(books.every((row) => (row.Date ?? "").startsWith(month))).toBe(true);
       const sheet = readXlsx((await file({ format: "xlsx", profile: "books", ...asked })).bytes);
       expect(sheet.length - 1).toBe(confirmed.length);
@@ -144,10 +157,14 @@ describe.each(ZONES)(`a month in %s (seed ${SEED})`, (zone) => {
       const plain = read((await file({ format: "csv", ...asked })).text);
       expect(plain.length).toBe(within.filter(({ network }) => network === NETWORK).length);
       const money = plain.filter((row) => row.Status === "CONFIRMED");
-      expect([label, "csv", total(money.map((row) => (row.Type === "SEND" ? -1n : 1n) * units(row.Amount ?? "")))]).toEqual(
-        [label, "csv", expected],
+      expect([
+        label,
+        "csv",
+        total(money.map((row) => (row.Type === "SEND" ? -1n : 1n) * units(row.Amount ?? ""))),
+      ]).toEqual([label, "csv", expected]);
+      const json: { type: string; status: string; amount: string }[] = JSON.parse(
+        (await file({ format: "json", ...asked })).text,
       );
-      const json: { type: string; status: string; amount: string }[] = JSON.parse((await file({ format: "json", ...asked })).text);
       expect(json.length).toBe(plain.length);
 
       const query = new URLSearchParams({ ...period, networks: NETWORK });
@@ -159,12 +176,15 @@ describe.each(ZONES)(`a month in %s (seed ${SEED})`, (zone) => {
           formatUnits(total(same.map((row) => units(row.amount)))),
         ]);
       }
-      expect(summary.data.summary.reduce((all: number, one: { count: number }) => all + one.count, 0)).toBe(json.length);
+      expect(summary.data.summary.reduce((all: number, one: { count: number }) => all + one.count, 0)).toBe(
+        json.length,
+      );
       const { body: list } = await ann.client.get(`/v1/transactions?limit=1&${query}`);
       expect(list.data.pagination.total).toBe(json.length);
 
       const text = (await file({ format: "pdf", ...asked })).text;
-      const last = /Total of (\d+) confirmed transactions?: in ([\d.]+), out ([\d.]+), net (-?[\d.]+) USDC/.exec(text);
+      const last =
+        /Total of (\d+) confirmed transactions?: in ([\d.]+), out ([\d.]+), net (-?[\d.]+) USDC/.exec(text);
       expect([label, last?.[1], last?.[4]]).toEqual([label, String(confirmed.length), formatUnits(expected)]);
       const pdf = pdfTexts((await file({ format: "pdf", ...asked }, { accept: "application/pdf" })).bytes);
       expect(pdf).toContain(formatUnits(expected).replace(/\B(?=(\d{3})+(?=\.))/g, ","));
@@ -173,7 +193,9 @@ describe.each(ZONES)(`a month in %s (seed ${SEED})`, (zone) => {
       expect([label, "statement", units(shown.closingBalance) - units(shown.openingBalance)]).toEqual([
         ...[label, "statement", expected],
       ]);
-      const earlier = rows.filter(({ at: time, status, network }) => +time < from && status === "CONFIRMED" && network === NETWORK);
+      const earlier = rows.filter(
+        ({ at: time, status, network }) => +time < from && status === "CONFIRMED" && network === NETWORK,
+      );
       expect(units(shown.openingBalance)).toBe(total(earlier.map(signed)));
       expect(shown.movements.map(({ id }: { id: string }) => id)).toEqual(books.map((row) => row["Row ID"]));
       const lines = read((await statement({ format: "csv", month, timeZone: zone })).text);

@@ -193,6 +193,17 @@ describe("a statement", () => {
     ]);
     expect(cell(chainRecord, "Description")).toContain(`equal to the balance in block `);
     expect(new Set(csv.slice(1).map((record) => record[0])).size).toBe(csv.length - 1);
+    // a refund names the payment it returns by an id that the file has
+    const ids = lines.map((record) => cell(record, "Transaction ID"));
+    const returned = lines.map((record) => cell(record, "Refund Of")).filter(Boolean);
+    expect(returned.length).toBe(3);
+    for (const id of returned) expect(ids).toContain(id);
+    expect(shown.movements.map((one: { transactionId: string }) => one.transactionId)).toEqual(ids);
+    const month = new Date().toISOString().slice(0, 7);
+    const named = await statement({ network: NETWORK, month, format: "csv" });
+    expect(named.headers.get("content-disposition")).toBe(
+      `attachment; filename="statement-${NETWORK}-${month}.csv"`,
+    );
     expect(
       lines.map((record) => [
         cell(record, "Row ID"),

@@ -30,7 +30,7 @@ export const STATEMENT_RENDERERS: Partial<Record<ExportFormat, StatementRenderer
 /** Opening balance, movements, closing balance, the chain's balance. */
 async function* tableOf(head: StatementHead, batches: StatementBatches): TableBatches {
   yield [openingCells(head)];
-  for await (const lines of batches) yield lines.map((line) => lineCells(line, head.timeZone));
+  for await (const lines of batches) yield lines.map((line) => lineCells(line, head));
   yield closingCells(head);
 }
 
@@ -74,7 +74,7 @@ async function* renderJson(head: StatementHead, batches: StatementBatches): Asyn
         ...{ amount: formatUnits(changeUnits), balance: formatUnits(balanceUnits) },
         ...{ transactionHash: row.txHash, logIndex: row.logIndex },
         blockNumber: row.blockNumber === null ? null : Number(row.blockNumber),
-        ...{ linkId: row.linkId, refundOf: row.refundOf },
+        ...{ linkId: row.linkId, refundOf: row.refundOf, transactionId: row.id },
       }),
     );
     yield utf8(separator + texts.join(",\n"));
