@@ -10,6 +10,7 @@ import { CurrencyChoice } from "../parts/currency-choice.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { Screen } from "../parts/page-parts.tsx";
 import { ownZone } from "../parts/time-zone-choice.tsx";
+import { daysInZone } from "../transactions/days-in-zone.ts";
 import { Filters, readFilters } from "../transactions/filters.tsx";
 import { Files } from "./files.tsx";
 import { FORMATS, type Format, IMPORTED, PROFILE_NAMES, type Profile } from "./formats.ts";
@@ -29,11 +30,14 @@ export function ExportList({ query }: ScreenProps) {
   const books = useLoad("GET /v1/settings/books");
   const [wantedCurrency, setCurrency] = useState<string>();
   const currency = wantedCurrency ?? books.value?.fiatCurrency ?? "";
+  // so that a month's books are those of its statement
+  const timeZone = (profile === "books" && books.value?.timeZone) || ownZone;
   const { isBusy, fault, change } = useAction();
   const start = () =>
     change(["/v1/transactions/exports"], async () => {
       const fiat = profile === "books" && currency ? { fiatCurrency: currency } : {};
-      const body = { format, profile, timeZone: ownZone, ...fiat, ...defined(readFilters(query)) };
+      const filters = defined(daysInZone(readFilters(query), timeZone));
+      const body = { format, profile, timeZone, ...fiat, ...filters };
       await call("POST /v1/transactions/export", { body, headers: { prefer: "respond-async" } });
     });
   return (
@@ -71,7 +75,7 @@ export function ExportList({ query }: ScreenProps) {
               </Button>
             </div>
           </div>
-          <p class="hint">{say("Times in {zone}.", { zone: ownZone })}</p>
+          <p class="hint">{say("Times in {zone}.", { zone: timeZone })}</p>
           <Fault of={fault} />
         </Form>
       </section>

@@ -8,6 +8,8 @@ import { formatCount, say, sayCount } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Loading } from "../parts/forms.tsx";
 import { Empty, Screen } from "../parts/page-parts.tsx";
+import { ownZone } from "../parts/time-zone-choice.tsx";
+import { daysInZone } from "./days-in-zone.ts";
 import { Filters, readFilters } from "./filters.tsx";
 import { TransactionRows } from "./transaction-rows.tsx";
 import { TransactionSheet } from "./transaction-sheet.tsx";
@@ -18,7 +20,8 @@ function TransactionList({ query }: ScreenProps) {
   const filters = readFilters(query);
   const pageNumber = Math.max(1, Number(query.get("page")) || 1);
   const offset = (pageNumber - 1) * PAGE;
-  const loaded = useLoad("GET /v1/transactions", { query: { ...filters, limit: PAGE, offset } });
+  const asked = daysInZone(filters, ownZone);
+  const loaded = useLoad("GET /v1/transactions", { query: { ...asked, limit: PAGE, offset } });
   const data = loaded.value?.data;
   const isFiltered = Object.values(filters).some((value) => value !== undefined);
   const opened = data?.transactions.find(({ id }) => id === query.get("open"));
