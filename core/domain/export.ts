@@ -215,15 +215,15 @@ function formatEther(wei: bigint): string {
   return fraction === "" ? text.slice(0, -ETHER_DECIMALS) : `${text.slice(0, -ETHER_DECIMALS)}.${fraction}`;
 }
 
-/** A filter in words, one condition per line. */
-export function describeFilter(filter: TransactionFilter): string[] {
+/** A filter in words, one condition per line; its bounds in the time zone of the rows. */
+export function describeFilter(filter: TransactionFilter, timeZone = "UTC"): string[] {
   const { types, statuses, networks, from, before, search, minUnits, maxUnits } = filter;
   const lines = [
     types.length > 0 && `type ${types.join(" or ")}`,
     statuses.length > 0 && `status ${statuses.join(" or ")}`,
     networks.length > 0 && `network ${networks.join(" or ")}`,
-    from && `from ${plainInstant(from)}`,
-    before && `before ${plainInstant(before)}`,
+    from && `from ${plainInstant(from, timeZone)}`,
+    before && `before ${plainInstant(before, timeZone)}`,
     minUnits !== undefined && `at least ${formatUnits(minUnits)} USDC`,
     maxUnits !== undefined && `at most ${formatUnits(maxUnits)} USDC`,
     search !== undefined && `containing "${search}"`,
@@ -231,9 +231,14 @@ export function describeFilter(filter: TransactionFilter): string[] {
   return lines.filter((line) => typeof line === "string");
 }
 
-/** "2026-03-29 00:00:00 UTC"; a fraction only when it is not zero. */
-function plainInstant(instant: Date): string {
-  return instant.toISOString().replace("T", " ").replace(".000Z", "Z").replace("Z", " UTC");
+/** "2026-03-29 00:00:00 UTC", "2026-03-29 00:00:00 +01:00"; a fraction only when it is not zero. */
+function plainInstant(instant: Date, timeZone: string): string {
+  const [whole = "", fraction = ""] = instant.toISOString().split(/(?=\.)/);
+  const places = fraction === ".000Z" ? "" : fraction.slice(0, -1);
+  // bounds of years that no row has
+  const isPlain = timeZone === "UTC" || !(instant.getTime() > 0 && instant.getUTCFullYear() < 9999);
+  const local = isPlain ? `${whole}UTC` : localTime(instant, timeZone);
+  return `${local.slice(0, 19).replace("T", " ")}${places} ${local.slice(19)}`;
 }
 
 const FILES: Record<ExportFormat, { contentType: string; extension: string }> = {

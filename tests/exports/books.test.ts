@@ -7,7 +7,7 @@ import { seededRandom } from "../support/seeded-random.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type GivenRow, insertHistory } from "../transactions/history.ts";
 import { exportAs, fetchFile } from "./ask.ts";
-import { parseCsv, sum } from "./read-files.ts";
+import { parseCsv, pdfTexts, sum } from "./read-files.ts";
 import { dayOfSerial, readXlsx } from "./read-xlsx.ts";
 
 setDefaultTimeout(120_000);
@@ -203,6 +203,17 @@ describe("the books of a year", () => {
     expect(sheet.at(-2)?.[9]).toMatchObject({ number: Number(closing) });
     expect(parseExcelCsv((await statement("excel_csv")).bytes).at(-2)?.[9]).toBe(closing.replace(".", ","));
   });
+});
+
+test("the report for accounting names each payment's reference", async () => {
+  const asked = { format: "pdf", profile: "accounting", types: ["PAYMENT_LINK"], dateFrom: "2025-06-15" };
+  const { bytes } = await exportAs(
+    ann.client,
+    { ...asked, dateTo: "2025-06-15" },
+    { accept: "application/pdf" },
+  );
+  const notes = pdfTexts(bytes).filter((text) => text.includes("reference INV-7"));
+  expect(notes.length).toBeGreaterThanOrEqual(50);
 });
 
 describe("an export profile", () => {

@@ -114,6 +114,15 @@ describe("a filter in words", () => {
       ...["before 2026-03-30 00:00:00.500 UTC", "at least 0.000000 USDC", "at most 0.000005 USDC"],
       'containing "a"',
     ]);
+    // in the time zone of the rows, on both sides of a change of the clocks
+    const bounds = { from, before: new Date("2026-03-30T22:00:00.5Z") };
+    expect(describeFilter({ ...NO_FILTER, ...bounds }, "Europe/Berlin")).toEqual([
+      ...["from 2026-03-29 01:00:00 +01:00", "before 2026-03-31 00:00:00.500 +02:00"],
+    ]);
+    const years = { from: new Date("0001-01-01T00:00:00Z"), before: new Date("9999-12-31T00:00:00Z") };
+    expect(describeFilter({ ...NO_FILTER, ...years }, "Europe/Berlin")).toEqual([
+      ...["from 0001-01-01 00:00:00 UTC", "before 9999-12-31 00:00:00 UTC"],
+    ]);
     expect(describeFilter({ ...NO_FILTER, statuses: ["FAILED"] })).toEqual(["status FAILED"]);
     expect(describeFilter({ ...NO_FILTER, networks: ["base", "base-sepolia"] })).toEqual([
       "network base or base-sepolia",

@@ -14,7 +14,7 @@ import { confirmSend, prepareSend, waitForSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { startWorld, type World } from "../support/world.ts";
 import { insertHistory } from "../transactions/history.ts";
-import { exportAs } from "./ask.ts";
+import { EXPORT_PATH, exportAs, fetchFile } from "./ask.ts";
 
 setDefaultTimeout(120_000);
 
@@ -316,3 +316,31 @@ function flipped(bytes: Hex): Hex {
   const digit = bytes[at] === "0" ? "1" : "0";
   return `${bytes.slice(0, at)}${digit}${bytes.slice(at + 1)}` as Hex;
 }
+
+test("race: a row that arrives while a proven file is read does not make it incomplete", async () => {
+  const kim = await signUp(world.baseUrl);
+  const row = { status: "FAILED", txHash: null, blockNumber: null } as const;
+  await insertHistory(world.sql, kim.userId, [row]);
+  const body = JSON.stringify({ format: "json", proof: true });
+  const headers = { "content-type": "application/json", prefer: "respond-async" };
+  const made = await world.sql.begin(async (tx) => {
+    const asked = await fetchFile(kim.client, EXPORT_PATH, { method: "POST", body, headers });
+    expect(asked.status).toBe(202);
+    const { id } = JSON.parse(asked.text).data.export;
+    await tx`lock table wallets in access exclusive mode`;
+    // the file's snapshot is taken, and its rows are still to be read
+    await until(async () => {
+      const waiting = await world.sql`
+        select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%export_rows%'`;
+      return waiting.length > 0 || undefined;
+    });
+    await insertHistory(world.sql, kim.userId, [row]);
+    return id as string;
+  });
+  const ready = await until(async () => {
+    const { body: answer } = await kim.client.get(`/v1/transactions/exports/${made}`);
+    return answer.data.export.status === "READY" ? answer.data.export : undefined;
+  });
+  expect([ready.progress.rowsTotal, ready.total, ready.truncated]).toEqual([1, 1, false]);
+});

@@ -291,13 +291,18 @@ async function renderProven(deps: ExportDeps, attempt: Attempt, request: ExportR
   const { timeZone } = request;
   const { userId } = file;
   await deleteChunks(sql, file);
-  const { rows, wallets } = await reader.read(async (tx) => {
+  const { rows, matched, wallets } = await reader.read(async (tx) => {
     const selection = { userId, filter: request.filter, limit: PROOF_ROWS_MAX };
     await openExportCursor(tx, selection, { detail: "accounting", order: "oldest" });
-    return { rows: await fetchExportRows(tx, PROOF_ROWS_MAX), wallets: await listWallets(tx, userId) };
+    const found = await fetchExportRows(tx, PROOF_ROWS_MAX);
+    const isAll = found.length < PROOF_ROWS_MAX;
+    return {
+      rows: found,
+      matched: isAll ? found.length : await countChosen(tx, userId, request.filter),
+      wallets: await listWallets(tx, userId),
+    };
   });
-  const matched = await countChosen(sql, userId, request.filter);
-  await setExportSize(sql, file.id, { rows: rows.length, matched: Math.max(matched, rows.length) });
+  await setExportSize(sql, file.id, { rows: rows.length, matched });
   const note = noteProgress(sql, file, COLLECT_AFTER_BYTES);
   const pieces = renderProofs(proofChains, { rows, wallets, timeZone, signal }, async () => {
     await keepLock();
@@ -364,7 +369,7 @@ async function summarize(tx: Tx, file: ExportFile, request: ExportRequest): Prom
     valuation: request.fiat && (await openFiat(tx, file, request.fiat, { request, times })),
     merchantName: user?.displayName ?? defaultMerchantName(user?.email ?? "@"),
     generatedAt: new Date(),
-    filters: describeFilter(filter),
+    filters: describeFilter(filter, request.timeZone),
     rows,
     matched: rows < EXPORT_ROWS_MAX ? rows : await countChosen(tx, file.userId, filter),
     newest: times.length > 0 ? new Date(Math.max(...times)) : undefined,

@@ -53,7 +53,7 @@ export async function* renderPdf(summary: ExportSummary, batches: Batches): Asyn
   page.beginTable(rowColumns(summary.timeZone));
   let isApart = false;
   for await (const rows of batches) {
-    await page.prepare(rows.map((row) => row.description));
+    await page.prepare(rows.flatMap((row) => [row.description, row.reference ?? ""]));
     for (const row of rows) {
       if (!isApart && !isInTotal(row, summary)) {
         isApart = true;
@@ -130,10 +130,11 @@ function notesOf(row: ExportRow, summary: ExportSummary): string | undefined {
     kind === "REFUND" ? `refund of ${refundOf ?? "a transfer"}` : "",
     kind === "FEE" ? "service fee" : "",
     feeUnits ? `service fee ${formatUnits(feeUnits)} USDC` : "",
+    row.reference && `reference ${row.reference}`,
     link,
     id,
   ]
-    .filter((part) => part !== "")
+    .filter(Boolean)
     .join(" · ");
 }
 
