@@ -128,6 +128,38 @@ describe("a schedule", () => {
       expect((await ann.client.delete(`/v1/export-schedules/${id}`)).status).toBe(200);
   });
 
+  test("has a file without gaps: none is created while the ledger is incomplete again", async () => {
+    const id = await schedule({ madeAt: "2026-02-10T00:00:00Z" });
+    const rows = [
+      { amountUnits: 2_000_000n, detectedAt: "2026-02-11T00:00:00.000Z" },
+      { amountUnits: 3_000_000n, detectedAt: "2026-02-12T00:00:00.000Z" },
+    ];
+    const [, later] = await insertHistory(world.sql, ann.userId, rows);
+    await world.kill("worker");
+    await run("2026-03-02T00:00:00Z");
+    // a reorganisation took its block, and it is in another one now
+    await world.sql`update transactions set status = 'DETECTED' where id = ${later ?? ""}`;
+    await world.start("worker");
+    const made = async () => {
+      const [row] = await world.sql<{ id: string; status: string; attempts: number }[]>`
+        select exports.id, exports.status, exports.attempts
+        from export_schedule_runs run
+        join exports on exports.id = run.export_id
+        where run.schedule_id = ${id} and run.first_day = '2026-02-01'`;
+      return row;
+    };
+    await waitFor("an attempt", async () => {
+      const file = await made();
+      return file !== undefined && file.attempts > 0 && file.status !== "RUNNING";
+    });
+    await world.sql`update transactions set status = 'CONFIRMED' where id = ${later ?? ""}`;
+    await waitFor("the file", async () => (await made())?.status === "READY");
+    const path = `/v1/transactions/exports/${(await made())?.id}/download`;
+    const [header = [], ...records] = parseCsv((await fetchFile(ann.client, path)).text);
+    expect(records.map((record) => record[header.indexOf("Net")])).toEqual(["2.000000", "3.000000"]);
+    expect((await ann.client.delete(`/v1/export-schedules/${id}`)).status).toBe(200);
+  });
+
   test("reports why no file is created for a month with too many movements", async () => {
     const many = (count: number) =>
       Array.from({ length: count }, () => ({ detectedAt: "2026-04-15T00:00:00.000Z" }));

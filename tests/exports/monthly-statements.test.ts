@@ -218,7 +218,10 @@ test("a month's file is not created from a ledger that is incomplete again, but 
   expect((await files()).map(({ status }) => status)).toEqual(["QUEUED", "QUEUED"]);
   await world.sql`update wallets set backfilled_at = null where user_id = ${gil.userId}`;
   await world.start("worker");
-  await until(async () => (await files()).every(({ attempts }) => attempts > 0) || undefined);
+  await until(async () => {
+    const found = await files();
+    return found.every(({ attempts, status }) => attempts > 0 && status !== "RUNNING") || undefined;
+  });
   await world.sql`update wallets set backfilled_at = now() where user_id = ${gil.userId}`;
   await world.start("indexer");
   const ready = await until(async () => {

@@ -59,6 +59,7 @@ import { findWallet, listWallets } from "../../db/wallets/wallets.ts";
 import { buildArchive, numberMonth } from "./archive/build-archive.ts";
 import { rendererOf } from "./choose-renderer.ts";
 import { refuseTruncated } from "./importers/refuse-truncated.ts";
+import { isLedgerComplete } from "./is-schedule-due.ts";
 import { renderProofs } from "./proof/render-proofs.ts";
 import { readBatches } from "./read-batches.ts";
 import type { Batches } from "./renderer.ts";
@@ -236,6 +237,10 @@ async function renderFile(deps: ExportDeps, attempt: Attempt): Promise<Rendered>
   if (request.archive) return renderArchive(deps, attempt, request.archive, request.timeZone);
   if (request.proof) return renderProven(deps, attempt, request);
   const { sql, reader } = deps;
+  const { networks, before } = request.filter;
+  // it was complete when the file was requested, which may be long ago: a reorganisation or a rebuild changes that
+  if (request.isWhole && before && !(await isLedgerComplete(deps, { userId: file.userId, networks, before })))
+    throw new Error("the ledger of this period is not complete");
   const render = rendererOf(request.profile, file.format);
   if (!render) throw new Error(`the profile ${request.profile} has no ${file.format}`);
   const selection = { userId: file.userId, filter: request.filter, limit: EXPORT_ROWS_MAX };

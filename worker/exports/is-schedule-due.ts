@@ -1,4 +1,5 @@
 /** When a scheduled export is due: its period is over, confirmed on every network and, in a currency, has its last rate. */
+import type { NetworkId } from "../../core/domain/networks.ts";
 import { isComplete } from "../../core/domain/period-end.ts";
 import { bookedNetworks } from "../../core/domain/real-money.ts";
 import { RATE_WAIT_DAYS } from "../../core/domain/schedule-period.ts";
@@ -21,19 +22,23 @@ export async function isScheduleDue(
   { before, lastDay, request, now }: { before: Date; lastDay: string; request: ExportRequest; now: Date },
 ): Promise<boolean> {
   if (before > now) return false;
-  if (!(await isLedgerComplete(deps, schedule, { before, now }))) return false;
+  const { userId, definition } = schedule;
+  if (!(await isLedgerComplete(deps, { userId, networks: definition.networks, before }, now))) return false;
   const mayWait = now.getTime() < before.getTime() + RATE_WAIT_DAYS * DAY_MS;
-  return !mayWait || isValued(deps.sql, { userId: schedule.userId, request, lastDay });
+  return !mayWait || isValued(deps.sql, { userId, request, lastDay });
 }
 
-/** Whether the ledger of each of the merchant's wallets on an enabled network is complete to the end of the period. */
-async function isLedgerComplete(
+/**
+ * Whether the ledger of each of the merchant's wallets on an enabled network is complete to the end of the period. `networks`: those chosen,
+ * empty for all that are booked.
+ */
+export async function isLedgerComplete(
   { sql, config }: DueDeps,
-  { userId, definition }: ActiveSchedule,
-  { before, now }: { before: Date; now: Date },
+  { userId, networks: chosen, before }: { userId: string; networks: readonly NetworkId[]; before: Date },
+  now = new Date(),
 ): Promise<boolean> {
   const wallets = await listWallets(sql, userId);
-  const networks = bookedNetworks(definition.networks, wallets);
+  const networks = bookedNetworks(chosen, wallets);
   for (const { network } of wallets) {
     if (networks.length > 0 && !networks.includes(network)) continue;
     // the ledger of a network that is no longer enabled ends where it stopped
