@@ -45,6 +45,8 @@ export type StatementHead = {
   isFinal: boolean;
   generatedAt: Date;
   openingUnits: bigint;
+  /** The part of it that the wallet had when the service began to follow it, if the period begins earlier: when it arrived is not known. */
+  untracked?: { units: bigint; before: Date } | undefined;
   closingUnits: bigint;
   movements: number;
   totals: readonly { kind: ExportRow["kind"]; count: number; units: bigint }[];
@@ -149,6 +151,13 @@ function walletCells({ network, walletAddress, timeZone }: StatementWallet): str
   return [network, walletAddress, timeZone];
 }
 
+/** Undefined when every movement of the period is known. */
+export function describeUntracked({ untracked, timeZone }: StatementHead): string | undefined {
+  if (!untracked) return undefined;
+  const day = localTime(untracked.before, timeZone).slice(0, 10);
+  return `includes ${formatUnits(untracked.units)} USDC that the wallet had when this service began to follow it on ${day}`;
+}
+
 /** The first record: the balance the period began with. */
 export function openingCells(head: StatementHead): Table["rows"][number] {
   const { openingUnits, from, timeZone } = head;
@@ -158,7 +167,7 @@ export function openingCells(head: StatementHead): Table["rows"][number] {
     time.slice(0, 10),
     time.slice(11, 19),
     "OPENING",
-    "Opening balance",
+    ["Opening balance", describeUntracked(head)].filter(Boolean).join(", "),
     ...["", "", null, null, openingUnits, "", null, null, "", "", ""],
     ...walletCells(head),
   ];

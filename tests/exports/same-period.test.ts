@@ -98,7 +98,8 @@ function yearOf() {
   const isLast = (at: Date) => at.getTime() > Date.UTC(2025, 11, 20);
   return made.map((row) => {
     const at = new Date(row.detectedAt ?? 0);
-    return { ...row, at, status: row.status === "DETECTED" && !isLast(at) ? "ORPHANED" : row.status };
+    const { status = "CONFIRMED" } = row;
+    return { ...row, at, status: status === "DETECTED" && !isLast(at) ? "ORPHANED" : status };
   });
 }
 

@@ -273,6 +273,17 @@ describe("a statement", () => {
     });
     const january = await json({ network: NETWORK, month: "2024-01" }, dora);
     expect([january.openingBalance, january.closingBalance]).toEqual(["7.000000", "7.000001"]);
+    // when it arrived is not known, so the statement does not say that it was there when the month began
+    const today = new Date().toISOString().slice(0, 10);
+    const note = `includes 7.000000 USDC that the wallet had when this service began to follow it on ${today}`;
+    expect(january.openingNote).toBe(note);
+    const asked = { network: NETWORK, month: "2024-01" };
+    const [, opening = []] = parseCsv((await statement({ ...asked, format: "csv" }, dora)).text);
+    expect(opening[4]).toBe(`Opening balance, ${note}`);
+    const pdf = pdfTexts((await statement({ ...asked, format: "pdf" }, dora)).bytes).join(" ");
+    expect(pdf).toContain("includes 7.000000 USDC");
+    await world.sql`update wallets set created_at = '2024-01-01T00:00:00Z' where user_id = ${dora.userId}`;
+    expect((await json(asked, dora)).openingNote).toBeNull();
   });
 
   test("error: 409 for a period that the ledger has not reached, instead of one without movements", async () => {

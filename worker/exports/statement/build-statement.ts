@@ -41,6 +41,7 @@ export async function openStatement(
   const { network, from, timeZone, fiat } = request;
   const period = { userId: wallet.userId, network, from, before: closing.before };
   const openingUnits = await sumOpening(tx, period);
+  const { openingUnits: units, createdAt } = wallet;
   const totals = await sumMovements(tx, period);
   const movements = totals.reduce((sum, { count }) => sum + count, 0);
   if (movements > STATEMENT_ROWS_MAX)
@@ -72,6 +73,7 @@ export async function openStatement(
     },
     ...{ before: closing.isFinal ? request.before : closing.before, isFinal: closing.isFinal },
     ...{ generatedAt: new Date(), openingUnits, closingUnits, movements, totals },
+    untracked: units && from < createdAt ? { units, before: createdAt } : undefined,
     // the opening balance is valued at the rate of the day before
     valuation:
       fiat && (await readValuation(tx, fiat, { userId: wallet.userId, firstDay: dayBefore(from, timeZone) })),

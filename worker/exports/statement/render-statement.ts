@@ -4,6 +4,7 @@ import { formatUnits } from "../../../core/domain/money.ts";
 import {
   closingCells,
   describeCheck,
+  describeUntracked,
   detailsOf,
   lineCells,
   openingCells,
@@ -49,6 +50,7 @@ async function* renderJson(head: StatementHead, batches: StatementBatches): Asyn
     before: head.before.toISOString(),
     generatedAt: head.generatedAt.toISOString(),
     openingBalance: formatUnits(head.openingUnits),
+    openingNote: describeUntracked(head) ?? null,
     closingBalance: formatUnits(head.closingUnits),
     chain: {
       outcome: check.outcome,

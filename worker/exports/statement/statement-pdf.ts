@@ -4,6 +4,7 @@ import { formatGrouped } from "../../../core/domain/money.ts";
 import { NETWORKS } from "../../../core/domain/networks.ts";
 import {
   describeCheck,
+  describeUntracked,
   detailsOf,
   isMoneyIn,
   KIND_NAMES,
@@ -100,6 +101,8 @@ function writeSums(page: PdfPage, head: StatementHead): void {
     ],
   ]);
   page.endTable();
+  const untracked = describeUntracked(head);
+  if (untracked) page.fact("Opening balance", untracked);
   page.fact("Chain check", describeCheck(head.check, head.network));
 }
 
