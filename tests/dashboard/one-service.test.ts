@@ -1,6 +1,7 @@
 /** What disturbs nothing of each other, in one service and one browser: signing first, which counts all signatures. */
 import { afterAll, beforeAll, setDefaultTimeout } from "bun:test";
 import { isBrowserThere } from "../checkout/browser.ts";
+import { testChosenDays } from "./chosen-days.ts";
 import { type DashboardWorld, startDashboardWorld } from "./dashboard-world.ts";
 import { testMembers } from "./members.ts";
 import { testMoneyIn } from "./money-in.ts";
@@ -19,3 +20,4 @@ testSigning(() => dashboard);
 testMembers(() => dashboard);
 testMoneyIn(() => dashboard);
 testOneTimeSecrets(() => dashboard);
+testChosenDays(() => dashboard);

@@ -5,9 +5,7 @@ import { join } from "node:path";
 import { taggedTransfers } from "../../core/chain/account-state.ts";
 import { buildUserOperation } from "../../core/chain/user-operation.ts";
 import { userOperationHash } from "../../core/chain/user-operation-hash.ts";
-import { addDays } from "../../core/domain/exchange-rate.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
-import { periodOfDays } from "../../core/domain/local-days.ts";
 import { CONTRACTS, type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import {
   OPERATION_WARNINGS,
@@ -29,7 +27,6 @@ import {
   writeUnits,
 } from "../../web/dashboard/send/check-signed-operation.ts";
 import { readPayout, sumPayout } from "../../web/dashboard/send/parse-payout.ts";
-import { daysInZone } from "../../web/dashboard/transactions/days-in-zone.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { readDocument } from "../support/openapi-document.ts";
 import { seededRandom } from "../support/seeded-random.ts";
@@ -52,33 +49,6 @@ test("links of the dashboard to the API lead to routes that exist", async () => 
   const links = [...sources.matchAll(/(?:href=|forMerchant\()"(\/v1\/[^"?]*)/g)].map(([, path = ""]) => path);
   expect(links.length).toBeGreaterThan(1);
   for (const path of links) expect([path, Object.keys(paths[path] ?? {})]).toEqual([path, ["get"]]);
-});
-
-describe("days of a filter", () => {
-  test.each([
-    ...["UTC", "Europe/Berlin", "America/New_York", "America/St_Johns", "Asia/Kathmandu", "Asia/Beirut"],
-    ...["Pacific/Kiritimati", "Pacific/Niue", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca"],
-  ])("begin and end in %s where those of statements do", (zone) => {
-    for (let day = "2025-01-01"; day < "2026-12-31"; day = addDays(day, 1)) {
-      const { from, before } = periodOfDays(day, day, zone);
-      const last = new Date(before.getTime() - 1);
-      expect([day, daysInZone({ dateFrom: day, dateTo: day }, zone)]).toEqual([
-        day,
-        { dateFrom: from.toISOString(), dateTo: last.toISOString() },
-      ]);
-    }
-  });
-
-  test("that do not exist are left to the API, and an absent one stays absent", () => {
-    for (const day of ["2026-02-30", "2026-13-01", "9999-12-31"])
-      expect(daysInZone({ dateFrom: day, dateTo: day }, "Asia/Tokyo")).toEqual({
-        dateFrom: day,
-        dateTo: day,
-      });
-    expect(daysInZone({ dateFrom: undefined, dateTo: "2026-10-31" }, "Asia/Tokyo")).toEqual({
-      ...{ dateFrom: undefined, dateTo: "2026-10-31T14:59:59.999Z" },
-    });
-  });
 });
 
 describe("the code that a merchant's browser loads", () => {
