@@ -120,6 +120,32 @@ describe.if(isBrowserThere)("the payment chosen for a refund", () => {
     await dialog().getByRole("button", { name: "Do not sign" }).click();
   });
 
+  test("is asked for with what is left by then when its first amount was refused", async () => {
+    const { linkId, second } = await openRefund();
+    await dialog().getByLabel("Which payment").selectOption({ index: 1 });
+    let isFirst = true;
+    await page.route("**/refunds", async (route) => {
+      if (route.request().method() === "POST" && isFirst) {
+        isFirst = false;
+        await refunded(linkId, { transactionId: second.transactionId, amount: 0.5 });
+      }
+      return route.fallback();
+    });
+    await dialog().getByRole("button", { name: "Review" }).click();
+    await dialog().getByText("Leave empty for 1.50").waitFor();
+    await dialog().getByText("At most 1.500000 USDC can be refunded").waitFor();
+    const repeated = page.waitForRequest((request) => request.method() === "POST");
+    await dialog().getByRole("button", { name: "Review" }).click();
+    expect((await repeated).postDataJSON()).toMatchObject({
+      transactionId: second.transactionId,
+      amount: "1.500000",
+    });
+    await dialog().getByRole("button", { name: "Do not sign" }).waitFor();
+    expect(await dialog().locator(".to-sign .amount").textContent()).toBe("1.50");
+    await dialog().getByRole("button", { name: "Do not sign" }).click();
+    await page.unroute("**/refunds");
+  });
+
   test("is released when the form is closed while its review is under way", async () => {
     const { linkId } = await openRefund();
     let letThrough = () => {};
