@@ -31,6 +31,8 @@ async function reorganise(ancestor: number): Promise<void> {
 }
 
 test("progress is recorded when nothing happened meanwhile", async () => {
+  await insertBlocks(lab.sql, NETWORK, [makeBlock(91)]);
+  await insertBlocks(lab.sql, "base", [makeBlock(90)]);
   await note();
   expect(await rechecked()).toBe(90);
 });
@@ -48,6 +50,11 @@ test("progress is not recorded when a reorganisation replaced some of these bloc
   await insertBlocks(lab.sql, NETWORK, [makeBlock(90)]);
   await lab.sql`update cursors set number = 100 where network = ${NETWORK}`;
   await note();
+  expect(await rechecked()).toBe(80);
+});
+
+test("progress is not recorded by a former leader", async () => {
+  await noteRechecked(lab.sql, { network: NETWORK, epoch: 1n, from: 81, to: old });
   expect(await rechecked()).toBe(80);
 });
 

@@ -14,6 +14,7 @@ export type BookedTransfer = {
   nonce?: Hex | null;
   txHash?: Hex;
   network?: NetworkId;
+  blockNumber?: number;
   settledBy?: SettledBy | null;
 };
 
@@ -30,6 +31,7 @@ export async function bookTransfer(
     nonce = null,
     txHash = randomHash(),
     network = NETWORK,
+    blockNumber = 99,
     settledBy = null,
   }: BookedTransfer = {},
 ): Promise<void> {
@@ -39,7 +41,7 @@ export async function bookTransfer(
       authorization_nonce, status, link_id, pays, settled_by
     )
     values (
-      ${network}, 99, ${randomHash()}, now(), ${txHash}, 1, ${from}, ${to}, ${units}, ${nonce}, ${status}, ${link},
+      ${network}, ${blockNumber}, ${randomHash()}, now(), ${txHash}, 1, ${from}, ${to}, ${units}, ${nonce}, ${status}, ${link},
       ${pays}, ${settledBy}
     )`;
 }
