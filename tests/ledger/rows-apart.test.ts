@@ -20,6 +20,7 @@ import {
   claim,
   fail,
   linkOf,
+  makeBlock,
   makeTransfer,
   NETWORK,
   openBooks,
@@ -124,6 +125,19 @@ describe("transfers that are stored together", () => {
     const rows =
       await lab.sql`select status, link_id, pays from transfers where tx_hash = ${transfer.txHash}`;
     expect([...rows]).toEqual([{ status: "CONFIRMED", linkId, pays: true }]);
+  });
+
+  test("are each stored, although another of their block is known", async () => {
+    const block = makeBlock(81);
+    const known = makeTransfer(lab, 81, { block, logIndex: 1, amountUnits: 5n });
+    await read(lab, [known]);
+    await read(lab, [known, makeTransfer(lab, 81, { block, logIndex: 2, amountUnits: 6n })]);
+    const rows = await lab.sql<{ logIndex: number; amountUnits: bigint }[]>`
+      select log_index, amount_units from transfers where block_hash = ${block.hash} order by log_index`;
+    expect(rows.map(({ logIndex, amountUnits }) => [logIndex, Number(amountUnits)])).toEqual([
+      [1, 5],
+      [2, 6],
+    ]);
   });
 
   test("bring back none that left the chain permanently", async () => {

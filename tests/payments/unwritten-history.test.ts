@@ -287,6 +287,18 @@ describe("an open payment", () => {
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
   });
 
+  test("whose row is already written takes over the row of a claim of its transfer as well", async () => {
+    const payment = await acceptOne();
+    await writeRow(payment);
+    const row = await pendingRow(payment);
+    const transfer = makeTransfer(lab, 151, { payment });
+    await claim(lab, payment.linkId, transfer);
+    expect((await list()).total).toBe(2);
+    await read(lab, [transfer]);
+    expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
+    expect((await historyEvents(row.id)).map(({ type }) => type)).toEqual(["transaction.confirmed"]);
+  });
+
   test("keeps its id when its transfer, orphaned before it was accepted, comes back afterwards", async () => {
     const early = { payer: `0x${"ac".repeat(20)}`, nonce: randomHash() } as const;
     const transfer = makeTransfer(lab, 155, { from: early.payer, authorizationNonce: early.nonce });
