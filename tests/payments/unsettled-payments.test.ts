@@ -3,8 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
-import { requeueUnsettled } from "../../db/payments/queue.ts";
+import { markSigned, requeueRelay, requeueUnsettled } from "../../db/payments/queue.ts";
 import { markMined } from "../../db/relays/relays.ts";
+import { asLeased } from "../support/as-leased.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
@@ -23,6 +24,7 @@ import {
   undoAbove,
 } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 const ACCEPTED_AT = 80;
 /** Below the ledger's cursor. */
@@ -44,12 +46,13 @@ async function setJoined(isJoined: boolean): Promise<void> {
 }
 
 /** Signed, sent and mined, before the ledger has anything of it. */
-async function relay(payment: NewPayment, blockNumber = MINED_AT): Promise<void> {
+async function relay(payment: NewPayment, blockNumber = MINED_AT, succeeded = true): Promise<bigint> {
   const { relayId, txHash } = await signRelay(lab, payment);
   const place = { blockNumber, blockHash: randomHash() };
   await lab.sql.begin((tx) =>
-    markMined(tx, [{ relayId, txHash, ...place, succeeded: true, gasUsed: 1n, feeWei: 1n }]),
+    markMined(tx, [{ relayId, txHash, ...place, succeeded, gasUsed: 1n, feeWei: 1n }]),
   );
+  return relayId;
 }
 
 /** Accepted when the ledger's cursor was at this block. */
@@ -138,7 +141,110 @@ test("a mined payment is queued again from its own block on, not while the ledge
   const [here, above] = [await acceptedAt(ACCEPTED_AT), await acceptedAt(ACCEPTED_AT)];
   await relay(here, BigInt(READ_TO));
   await relay(above, BigInt(READ_TO + 1));
+  // which waits for no depth
+  await relay({ ...(await acceptFacilitated(lab)), linkId: "" }, BigInt(READ_TO + 1));
   expect(await requeued()).toEqual([here.id]);
+});
+
+test("a mined payment is queued again by its relay only until that is final", async () => {
+  await setJoined(true);
+  const payment = await acceptedAt(ACCEPTED_AT);
+  const relayId = await relay(payment);
+  await lab.sql`update relays set state = 'CONFIRMED' where id = ${relayId}`;
+  expect(await requeued()).toEqual([]);
+  await lab.sql`update relays set state = 'MINED' where id = ${relayId}`;
+  expect(await requeued()).toEqual([payment.id]);
+});
+
+describe("the revert of a relay", () => {
+  afterAll(async () => {
+    await lab.sql`delete from blocks`;
+  });
+  const blameOf = async ({ id }: NewPayment) => {
+    const [row] = await lab.sql<{ reverts: number; alone: boolean }[]>`
+      select reverts, alone from payments where id = ${id}`;
+    return row;
+  };
+  /** In time, and in a block that the ledger has. */
+  const minedAlone = async (succeeded: boolean) => {
+    await setJoined(true);
+    const payment = await acceptedAt(ACCEPTED_AT);
+    const relayId = await relay(payment, MINED_AT, succeeded);
+    await lab.sql`delete from blocks`;
+    await lab.sql`
+      insert into blocks (network, number, hash, parent_hash, block_time)
+      select network, block_number, block_hash, block_hash, now() from relays where id = ${relayId}`;
+    return { payment, relayId };
+  };
+  const withMate = async () => {
+    const { payment, relayId } = await minedAlone(false);
+    const mate = await acceptedAt(ACCEPTED_AT);
+    await lab.sql.begin(async (tx) => markSigned(tx, relayId, await asLeased(tx, [mate])));
+    return { payment, mate, relayId };
+  };
+
+  test("is blamed on none of several payments: each is relayed alone from now on", async () => {
+    const { payment, mate } = await withMate();
+    const rows = await requeueUnsettled(lab.sql, NETWORK, 1);
+    expect(rows.map(({ id, isReverted }) => [id, isReverted]).sort()).toEqual(
+      [payment.id, mate.id].sort().map((id) => [id, false]),
+    );
+    for (const one of [payment, mate]) expect(await blameOf(one)).toEqual({ reverts: 0, alone: true });
+  });
+
+  test("is blamed on the payment that it carried alone, whichever left it earlier", async () => {
+    const { payment, mate, relayId } = await withMate();
+    await lab.sql`update payments set state = 'QUEUED', relay_id = null where id = ${mate.id}`;
+    expect(await requeueUnsettled(lab.sql, NETWORK, 1)).toMatchObject([
+      { id: payment.id, relayId, isReverted: true },
+    ]);
+    expect(await blameOf(payment)).toEqual({ reverts: 1, alone: false });
+    expect(await blameOf(mate)).toEqual({ reverts: 0, alone: false });
+  });
+
+  test("is judged by the attempt that was mined, not by another that left the payment out or was empty", async () => {
+    const { payment, relayId } = await minedAlone(true);
+    await lab.sql`
+      insert into relay_attempts (relay_id, tx_hash, max_fee_per_gas, max_priority_fee_per_gas, is_noop, left_out)
+      values
+        (${relayId}, ${randomHash()}, 3, 1, true, '{}'),
+        (${relayId}, ${randomHash()}, 4, 1, false, ${[payment.id]}::text[])`;
+    expect(await requeueUnsettled(lab.sql, NETWORK, 1)).toMatchObject([{ id: payment.id, isReverted: true }]);
+  });
+});
+
+test.each([
+  ["settled", "CONFIRMED"],
+  ["signed in another relay", "SIGNED"],
+])("a mined payment that is %s at this moment is not queued again", async (_what, state) => {
+  await setJoined(true);
+  const payment = await relayed();
+  const other = await acceptedAt(ACCEPTED_AT);
+  const { relayId: newRelay } = await signRelay(lab, other);
+  let requeueing: Promise<string[]> | undefined;
+  await lab.sql.begin(async (tx) => {
+    if (state === "CONFIRMED") await tx`update payments set state = 'CONFIRMED' where id = ${payment.id}`;
+    else {
+      const [row] = await tx<{ relayId: bigint }[]>`select relay_id from payments where id = ${payment.id}`;
+      await requeueRelay(tx, row?.relayId ?? 0n);
+      await markSigned(tx, newRelay, await asLeased(tx, [payment]));
+    }
+    requeueing = requeued();
+    await untilBlocked(lab.sql, requeueing);
+  });
+  expect(await requeueing).toEqual([]);
+  expect(await paymentOf(lab, payment)).toMatchObject({ state });
+});
+
+test("a lost relay queues again only what no block has settled", async () => {
+  const payment = await acceptedAt(ACCEPTED_AT);
+  const { relayId } = await signRelay(lab, payment);
+  for (const state of ["MINED", "CONFIRMED", "FAILED"]) {
+    const reason = state === "FAILED" ? "NONCE_USED" : null;
+    await lab.sql`update payments set state = ${state}, reason = ${reason} where id = ${payment.id}`;
+    await lab.sql.begin((tx) => requeueRelay(tx, relayId));
+    expect(await paymentOf(lab, payment)).toMatchObject({ state });
+  }
 });
 
 test("behavior: a signed payment outlives a shallow block that cancels its authorization", async () => {

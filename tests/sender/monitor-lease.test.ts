@@ -49,10 +49,13 @@ test("an expired lease is taken by another worker, and is not taken back", async
 
 test("a released lease is available to others immediately; only its holder releases it", async () => {
   await take(first);
+  const elsewhere = { network: "base", leaseMs } as const;
+  await takeMonitorLease(sql, { ...elsewhere, holder: "first" });
   await releaseMonitorLease(sql, second);
   expect(await take(second)).toBe(false);
   await releaseMonitorLease(sql, first);
   expect(await take(second)).toBe(true);
+  expect(await takeMonitorLease(sql, { ...elsewhere, holder: "second" })).toBe(false);
 });
 
 test("of workers that request a free lease concurrently, one gets it", async () => {
