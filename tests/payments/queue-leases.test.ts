@@ -208,6 +208,7 @@ describe("a lease's facts about its payment", () => {
       [NETWORK, "MERCHANT", other.userId, 0, 200],
       [NETWORK, "MERCHANT", lab.merchant.userId, 0, 5],
       [NETWORK, "MERCHANT", lab.merchant.userId, 1, 3_000],
+      [NETWORK, "FEES", lab.merchant.userId, 0, 60],
       [NETWORK, "REVERTED", lab.merchant.userId, 0, 70],
       ["base", "MERCHANT", lab.merchant.userId, 0, 40_000],
     ] as const)

@@ -1,7 +1,7 @@
 /** A process that starts before its Postgres says so once, waits, and says how it ended; no line names the password. */
 import { describe, expect, test } from "bun:test";
 import postgres from "postgres";
-import { openDatabaseWait } from "../../db/postgres/retry-while-unavailable.ts";
+import { describeDatabaseFailure, openDatabaseWait } from "../../db/postgres/retry-while-unavailable.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { findFreePort } from "../../local/free-port.ts";
 import { startServiceProcess } from "../../local/processes/service-process.ts";
@@ -88,6 +88,42 @@ test("error: a missing database gives one line that names the variable, and is n
       /^Postgres at 127\.0\.0\.1:1 refuses the connection \(DATABASE_URL\): database ".*_none" does not exist$/,
     ),
   ]);
+});
+
+describe("a command names DATABASE_URL", () => {
+  const describeFailure = async (work: () => Promise<unknown>) =>
+    describeDatabaseFailure(
+      URL_OF_NOTHING,
+      await work().then(
+        () => undefined,
+        (error) => error,
+      ),
+    );
+
+  test("when Postgres is not there", async () => {
+    expect(await describeFailure(readNothing)).toBe(
+      "Postgres at 127.0.0.1:1 is unavailable (DATABASE_URL): connect ECONNREFUSED 127.0.0.1:1",
+    );
+  });
+
+  test("not when a statement is cancelled, is out of space or fails otherwise: that is said in its own words", async () => {
+    const { url, drop } = await createTestDatabase();
+    const sql = postgres(url, { max: 1, onnotice: () => {}, connection: { statement_timeout: 50 } });
+    expect(await describeFailure(() => sql`select pg_sleep(10)`)).toBe(
+      "canceling statement due to statement timeout",
+    );
+    const raise = (state: string) => () =>
+      sql.unsafe(`do $$ begin raise exception 'no room' using errcode = '${state}'; end $$`);
+    expect(await describeFailure(raise("53100"))).toBe("no room");
+    expect(await describeFailure(() => sql`select 1 / 0`)).toBe("division by zero");
+    // no connection is left for it, or Postgres stops
+    for (const state of ["53300", "57P01"])
+      expect(await describeFailure(raise(state))).toBe(
+        "Postgres at 127.0.0.1:1 is unavailable (DATABASE_URL): no room",
+      );
+    await sql.end({ timeout: 0 });
+    await drop();
+  });
 });
 
 describe("api, worker and indexer", () => {
