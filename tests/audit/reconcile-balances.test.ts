@@ -135,6 +135,27 @@ test("an idle wallet is compared after a day, not before", async () => {
   expect((await readWallet(other)).reconciledAt.getTime()).toBeGreaterThan(Date.now() - 60_000);
 });
 
+test("a wallet whose transfers change while its balance is read is not reported; its next comparison decides", async () => {
+  const { id } = await readWallet(merchant);
+  // known and recent, so that it is not recounted first
+  const differBy = (units: number) => lab.sql`
+    update wallets
+    set opening_units = opening_units - ${units}, difference_units = difference_units + ${units}, reconciled_at = now()
+    where id = ${id}`;
+  await differBy(7);
+  const newestRow = async () => [...(await lab.sql`select id from reconciliations order by id desc limit 1`)];
+  const before = await newestRow();
+  proxy.delay = async (calls) => {
+    if (calls.some(({ method }) => method === "eth_call"))
+      await discardSums(lab.sql, NETWORK, [merchant.address]);
+  };
+  expect(await reconcileBalances(term)).toBe(0);
+  proxy.delay = async () => {};
+  expect(await newestRow()).toEqual(before);
+  expect(await reconcileBalances(term)).toBe(1);
+  await differBy(-7);
+});
+
 test("a transfer recorded below the last comparison is no difference: the whole ledger decides", async () => {
   const { bookedNumber } = await readWallet(merchant);
   await lab.sql`

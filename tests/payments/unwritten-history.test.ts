@@ -287,6 +287,22 @@ describe("an open payment", () => {
     expect(await list()).toMatchObject({ total: 1, rows: [{ id: row.id, status: "CONFIRMED" }] });
   });
 
+  test("by another merchant's wallet is in the history of both", async () => {
+    const payee = lab.merchant;
+    const payer = await seedMerchant(lab.sql);
+    const linkId = await seedLink(lab.sql, payee);
+    const payment = await accept(lab, linkId, { payer: payer.address, nonce: randomHash() });
+    if (!payment) throw new Error("the link did not accept the payment");
+    const transfer = makeTransfer(lab, 149, { payment });
+    await read(lab, [transfer]);
+    const rows = await lab.sql<{ userId: string; type: string }[]>`
+      select user_of(owner) as user_id, type from transactions where tx_hash = ${transfer.txHash} order by type`;
+    expect([...rows]).toEqual([
+      { userId: payee.userId, type: "PAYMENT_LINK" },
+      { userId: payer.userId, type: "SEND" },
+    ]);
+  });
+
   test("whose row is already written takes over the row of a claim of its transfer as well", async () => {
     const payment = await acceptOne();
     await writeRow(payment);
