@@ -245,7 +245,7 @@ export async function failUnsentOperations(tx: Tx, network: NetworkId): Promise<
 /**
  * Operations whose relay was lost, or was mined and read by the indexer at `confirmations` blocks' depth without their event: queued
  * again, or FAILED (NOT_RUN) after the third such relay, once no former one may still execute them. A relay in a block that left the
- * chain is sent again and still carries them.
+ * chain is sent again and still carries them; where the ledger does not have its block, a node confirms it first (`confirmRelays`).
  */
 export async function requeueUnrunOperations(
   tx: Tx,
@@ -264,11 +264,13 @@ export async function requeueUnrunOperations(
         and (
           relay.state = 'LOST'
           or relay.state in ('MINED', 'CONFIRMED') and relay.block_number <= cursors.number - ${confirmations}::int + 1
-            and not exists (
-              select from blocks
-              where blocks.network = relay.network
-                and blocks.number = relay.block_number
-                and blocks.hash <> relay.block_hash
+            and coalesce(
+              (
+                select blocks.hash = relay.block_hash
+                from blocks
+                where blocks.network = relay.network and blocks.number = relay.block_number
+              ),
+              relay.state = 'CONFIRMED'
             )
         )
       order by op.id

@@ -148,8 +148,8 @@ describe("requeueUnrunOperations", () => {
 
   test("takes a mined relay's operation when deep, not a block earlier, and none that waits for a block", async () => {
     const [deep, shallow, open] = [
-      await relayed("MINED", 98),
-      await relayed("MINED", 99),
+      await relayed("CONFIRMED", 98),
+      await relayed("CONFIRMED", 99),
       await relayed("BROADCAST"),
     ];
     const { requeued } = await requeueUnrunOperations(sql, NETWORK, DEPTH);
@@ -176,13 +176,13 @@ describe("requeueUnrunOperations", () => {
     const made = await queued();
     for (const [state, block] of [
       ["LOST", null],
-      ["MINED", 90],
+      ["CONFIRMED", 90],
       ["CONFIRMED", 90],
     ] as const) {
       await markOperationsSigned(sql, await makeRelay(state, block), [made.id]);
       expect((await requeueUnrunOperations(sql, NETWORK, DEPTH)).requeued).toContain(made.id);
     }
-    await markOperationsSigned(sql, await makeRelay("MINED", 90), [made.id]);
+    await markOperationsSigned(sql, await makeRelay("CONFIRMED", 90), [made.id]);
     expect((await requeueUnrunOperations(sql, NETWORK, DEPTH)).failed).toContain(made.id);
     expect(await rowOf(made)).toMatchObject({ state: "FAILED", reason: "NOT_RUN" });
   });

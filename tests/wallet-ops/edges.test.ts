@@ -246,7 +246,7 @@ test("an operation that was settled is not queued again by its relay", async () 
   await settleOperations(sql, NETWORK, [event]);
   const { requeued, failed } = await requeueUnrunOperations(sql, NETWORK, 1);
   expect([...requeued, ...failed]).not.toContain(made.id);
-  const open = await relayed("MINED", 80);
+  const open = await relayed("CONFIRMED", 80);
   expect((await requeueUnrunOperations(sql, OTHER_NETWORK, 1)).requeued).toEqual([]);
   expect((await requeueUnrunOperations(sql, NETWORK, 1)).requeued).toContain(open.id);
 });

@@ -182,7 +182,7 @@ describe("a reorganisation", () => {
 
 describe("the queue", () => {
   test("gets back what its relay did not run, sent or not, whatever another network's block at that height is", async () => {
-    const [signed, sent] = [await relayed("MINED", 60), await relayed("MINED", 61)];
+    const [signed, sent] = [await relayed("CONFIRMED", 60), await relayed("CONFIRMED", 61)];
     await set(sent, { state: "BROADCAST" });
     await sql`
       insert into blocks (network, number, hash, parent_hash, block_time)

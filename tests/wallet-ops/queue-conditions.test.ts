@@ -1,6 +1,9 @@
 /** Statements of the queue of operations, each beside the rows that it must leave alone: another worker has moved them, or they are others'. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import type { Hex } from "../../core/domain/networks.ts";
 import type { Sql } from "../../db/postgres/client.ts";
+import { confirmRelays } from "../../db/relays/relays.ts";
+import { reopenRelays } from "../../db/relays/reorganised-relays.ts";
 import {
   failQueuedOperations,
   failUnsentOperations,
@@ -95,6 +98,22 @@ test("an operation that has its block, or has ended, stays so whatever becomes o
     const after = await Promise.all(all.map(async (made) => (await rowOf(made)).state));
     expect(after).toEqual(["QUEUED", "QUEUED", ...states.slice(2)]);
   }
+});
+
+test("a relay whose block the ledger does not have keeps its operation until a node has confirmed that block", async () => {
+  const [made, gone] = [await relayed("MINED", 93), await relayed("MINED", 94)];
+  const requeued = async () => (await requeueUnrunOperations(sql, NETWORK, 3)).requeued;
+  expect(await requeued()).toEqual([]);
+  expect(await rowOf(made)).toMatchObject({ state: "SIGNED", missedRelays: 0 });
+  const { relayId: id } = await rowOf(gone);
+  const { relayId } = await rowOf(made);
+  if (id === null || relayId === null) throw new Error("no relay");
+  // another node has never seen its block: the transaction is pending, and may still execute the operation
+  const [relay] = await sql<{ blockHash: Hex }[]>`select block_hash from relays where id = ${id}`;
+  expect(await reopenRelays(sql, [{ id, blockHash: relay?.blockHash ?? "0x" }])).toBe(1);
+  await confirmRelays(sql, NETWORK, { depthBlocks: 3, provenIds: [relayId] });
+  expect(await requeued()).toEqual([made.id]);
+  expect(await rowOf(gone)).toMatchObject({ state: "SIGNED", relayId: id, missedRelays: 0 });
 });
 
 test("the event of an operation that failed names its own amount and recipients, without the fee", async () => {

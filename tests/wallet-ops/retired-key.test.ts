@@ -1,5 +1,6 @@
 /** Operations in a pending transaction whose key no worker has: when another key takes them, and when they may fail. */
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import pino from "pino";
 import type { Hex } from "../../core/domain/networks.ts";
 import { findWorkerKeys } from "../../db/health/process-heartbeats.ts";
 import {
@@ -10,6 +11,8 @@ import {
 } from "../../db/wallet-ops/queue.ts";
 import { findEmptyRelays, requeueFromRetiredKeys } from "../../db/wallet-ops/retired-keys.ts";
 import { settleOperations } from "../../db/wallet-ops/settlement.ts";
+import type { RelayNetwork } from "../../worker/sender/relay-network.ts";
+import { sendOperations } from "../../worker/wallet-ops/send-operations.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import {
   eventOf,
@@ -19,6 +22,7 @@ import {
   randomHash,
 } from "../support/operation-lab.ts";
 import { randomAddress } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 
 setDefaultTimeout(30_000);
 
@@ -181,7 +185,7 @@ test("the third relay that did not execute it ends an operation only when no for
     await markOperationsSigned(lab.sql, relayId, [made.id]);
     return requeueUnrunOperations(lab.sql, NETWORK, 1);
   };
-  expect((await miss("MINED")).requeued).toContain(made.id);
+  expect((await miss("CONFIRMED")).requeued).toContain(made.id);
   expect((await miss("CONFIRMED")).requeued).toContain(made.id);
   expect((await miss("LOST")).requeued).toContain(made.id);
   expect(await miss("CONFIRMED")).toEqual({ requeued: [], failed: [] });
@@ -208,4 +212,24 @@ test("a relay is empty when its operations are in another one, or final", async 
     false,
     true,
   ]);
+});
+
+test("what no transaction executed is queued again although an operation of a removed key is held by another transaction", async () => {
+  const [unrun, held] = [await lab.relayed("CONFIRMED", 98), await carried()];
+  await reportAs({ details: { relayers: [] } });
+  const network = {
+    deps: { sql: lab.sql, log: pino({ level: "silent" }) },
+    chain: { network: { id: NETWORK } },
+    ...{ lanes: { keys: [] }, confirmations: 1 },
+  } as unknown as RelayNetwork;
+  let sending: Promise<void> | undefined;
+  await lab.sql.begin(async (tx) => {
+    await tx`select from wallet_operations where id = ${held.id} for update`;
+    sending = sendOperations(network);
+    sending.catch(() => undefined);
+    await untilBlocked(lab.sql, sending);
+    expect(await lab.rowOf(unrun)).toMatchObject({ state: "QUEUED", missedRelays: 1 });
+  });
+  await sending;
+  expect(await lab.rowOf(held)).toMatchObject({ state: "QUEUED", formerRelayIds: [held.relayId] });
 });
