@@ -102,6 +102,9 @@ describe("a link that is not paid", () => {
     await bookTransfer(lab, { link: undone ?? null, pays: true, status: "ORPHANED" });
     await bookTransfer(lab, { link: other ?? null, pays: false });
     expect(await fitting(UNITS)).toEqual([open, undone ?? "", other ?? ""].sort());
+    // what was received for a link and does not pay it takes it from nobody
+    const { links } = await factsFor(UNITS);
+    expect(links.map(({ isTaken }) => isTaken)).toEqual([false, false, false]);
   });
 
   test("is paid by a transfer of its unique amount alone", async () => {
