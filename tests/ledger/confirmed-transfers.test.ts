@@ -63,6 +63,8 @@ test("one recorded while the block that confirms it was skipped is confirmed at 
   }));
   if (!block || !next) throw new Error("there is no block");
   await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, [block]));
+  // whose time is no time of this network
+  await lab.sql.begin((tx) => insertBlocks(tx, "base", [makeBlock(block.number + CONFIRMATIONS - 1)]));
   const transfer = makeTransfer(lab, block.number, { block });
   await read(lab, [transfer], [], { isDeep: false });
   const state = async () => {
@@ -75,6 +77,37 @@ test("one recorded while the block that confirms it was skipped is confirmed at 
   await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, [next]));
   await confirmTo(next.number);
   expect(await state()).toEqual({ status: "CONFIRMED", confirmedAt: timeOf(next.number) });
+});
+
+test("what is deep is confirmed with its own history and payment, and nothing of the next block or of what has ended", async () => {
+  const number = FIRST + 30;
+  const blocks = Array.from({ length: CONFIRMATIONS }, (_, index) => makeBlock(number + index));
+  await lab.sql.begin((tx) => insertBlocks(tx, NETWORK, blocks));
+  const made = [];
+  for (const block of [blocks[0], blocks[0], blocks[1]]) {
+    const payment = await accept(lab, await seedLink(lab.sql, lab.merchant));
+    if (!payment || !block) throw new Error("the link accepted no payment");
+    const transfer = makeTransfer(lab, block.number, { payment, block, logIndex: made.length });
+    await read(lab, [transfer], [], { isDeep: false });
+    made.push({ payment, transfer });
+  }
+  const ended = made[1]?.transfer.txHash ?? "";
+  await lab.sql`update transactions set status = 'ORPHANED' where tx_hash = ${ended}`;
+  await confirmTo(number + CONFIRMATIONS - 1);
+  const found = made.map(async ({ payment, transfer: { txHash } }) => {
+    const [row] = await lab.sql<{ status: string; history: string }[]>`
+      select transfers.status, transactions.status as history
+      from transfers
+      join transactions on transactions.transfer_id = transfers.id
+      where transfers.tx_hash = ${txHash}`;
+    return [row?.status, row?.history, (await paymentOf(lab, payment))?.state];
+  });
+  expect(await Promise.all(found)).toEqual([
+    ["CONFIRMED", "CONFIRMED", "CONFIRMED"],
+    ["CONFIRMED", "ORPHANED", "CONFIRMED"],
+    ["DETECTED", "DETECTED", "MINED"],
+  ]);
+  await lab.sql`delete from blocks`;
 });
 
 test.each([
