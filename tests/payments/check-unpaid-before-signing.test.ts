@@ -194,6 +194,10 @@ describe("how far the ledger has been read", () => {
   test("a ledger read up to the head: free; one block less: early", async () => {
     expect(await judge({ headNumber: READ })).toBe("free");
     expect(await judge({ headNumber: READ + 1n })).toBe("early");
+    const ahead = { number: Number(READ) + 1, hash: randomHash(), parentHash: randomHash(), timeS: 1 };
+    await insertBlocks(lab.sql, NETWORK, [ahead]);
+    expect(await judge({ headNumber: READ + 1n, headHash: ahead.hash })).toBe("early");
+    await lab.sql`delete from blocks`;
   });
 
   test("a head of another branch than the ledger's cursor: early; of its height and branch: free", async () => {
