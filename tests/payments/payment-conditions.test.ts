@@ -1,7 +1,15 @@
 /** Conditions of the statements that accept and end payments. Each closes a race: the row is put where the loser of it finds it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { newLinkId } from "../../core/domain/ids.ts";
+import { linkTag } from "../../core/domain/link-tag.ts";
+import { openUse } from "../../db/links/uses.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
-import { failPayments, findPaymentViews, lockPayments } from "../../db/payments/payments.ts";
+import {
+  failPayments,
+  findPaymentViews,
+  findUseByAuthorization,
+  lockPayments,
+} from "../../db/payments/payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
@@ -14,6 +22,7 @@ import {
   historyOf,
   linkOf,
   makeTransfer,
+  NETWORK,
   openBooks,
   paymentOf,
   pendingOf,
@@ -238,6 +247,31 @@ describe("ending a payment as FAILED", () => {
     expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
   });
 
+  test("failing releases a link that nothing holds any more: its transfer left the chain, its claim is disproved or over", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accepted(lab, linkId);
+    await bookTransfer(lab, { link: linkId, pays: true, status: "ORPHANED" });
+    const [disproved, over] = [
+      await claim(lab, linkId, makeTransfer(lab, 90)),
+      await claim(lab, linkId, makeTransfer(lab, 90)),
+    ];
+    await lab.sql`update claims set state = 'REJECTED' where id = ${disproved}`;
+    await lab.sql`update claims set lease_until = now() - interval '1 second' where id = ${over}`;
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+    await fail(lab, payment);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+  });
+
+  test("failing keeps a link PENDING while a claim holds it", async () => {
+    const linkId = await seedLink(lab.sql, lab.merchant);
+    const payment = await accepted(lab, linkId);
+    const claimId = await claim(lab, linkId, makeTransfer(lab, 90));
+    await fail(lab, payment);
+    expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+    const [row] = await lab.sql`select status from transactions where claim_id = ${claimId}`;
+    expect(row).toEqual({ status: "PENDING" });
+  });
+
   test("failing skips a payment that another worker has signed concurrently: its transaction may be mined", async () => {
     const linkId = await seedLink(lab.sql, lab.merchant);
     const payment = await accepted(lab, linkId);
@@ -315,6 +349,16 @@ describe("locking payments", () => {
     });
     expect((await unlocked()).sort()).toEqual(ids.sort());
   });
+});
+
+test("an authorization is found for the link whose use it pays, not for another one", async () => {
+  const [parentId = "", other = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2, isReusable: true });
+  const id = newLinkId();
+  await lab.sql.begin((tx) => openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined }));
+  const { payer: from, nonce } = await accepted(lab, id);
+  const find = (link: string) =>
+    findUseByAuthorization(lab.sql, { id: link, network: NETWORK }, { from, nonce });
+  expect([await find(parentId), await find(other)]).toEqual([id, undefined]);
 });
 
 describe("a payment as its caller sees it", () => {
