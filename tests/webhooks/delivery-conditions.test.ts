@@ -85,16 +85,12 @@ const seconds = (count: number) => new Date(Date.now() + count * 1_000);
 describe("a delivery is taken", () => {
   test("when it is PENDING and due, once within its lease", async () => {
     const of = await endpointId();
-    const [due, later, delivered, failed] = [
-      await delivery(of),
-      await delivery(of),
-      await delivery(of),
-      await delivery(of),
-    ];
+    const made = [await delivery(of), await delivery(of), await delivery(of), await delivery(of)] as const;
+    const [due, later, delivered, failed] = made;
     await set(later, { next_try_at: seconds(60) });
-    await set(delivered, { state: "DELIVERED" });
-    await set(failed, { state: "FAILED" });
-    expect(await taken()).toEqual([due]);
+    await set(delivered, { state: "DELIVERED", next_try_at: seconds(-60) });
+    await set(failed, { state: "FAILED", next_try_at: seconds(-60) });
+    expect(await taken({ perEndpoint: 1 })).toEqual([due]);
     expect(await taken()).toEqual([]);
     expect(await rowOf(due)).toMatchObject({ attempts: 1, tries: 1 });
     expect(await rowOf(later)).toMatchObject({ attempts: 0, leaseUntil: null });
@@ -226,7 +222,7 @@ describe("an attempt", () => {
     expect(await listAttempts(sql, first.id)).toMatchObject([{ number: 1, status: 500 }]);
   });
 
-  test("that failed at a URL that was replaced meanwhile says nothing of the endpoint", async () => {
+  test("at a URL that was replaced meanwhile says nothing of the endpoint", async () => {
     const [first] = await two();
     const own = { id: first.endpointId, userId: user };
     await updateEndpoint(sql, own, { url: "https://new.example.test" });
@@ -234,6 +230,9 @@ describe("an attempt", () => {
     expect(await failingSince(first.endpointId)).toBeNull();
     expect(await disableEndpoint(sql, { ...own, url: first.url }, "gone")).toBe(false);
     expect(await findEndpoint(sql, own)).toMatchObject({ enabled: true });
+    await sql`update webhook_endpoints set failing_since = now() where id = ${first.endpointId}`;
+    await markDelivered(sql, first, OK);
+    expect(await failingSince(first.endpointId)).not.toBeNull();
   });
 
   test("is due again at the next retry or at the end of a PENDING one's lease, whichever is first", async () => {
