@@ -99,6 +99,16 @@ test("a user's newest old event is kept: the cursor of a reader who has read eve
   expect(await readNext(read?.end)).toEqual(["1 minute"]);
 });
 
+test("an event is kept while none that is old as well began after its transaction had ended", async () => {
+  const all = ["95 days", "94 days", "93 days"];
+  await newEvents(all);
+  const { userId } = merchant;
+  await sql`
+    update events set ended_before = (select min(written_by) from events where user_id = ${userId}) where user_id = ${userId}`;
+  await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
+  expect(await readAges()).toEqual(all);
+});
+
 test("events of one transaction with a user's newest old one are kept: its cursor's seal covers them", async () => {
   await sql.begin(async (tx) => {
     await newEvent(tx, "92 days");
@@ -182,7 +192,13 @@ test("signed bytes are deleted an hour after a relay is confirmed and final; the
     await newRelay("CONFIRMED", "8 days", 101n),
     await newRelay("MINED", "8 days", 100n),
     await newRelay("BROADCAST", "8 days", 100n),
+    // sent long ago, mined now
+    await newRelay("CONFIRMED", "8 days", 100n),
   ];
+  await sql`
+    update relays
+    set mined_at = now()
+    where id = (select relay_id from relay_attempts where tx_hash = ${kept.at(-1)?.txHash ?? ""})`;
   expect(await dropSignedBytes(sql, LIMIT)).toBe(1);
   await expect(readRaw(sql, over.txHash)).rejects.toThrow(
     `no attempt with the hash ${over.txHash} has its bytes`,

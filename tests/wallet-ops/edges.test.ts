@@ -251,6 +251,27 @@ test("an operation that was settled is not queued again by its relay", async () 
   expect((await requeueUnrunOperations(sql, NETWORK, 1)).requeued).toContain(open.id);
 });
 
+test.each([
+  ["loses its idempotency key to another of its kind that has it since", { idempotencyKey: "k" }, "AWAITING_SIGNATURE", null],
+  ["keeps its idempotency key beside one that has ended too", { idempotencyKey: "k" }, "CANCELLED", "k"],
+  ["keeps its idempotency key beside another key", { idempotencyKey: "another" }, "QUEUED", "k"],
+  [
+    "keeps its idempotency key beside a refund's",
+    { idempotencyKey: "k", kind: "REFUND" } as const,
+    "AWAITING_SIGNATURE",
+    "k",
+  ],
+])("an expired send that is executed after all %s", async (_what, since, state, expected) => {
+  const made = await makeOperation(undefined, 0n, { idempotencyKey: "k" });
+  await makeOperation(undefined, 0n, { idempotencyKey: "k" });
+  await sql`update wallet_operations set state = 'EXPIRED' where id = ${made.id}`;
+  const other = await makeOperation(made, 0n, since);
+  if (state === "QUEUED") await lab.queue(other);
+  else await sql`update wallet_operations set state = ${state} where id = ${other.id}`;
+  await settleOperations(sql, NETWORK, [eventOf(made)]);
+  expect(await rowOf(made)).toMatchObject({ state: "MINED", idempotencyKey: expected });
+});
+
 test("a second relay keeps the time of the first, so that the operation cannot become NOT_SENT later", async () => {
   const made = await relayed("LOST");
   const { relayedAt } = await rowOf(made);
