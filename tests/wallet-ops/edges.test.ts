@@ -252,7 +252,12 @@ test("an operation that was settled is not queued again by its relay", async () 
 });
 
 test.each([
-  ["loses its idempotency key to another of its kind that has it since", { idempotencyKey: "k" }, "AWAITING_SIGNATURE", null],
+  [
+    "loses its idempotency key to another of its kind that has it since",
+    { idempotencyKey: "k" },
+    "AWAITING_SIGNATURE",
+    null,
+  ],
   ["keeps its idempotency key beside one that has ended too", { idempotencyKey: "k" }, "CANCELLED", "k"],
   ["keeps its idempotency key beside another key", { idempotencyKey: "another" }, "QUEUED", "k"],
   [
