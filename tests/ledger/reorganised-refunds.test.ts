@@ -1,16 +1,19 @@
 /** A refunded transfer that a reorganisation removed comes back, alone or behind others that fill its block: the refund moves to its place. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { newLinkId, newRefundId } from "../../core/domain/ids.ts";
+import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import {
   type BooksLab,
   makeBlock,
   makeTransfer,
   NETWORK,
   openBooks,
+  randomHash,
   read,
   UNITS,
   undoAbove,
 } from "../support/ledger-lab.ts";
+import { randomAddress } from "../support/seed.ts";
 
 setDefaultTimeout(120_000);
 let lab: BooksLab;
@@ -19,13 +22,9 @@ beforeAll(async () => {
 });
 afterAll(() => lab?.stop());
 
-test.each([
-  ["alone", 0],
-  ["behind more transfers than one statement stores", 2_000],
-])("%s", async (_where, others) => {
+/** Of its log 3. */
+async function refundOf({ txHash, from }: SeenTransfer): Promise<string> {
   const id = newRefundId(new Date());
-  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
-  await read(lab, [transfer]);
   await lab.sql.begin(async (tx) => {
     // the refund's operation and link are not looked at
     await tx`set local session_replication_role = replica`;
@@ -34,10 +33,25 @@ test.each([
         id, user_id, link_id, network, paid_tx_hash, paid_log_index, to_address, to_source, amount_units
       )
       values (
-        ${id}, ${lab.merchant.userId}, ${newLinkId()}, ${NETWORK}, ${transfer.txHash}, 3, ${transfer.from},
-        'transfer_sender', ${UNITS}
+        ${id}, ${lab.merchant.userId}, ${newLinkId()}, ${NETWORK}, ${txHash}, 3, ${from}, 'transfer_sender', ${UNITS}
       )`;
   });
+  return id;
+}
+
+async function placeOf(id: string) {
+  const [row] = await lab.sql<{ at: number; waits: boolean }[]>`
+    select paid_log_index as at, orphaned_transfer_id is not null as waits from refunds where id = ${id}`;
+  return row;
+}
+
+test.each([
+  ["alone", 0],
+  ["behind more transfers than one statement stores", 2_000],
+])("%s", async (_where, others) => {
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  const id = await refundOf(transfer);
   await undoAbove(lab, 100);
   const block = makeBlock(101);
   const dust = Array.from({ length: others }, (_, logIndex) => ({
@@ -45,8 +59,36 @@ test.each([
     block,
   }));
   await read(lab, [...dust, { ...transfer, block, logIndex: others }]);
-  const rows = await lab.sql<{ at: number; waits: boolean }[]>`
-    select paid_log_index as at, orphaned_transfer_id is not null as waits from refunds where id = ${id}`;
-  expect([...rows]).toEqual([{ at: others, waits: false }]);
+  expect(await placeOf(id)).toEqual({ at: others, waits: false });
   await undoAbove(lab, 100);
+});
+
+test("behind others of its transaction: of another sender, to another recipient, by an authorization", async () => {
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  const id = await refundOf(transfer);
+  await undoAbove(lab, 100);
+  const block = makeBlock(101);
+  const others = [{ from: randomAddress() }, { to: randomAddress() }, { authorizationNonce: randomHash() }];
+  const unlike = others.map((other, logIndex) => ({ ...transfer, block, logIndex, ...other }));
+  await read(lab, [...unlike, { ...transfer, block, logIndex: 5 }]);
+  expect(await placeOf(id)).toEqual({ at: 5, waits: false });
+  await undoAbove(lab, 100);
+});
+
+test("after another transfer of its transaction has had its place and was removed as well", async () => {
+  const transfer = makeTransfer(lab, 101, { logIndex: 3 });
+  await read(lab, [transfer]);
+  const id = await refundOf(transfer);
+  await undoAbove(lab, 100);
+  const other = { ...transfer, to: randomAddress() };
+  await read(lab, [{ ...other, block: makeBlock(101) }]);
+  expect(await placeOf(id)).toEqual({ at: 3, waits: true });
+  await undoAbove(lab, 100);
+  const block = makeBlock(101);
+  await read(lab, [
+    { ...other, block },
+    { ...transfer, block, logIndex: 4 },
+  ]);
+  expect(await placeOf(id)).toEqual({ at: 4, waits: false });
 });
