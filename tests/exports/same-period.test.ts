@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
-import { seededRandom } from "../support/seeded-random.ts";
+import { seededRandom, splitRandom } from "../support/seeded-random.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 import { type GivenRow, insertHistory } from "../transactions/history.ts";
 import { exportAs, fetchFile } from "./ask.ts";
@@ -12,15 +12,20 @@ import { readXlsx } from "./read-xlsx.ts";
 
 setDefaultTimeout(300_000);
 
-const SEED = "same period";
+const seed = seededRandom("same period");
 const ROWS = 900;
 const NETWORK: NetworkId = "base-sepolia";
 /** Half-hour and quarter-hour offsets, both ends of the date line, clocks that change at midnight, by half an hour, or in the other hemisphere. */
-const ZONES = [
+const ALL_ZONES = [
   ...["UTC", "Europe/Berlin", "America/New_York", "America/St_Johns", "Asia/Kolkata", "Asia/Kathmandu"],
   ...["Pacific/Kiritimati", "Pacific/Niue", "Australia/Lord_Howe", "America/Santiago", "Asia/Beirut"],
   ...["Africa/Casablanca", "Pacific/Chatham", "America/Asuncion"],
 ];
+/** Each run takes others: a month of one zone is a dozen files. */
+const ZONES_A_RUN = 4;
+const ZONES = shuffle(ALL_ZONES, seed)
+  .slice(0, ZONES_A_RUN)
+  .map((zone) => ({ zone, random: splitRandom(seed) }));
 const MONTHS = Array.from({ length: 12 }, (_, n) => `2025-${String(n + 1).padStart(2, "0")}`);
 
 let world: MerchantWorld;
@@ -34,6 +39,13 @@ beforeAll(async () => {
   await insertHistory(world.sql, ann.userId, rows);
 });
 afterAll(() => world?.stop());
+
+function shuffle<Item>(items: readonly Item[], random: () => number): Item[] {
+  return items
+    .map((item) => ({ item, place: random() }))
+    .sort((one, other) => one.place - other.place)
+    .map(({ item }) => item);
+}
 
 /** Calendar day of an instant, by the runtime's own formatter. */
 const dayIn = (zone: string) => {
@@ -59,7 +71,7 @@ function startOf(day: string, zone: string): number {
 }
 
 function yearOf() {
-  const random = seededRandom(SEED);
+  const random = splitRandom(seed);
   const made: GivenRow[] = [];
   const amount = () => {
     const dice = random();
@@ -86,7 +98,7 @@ function yearOf() {
       detectedAt: new Date(Date.UTC(2025, 0, 3) + Math.floor(random() * 360 * 86_400) * 1_000),
     });
   // the last second of a month and the first of the next one, in each zone
-  for (const zone of ZONES)
+  for (const { zone } of ZONES)
     for (const month of MONTHS.slice(1)) {
       const start = startOf(`${month}-01`, zone);
       made.push(
@@ -127,9 +139,8 @@ function read(text: string) {
   return records.map((record) => Object.fromEntries(header.map((name, at) => [name, record[at] ?? ""])));
 }
 
-describe.each(ZONES)("a month in %s", (zone) => {
+describe.each(ZONES)("a month in $zone", ({ zone, random }) => {
   test("has one sum in list, summary, reports, books and statement, and the months join", async () => {
-    const random = seededRandom(`${SEED} ${zone}`);
     const dayOf = dayIn(zone);
     const months = [0, 1].map(() => 1 + Math.floor(random() * 10));
     for (const at of months) {
