@@ -179,6 +179,7 @@ export const paymentLinks = pgTable("payment_links", {
   maxUnits: int8("max_units"),
   parentId: text("parent_id"),
   isDiscoverable: boolean("is_discoverable").notNull(),
+  placeRank: smallint("place_rank"),
 });
 
 export const claims = pgTable("claims", {

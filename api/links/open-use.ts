@@ -4,19 +4,24 @@ import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { refusalOf } from "../../core/domain/payment.ts";
 import { lowerCreatedBlock } from "../../db/links/created-block.ts";
+import type { Opener } from "../../db/links/places.ts";
 import { openUse } from "../../db/links/uses.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 
+/** When a payer may try again to get a place of a link that has none left; none when all are paid. */
+export function retryAfter(nextPlaceAt: Date | null): Record<string, string> {
+  if (nextPlaceAt === null) return {};
+  return { "retry-after": String(Math.max(1, Math.ceil((nextPlaceAt.getTime() - Date.now()) / 1_000))) };
+}
+
 /** Throws NOT_FOUND, CONFLICT when it can no longer be paid, and VALIDATION_ERROR for an amount that it does not accept. */
 export async function openUseFor(
   sql: Sql,
-  { linkId, amountUnits }: { linkId: string; amountUnits: bigint | undefined },
+  { linkId, ...given }: { linkId: string; amountUnits: bigint | undefined } & Opener,
 ): Promise<PaymentLink> {
   const id = newLinkId();
-  const opened = await sql.begin((tx) =>
-    openUse(tx, { parentId: linkId, id, tag: linkTag(id), amountUnits }),
-  );
+  const opened = await sql.begin((tx) => openUse(tx, { parentId: linkId, id, tag: linkTag(id), ...given }));
   if (opened.ok) {
     await lowerCreatedBlock(sql, id);
     return opened.link;
@@ -29,6 +34,7 @@ export async function openUseFor(
     case "LINK_ALREADY_PAID":
       throw new ServiceError("CONFLICT", "This payment link accepts no more payments", {
         details: { field: "linkId", issue: opened.reason },
+        ...("nextPlaceAt" in opened ? { headers: retryAfter(opened.nextPlaceAt) } : {}),
       });
     case "AMOUNT_REQUIRED":
     case "AMOUNT_BELOW_REQUIRED":

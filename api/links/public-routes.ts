@@ -127,11 +127,11 @@ export const publicLinkRoutes = (deps: ApiDeps) =>
     )
     .post(
       `${PREFIX}/uses`,
-      async ({ params: { linkId }, body, bodyText, status }) => {
+      async ({ params: { linkId }, body, bodyText, clientAddress, status }) => {
         if (!LINK_ID.test(linkId)) throw notFound("Reusable payment link");
         const amountUnits =
           body?.amount === undefined ? undefined : readAmountUnits(bodyText, "amount", body.amount);
-        const use = await openUseFor(deps.sql, { linkId, amountUnits });
+        const use = await openUseFor(deps.sql, { linkId, amountUnits, opener: addressGroup(clientAddress) });
         const { baseUrl } = deps.config;
         return status(201, {
           linkId: use.id,

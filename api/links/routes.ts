@@ -283,7 +283,7 @@ async function cancel(deps: ApiDeps, id: string, userId: string): Promise<Paymen
   const cancelled = await deps.sql.begin(async (tx) => {
     const row = await cancelLink(tx, { id, userId });
     if (!row) return undefined;
-    await endClaimsOfLink(tx, id);
+    await endClaimsOfLink(tx, id, "link_cancelled");
     const uses = row.isReusable ? await cancelUses(tx, id) : [];
     const ended = [id, ...uses.map((use) => use.id)];
     await recordEvents(

@@ -319,7 +319,6 @@ function statusSince({ status, paidAt, expiresAt, updatedAt }: PublicLink): Date
 }
 
 /** PENDING only because of claims does not prevent a payment. */
-function isPayable({ status, isFree, uses, maxPayments }: PublicLink): boolean {
-  if (uses !== null && maxPayments !== null && uses >= maxPayments) return false;
-  return isFree && isOpenStatus(status);
+function isPayable({ status, isFree, isUsedUp }: PublicLink): boolean {
+  return isFree && !isUsedUp && isOpenStatus(status);
 }

@@ -107,7 +107,7 @@ export function renderDocument(texts: PageTexts, files: PageFiles, content: Page
 <meta property="og:image:width" content="1200">
 <meta property="og:image:height" content="630">
 <meta name="twitter:card" content="summary_large_image">
-${refreshS === undefined ? "" : html`<noscript><meta http-equiv="refresh" content="${refreshS}"></noscript>`}
+${refreshS === undefined ? "" : data ? html`<noscript>${refreshTag(refreshS)}</noscript>` : refreshTag(refreshS)}
 <link rel="icon" href="${files.icon}" type="image/svg+xml">
 <link rel="stylesheet" href="${files.style}">
 ${branding?.accent && html`<link rel="stylesheet" href="/looks/${branding.accent.slice(1)}.css">`}
@@ -121,6 +121,10 @@ ${languageMenu(texts, url, shopOrigin)}
 ${data}
 </body>
 </html>`;
+}
+
+function refreshTag(seconds: number): Html {
+  return html`<meta http-equiv="refresh" content="${seconds}">`;
 }
 
 /** Longer amounts are set in a smaller size. */

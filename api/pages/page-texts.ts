@@ -44,6 +44,7 @@ export type PageTexts = {
   say: (key: keyof Messages, values?: Record<string, string>) => string;
   formatAmount: (amount: number) => string;
   formatTime: (time: Date | string) => string;
+  formatMinutes: (minutes: number) => string;
 };
 
 /** The dashboard's texts keyed by the English text, which is shown when a translation is missing. */
@@ -66,6 +67,7 @@ export function textsOf(language: Language): PageTexts {
   const locale = `${language}-u-nu-latn`;
   const amounts = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
   const times = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
+  const minutes = new Intl.NumberFormat(locale, { style: "unit", unit: "minute", unitDisplay: "long" });
   return {
     language,
     direction,
@@ -73,5 +75,6 @@ export function textsOf(language: Language): PageTexts {
     say: (key, values = {}) => fillMessage(messages[key], values, direction),
     formatAmount: (amount) => amounts.format(amount),
     formatTime: (time) => `${times.format(new Date(time))} UTC`,
+    formatMinutes: (count) => minutes.format(count),
   };
 }

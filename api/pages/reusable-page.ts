@@ -13,12 +13,17 @@ import {
 import { ICONS } from "./icons.ts";
 import type { PageTexts } from "./page-texts.ts";
 
+/** A page that retries does not reload more often. */
+const RETRY_MIN_S = 5;
+
 /** `problem`: what was wrong with the submitted amount. */
 export type ReusableView = {
   url: string;
   problem?: "amountRange" | "twoReadings" | undefined;
   /** What was typed. */
   given?: string | undefined;
+  /** No place is left for this payer; seconds until one may become free. */
+  retryS?: number | undefined;
   shopOrigin?: string | undefined;
   branding: Branding;
 };
@@ -33,6 +38,7 @@ export function reusablePage(
   const { merchantName: merchant, description, amount } = link;
   const { displayName, isTestnet } = NETWORKS[link.network];
   const shown = amount === null ? null : formatAmount(amount);
+  const retryS = view.retryS === undefined ? undefined : Math.max(RETRY_MIN_S, view.retryS);
   const body = html`<main class="card">
 <header>
 ${isTestnet && html`<p class="test">${say("testNetwork")}</p>`}
@@ -44,12 +50,12 @@ ${
 <p class="what"><bdi>${description}</bdi></p>`
 }
 </header>
-<section id="pay">${link.payable ? form(link, texts, view) : ended(link, texts)}</section>
+<section id="pay">${retryS !== undefined ? full(texts, retryS) : link.payable ? form(link, texts, view) : ended(link, texts)}</section>
 </main>
 <footer><p>USDC · ${displayName}</p><p>${say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
   const title = shown === null ? merchant : `${shown} USDC · ${merchant}`;
   const { url, branding, shopOrigin } = view;
-  return renderDocument(texts, files, { title, description, url, body, branding, shopOrigin });
+  return renderDocument(texts, files, { title, description, url, body, branding, shopOrigin, refreshS: retryS });
 }
 
 function form(
@@ -73,6 +79,11 @@ function form(
 ${field}
 <button class="button" type="submit"><span>${say("continueToPay")}</span></button>
 </form>`;
+}
+
+function full({ say, formatMinutes }: PageTexts, retryS: number): Html {
+  const time = formatMinutes(Math.max(1, Math.ceil(retryS / 60)));
+  return html`<div class="state">${ICONS.off}<h2>${say("full")}</h2><p>${say("fullText", { time })}</p></div>`;
 }
 
 function ended(link: PublicLinkData, { say }: PageTexts): Html {

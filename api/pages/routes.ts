@@ -4,6 +4,7 @@ import { Elysia } from "elysia";
 import { ServiceError } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
 import { findPublicLink } from "../../db/links/links.ts";
+import { findNextPlaceOf } from "../../db/links/places.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
@@ -72,11 +73,12 @@ async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Prom
     if (!link) return sendPage(messagePage("unknown", texts, files, url), request, 404);
     const data = presentPublicLink(link, deps.config);
     const shopOrigin = findShop({ request, set }, link.frameOrigins);
-    if (data.reusable)
-      return sendPage(reusablePage(data, texts, files, { url, shopOrigin, branding: link }), request, 200, {
-        hasForm: true,
-        shopOrigin,
-      });
+    if (data.reusable) {
+      const nextPlaceAt = data.payable ? null : await findNextPlaceOf(deps.sql, linkId);
+      const retryS = nextPlaceAt ? Math.ceil((nextPlaceAt.getTime() - Date.now()) / 1_000) : undefined;
+      const page = reusablePage(data, texts, files, { url, shopOrigin, branding: link, retryS });
+      return sendPage(page, request, 200, { hasForm: true, shopOrigin });
+    }
     const fixed = { ...data, amount: data.amount ?? 0 };
     const foreignOrigins = foreignOriginsOf(fixed, files);
     return sendPage(linkPage(fixed, texts, files, { url, shopOrigin, branding: link }), request, 200, {

@@ -7,12 +7,17 @@ import { Elysia } from "elysia";
 import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
 import { parseUnits } from "../../core/domain/money.ts";
+import { COUNTED_USE_LIFE_MINUTES } from "../../core/domain/reusable-link.ts";
 import { hasTwoReadings } from "../../core/domain/typed-amount.ts";
-import { findPublicLink } from "../../db/links/links.ts";
+import { findPublicLink, type PublicLink } from "../../db/links/links.ts";
+import { findUnpaidUse } from "../../db/links/uses.ts";
+import type { PaymentLink } from "../../db/schema.ts";
+import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readBodyText } from "../http/json-body.ts";
 import { takeFromCallersLimit } from "../http/rate-limits.ts";
 import { requestContext } from "../http/request-context.ts";
+import { readCookie } from "../http/session-cookie.ts";
 import { openUseFor } from "../links/open-use.ts";
 import { presentPublicLink } from "../links/wire.ts";
 import { embedQuery, findShop } from "./embed-origin.ts";
@@ -24,6 +29,8 @@ import { reusablePage } from "./reusable-page.ts";
 
 const BODY_MAX_CHARS = 1_000;
 const AMOUNT_MAX_CHARS = 40;
+/** Names the payment that this browser opened; sent to the form only. */
+const USE_COOKIE = "use";
 
 export const useFormRoutes = (deps: ApiDeps) =>
   new Elysia({ name: "use-form-routes" }).use(requestContext(deps)).post(
@@ -40,28 +47,35 @@ export const useFormRoutes = (deps: ApiDeps) =>
         const shopOrigin = findShop({ request, set }, link.frameOrigins);
         const given = readAmount(body);
         const isAmbiguous = given !== undefined && hasTwoReadings(given, texts.language);
+        const amountUnits = given === undefined ? undefined : parseUnits(given.replace(",", "."));
+        const own = await findOwnUse(deps, link, request);
+        const wanted = link.minUnits === null ? link.amountUnits : amountUnits;
         const use = isAmbiguous
           ? invalid("amount", "has two readings")
-          : await openUseFor(deps.sql, {
-              linkId,
-              amountUnits: given === undefined ? undefined : parseUnits(given.replace(",", ".")),
-            }).catch((error: unknown) => {
-              if (error instanceof ServiceError && error.status < 500) return error;
-              throw error;
-            });
+          : own && own.amountUnits === wanted
+            ? own
+            : await openUseFor(deps.sql, {
+                ...{ linkId, amountUnits, opener: addressGroup(clientAddress), replaces: own?.id },
+              }).catch((error: unknown) => {
+                if (error instanceof ServiceError && error.status < 500) return error;
+                throw error;
+              });
         if (!(use instanceof ServiceError))
           return new Response(null, {
             status: 303,
             headers: {
               location: `/pay/${use.id}?lang=${texts.language}${embedQuery(shopOrigin)}`,
               "cache-control": "no-store",
+              ...(link.maxPayments === null ? {} : { "set-cookie": cookieOf(use, deps.config.baseUrl) }),
             },
           });
+        const retryAfter = use.headers?.["retry-after"];
         const current = (await findPublicLink(deps.sql, linkId)) ?? link;
         const view = {
           url,
           shopOrigin,
           branding: current,
+          retryS: retryAfter === undefined ? undefined : Number(retryAfter),
           given,
           problem: isAmbiguous
             ? ("twoReadings" as const)
@@ -80,6 +94,20 @@ export const useFormRoutes = (deps: ApiDeps) =>
     },
     { parse: ({ request }: { request: Request }) => readBodyText(request), detail: { hide: true } },
   );
+
+/**
+ * A browser has one unpaid payment of a link with a maximum: who returns to the form is led to the one that was opened before, whose
+ * place would otherwise be taken from them by themselves.
+ */
+async function findOwnUse({ sql }: ApiDeps, { id: parentId, maxPayments }: PublicLink, request: Request) {
+  const id = maxPayments === null ? undefined : readCookie(request.headers.get("cookie"), USE_COOKIE);
+  return id !== undefined && LINK_ID.test(id) ? findUnpaidUse(sql, { id, parentId }) : undefined;
+}
+
+function cookieOf({ id, parentId }: PaymentLink, baseUrl: string): string {
+  const secure = baseUrl.startsWith("https:") ? "; Secure" : "";
+  return `${USE_COOKIE}=${id}; Path=/pay/${parentId}; Max-Age=${COUNTED_USE_LIFE_MINUTES * 60}; HttpOnly; SameSite=Lax${secure}`;
+}
 
 /** As typed: "12.50" or "12,50". */
 function readAmount(body: unknown): string | undefined {

@@ -12,7 +12,9 @@ import { findObstacle, type PayableLink } from "../../core/domain/payment-accept
 import { isRelayObstacle } from "../../core/domain/relay-budget.ts";
 import { choiceOf, isTooFine } from "../../core/domain/reusable-link.ts";
 import { IDEMPOTENCY_KEY_MAX } from "../../db/http/idempotency.ts";
+import { findNextPlaceOf } from "../../db/links/places.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
+import { retryAfter } from "../links/open-use.ts";
 import type { PayMetrics } from "./metrics.ts";
 import type { OfferSigner } from "./offers.ts";
 import { type LinkPayTools, type PayOrder, type PayResult, payLink } from "./pay-link.ts";
@@ -36,6 +38,16 @@ export type Ask = Omit<PayOrder, "attempt" | "payerLanguage"> & {
 };
 
 export async function answerPaymentRequest(tools: LinkAnswerTools, ask: Ask): Promise<Answer> {
+  const answer = await answerAsked(tools, ask);
+  const isFull = (answer.body as { error?: unknown }).error === "LINK_ALREADY_PAID";
+  if (!isFull) return answer;
+  const nextPlaceAt = await withTimeout(TERMS_TIMEOUT_MS, findNextPlaceOf(tools.sql, ask.linkId)).catch(
+    () => null,
+  );
+  return { ...answer, headers: { ...answer.headers, ...retryAfter(nextPlaceAt) } };
+}
+
+async function answerAsked(tools: LinkAnswerTools, ask: Ask): Promise<Answer> {
   const { baseUrl } = tools.config;
   const origin = { baseUrl, signer: tools.signer, resourceUrl: resourceUrl(ask.linkId, baseUrl) };
   const paid = findMalformed(ask) ?? (await payShown(tools, ask));

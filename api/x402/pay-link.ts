@@ -41,6 +41,8 @@ export type PayOrder = {
   /** From the `Idempotency-Key`, or the payment-identifier extension. */
   attempt: PaymentAttempt & { readonly idempotencyKey: string | undefined };
   requestId: string;
+  /** The caller's address, as rate limits count it. */
+  opener: string;
   /** The language of the page that the payer saw; undefined for programs. */
   payerLanguage: Language | undefined;
   /**
@@ -135,7 +137,7 @@ async function payUse(
   if (!verdict.ok) return refuse(parent, verdict.reason, verdict.message, { retryable: verdict.retryable });
   if (isSpent(parent)) return refuseSpent(tools, parent, newPayment(parent, order, verdict));
   const made = await tools.sql.begin((tx) =>
-    openUse(tx, { parentId: parent.id, id, tag: linkTag(id), amountUnits }),
+    openUse(tx, { parentId: parent.id, id, tag: linkTag(id), amountUnits, opener: order.opener }),
   );
   if (!made.ok) return { kind: "refused", ...refusalOf(made.reason), network };
   await lowerCreatedBlock(tools.sql, id);

@@ -6,6 +6,7 @@
 import { Elysia } from "elysia";
 import { notFound, ServiceError } from "../../core/domain/errors.ts";
 import { PAYMENT_ID } from "../../core/domain/ids.ts";
+import { addressGroup } from "../http/client-address.ts";
 import type { ApiDeps } from "../http/deps.ts";
 import { readBodyText } from "../http/json-body.ts";
 import { takeFromCallersLimit, takeFromLimit } from "../http/rate-limits.ts";
@@ -64,6 +65,7 @@ function resource(deps: ApiDeps, tools: LinkAnswerTools, prefix: string, default
         headers,
         bodyText,
         requestId: context.requestId,
+        opener: addressGroup(clientAddress),
         onAccepting,
         countPayer: (payer) => takeFromLimit(deps, set, { limitName: "x402Payer", key: payer }),
       });

@@ -10,6 +10,8 @@ export const MAX_PAYMENTS_LIMIT = 1_000_000;
 /** How long a use holds its place; shorter where the number of uses is limited. Late money is still booked on it. */
 export const USE_LIFE_MINUTES = 24 * 60;
 export const COUNTED_USE_LIFE_MINUTES = 60;
+/** How long a use keeps its place, before anything pays it, when others want it (db/links/max-uses.ts). */
+export const SAFE_PLACE_MINUTES = 15;
 
 export type ReuseTerms = {
   isReusable: boolean;

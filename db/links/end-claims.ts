@@ -53,12 +53,16 @@ async function letGo(tx: Tx, { id, linkId }: Pick<Claim, "id" | "linkId">, reaso
   await releaseLink(tx, linkId, reason);
 }
 
-/** OPEN -> EXPIRED for all claims of a link that its merchant cancelled; deletes their history rows. */
-export async function endClaimsOfLink(tx: Tx, linkId: string): Promise<void> {
+/** OPEN -> EXPIRED for all claims of a link that was ended although they held it; deletes their history rows. */
+export async function endClaimsOfLink(
+  tx: Tx,
+  linkId: string,
+  reason: "link_cancelled" | "place_given",
+): Promise<void> {
   await tx`
     with ended as (
       update claims
-      set state = 'EXPIRED', reason = 'link_cancelled', updated_at = now()
+      set state = 'EXPIRED', reason = ${reason}, updated_at = now()
       where link_id = ${linkId} and state = 'OPEN'
       returning id
     )

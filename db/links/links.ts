@@ -8,10 +8,11 @@ import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type PaymentLink, paymentLinks, type User } from "../schema.ts";
 import { hasLapsed } from "./expire-links.ts";
-import { countUses } from "./max-uses.ts";
+import { isUsedUp } from "./max-uses.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
+import { restsOnClaims } from "./rests-on-claims.ts";
 import type { MerchantPage } from "./schema.ts";
-import { hasUnappliedTransfer } from "./unapplied-transfers.ts";
+
 import { countUnknownOutcomes } from "./unknown-outcomes.ts";
 
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {
@@ -115,8 +116,8 @@ export type PublicLink = Pick<
   Pick<MerchantPage, "sealedReturnSecret" | "accent" | "logoDigest"> & {
     /** Origins of shops that may show its page. */
     frameOrigins: readonly string[];
-    /** For a reusable link: uses that are paid or may still be. */
-    uses: number | null;
+    /** Of a reusable link: no place is left. */
+    isUsedUp: boolean;
     /** Only claims hold it. */
     isFree: boolean;
     /** One of its payments ended while no node responded. */
@@ -138,8 +139,8 @@ export async function findPublicLink(tx: Tx, id: string): Promise<PublicLink | u
     select
       ${columns(tx)}, users.display_name, users.email, users.claim_policy, users.match_by_amount,
       merchant_page.sealed_return_secret, merchant_page.accent, merchant_page.logo_digest,
-      coalesce(merchant_page.frame_origins, '{}') as frame_origins, case when link.is_reusable then ${countUses(tx, tx`link.id`)} end as uses,
-      ${restsOnClaims(tx)} as is_free,
+      coalesce(merchant_page.frame_origins, '{}') as frame_origins, ${isUsedUp(tx)} as is_used_up,
+      ${restsOnClaims(tx, "link")} as is_free,
       coalesce((select number from cursors where cursors.network = link.network), 0)::float8 as ledger_block,
       ${countUnknownOutcomes(tx, "link.id")} > 0 as is_uncertain,
       paying.tx_hash as paying_tx_hash, paying.from_address as paying_from, paying.depth as paying_depth, now() as now
@@ -335,21 +336,9 @@ export async function cancelLink(
       and user_id = ${userId}
       and status in ('ACTIVE', 'PENDING')
       and expires_at > now()
-      and (status = 'ACTIVE' or ${restsOnClaims(tx)})
+      and (status = 'ACTIVE' or ${restsOnClaims(tx, "link")})
     returning ${columnsOf(tx, paymentLinks)}`;
   return row;
-}
-
-/** SQL: no payment and no transfer holds the row named `link`. */
-function restsOnClaims(tx: Tx) {
-  return tx`(
-    not exists (select from payments where payments.link_id = link.id and payments.is_live)
-    and not exists (
-      select from transfers
-      where transfers.link_id = link.id and transfers.pays and transfers.status <> 'ORPHANED'
-    )
-    and not ${hasUnappliedTransfer(tx, { id: "link.id", amountUnits: "link.amount_units", payAmountUnits: "link.pay_amount_units" })}
-  )`;
 }
 
 /** All columns, with the effective status (effectiveStatus of core/domain/link-expiry.ts) by the database's clock. */

@@ -1,16 +1,41 @@
 /**
- * How many uses of a reusable link are accepted: until the number that is paid, or open and may still be paid, reaches the link's maximum. One
- * definition for payers, the listing and the opening of uses.
+ * Whether a reusable link with a maximum of payments accepts another one: until as many uses are paid, or keep their places. One definition
+ * for payers, the listing and the opening of uses (places.ts).
  */
+import { SAFE_PLACE_MINUTES } from "../../core/domain/reusable-link.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { PaymentLink } from "../schema.ts";
+import { restsOnClaims } from "./rests-on-claims.ts";
 
-/** SQL: as many uses of `link` as it may have are paid, or may still be. Where nothing limits them, they are not counted. */
+/** Of a payer whose address has begun no other payment of the link within the hour. */
+const FIRST_RANK = 1;
+
+/** SQL: no place of `link` is left for a payer who has begun no other payment of it. Where nothing limits them, they are not counted. */
 export function isUsedUp(tx: Tx) {
   return tx`
     case
       when link.is_reusable and link.max_payments is not null
-      then link.max_payments <= ${countUses(tx, tx`link.id`)}
+      then link.max_payments <= (
+        select count(*)
+        from payment_links use
+        where use.parent_id = link.id and ${keepsPlace(tx, FIRST_RANK)}
+      )
+      else false
+    end`;
+}
+
+/**
+ * SQL: `use` keeps its place although a payer of this rank wants one. Paid, or held by a payment or a transfer, it always does. Otherwise
+ * its payer keeps it from payers whose address has begun more payments than theirs: for a while, or while a proven claim is looked for
+ * until the use expires.
+ */
+export function keepsPlace(tx: Tx, rank: number) {
+  const isBefore = tx`use.expires_at > now() and coalesce(use.place_rank, ${FIRST_RANK}) <= ${rank}::int`;
+  return tx`
+    case use.status
+      when 'PAID' then true
+      when 'PENDING' then ${isBefore} or not ${restsOnClaims(tx, "use")}
+      when 'ACTIVE' then ${isBefore} and use.created_at > now() - make_interval(mins => ${SAFE_PLACE_MINUTES}::int)
       else false
     end`;
 }
@@ -38,14 +63,4 @@ export async function findUsedUp(
     where link.id = any(${counted}::text[]) and ${isUsedUp(tx)}`;
   for (const { id } of rows) usedUp.set(id, true);
   return usedUp;
-}
-
-/** SQL: uses of the link with this id that are paid, or may still be in the ordinary way. */
-export function countUses(tx: Tx, linkId: ReturnType<Tx>) {
-  return tx`(
-    select count(*)::int
-    from payment_links use
-    where use.parent_id = ${linkId}
-      and (use.status in ('PENDING', 'PAID') or use.status = 'ACTIVE' and use.expires_at > now())
-  )`;
 }

@@ -11,8 +11,8 @@ import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type PaymentLink, paymentLinks } from "../schema.ts";
 import type { LinkPosition } from "./links.ts";
-import { isUsedUp } from "./max-uses.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
+import { type Opener, takePlace } from "./places.ts";
 
 export type OpenedUse =
   | { ok: true; link: PaymentLink }
@@ -21,11 +21,12 @@ export type OpenedUse =
       reason:
         | "NOT_FOUND"
         | "LINK_NOT_PAYABLE"
-        | "LINK_ALREADY_PAID"
         | "AMOUNT_REQUIRED"
         | "AMOUNT_BELOW_REQUIRED"
         | "AMOUNT_EXCEEDS_MAXIMUM";
-    };
+    }
+  /** `nextPlaceAt`: when a place may become free; null when all are paid. */
+  | { ok: false; reason: "LINK_ALREADY_PAID"; nextPlaceAt: Date | null };
 
 /**
  * Opens a use of a reusable link, or returns the one that has this id. `amountUnits` is the payer's choice and counts for open amounts
@@ -33,7 +34,7 @@ export type OpenedUse =
  */
 export async function openUse(
   tx: Tx,
-  given: { parentId: string; id: string; tag: Hex; amountUnits: bigint | undefined },
+  given: { parentId: string; id: string; tag: Hex; amountUnits: bigint | undefined } & Opener,
 ): Promise<OpenedUse> {
   await tx`
     select
@@ -55,26 +56,37 @@ export async function openUse(
     return { ok: false, reason: "AMOUNT_REQUIRED" };
   if (choice && amountUnits < choice.minUnits) return { ok: false, reason: "AMOUNT_BELOW_REQUIRED" };
   if (choice && amountUnits > choice.maxUnits) return { ok: false, reason: "AMOUNT_EXCEEDS_MAXIMUM" };
-  if (await isFull(tx, parent)) return { ok: false, reason: "LINK_ALREADY_PAID" };
-  const { network, recipient } = parent;
+  const { network, recipient, maxPayments } = parent;
+  const place = maxPayments === null ? undefined : await takePlace(tx, { id: parent.id, maxPayments }, given);
+  if (place && !place.ok) return { ...place, reason: "LINK_ALREADY_PAID" };
   // a chosen amount is matched by tag, nonce, proof or the merchant, so a unique amount would add nothing
   const payAmount = choice ? undefined : await takePayAmount(tx, { network, recipient, amountUnits });
-  const lifeMinutes = parent.maxPayments === null ? USE_LIFE_MINUTES : COUNTED_USE_LIFE_MINUTES;
+  const lifeMinutes = maxPayments === null ? USE_LIFE_MINUTES : COUNTED_USE_LIFE_MINUTES;
   const [link] = await tx<PaymentLink[]>`
     insert into payment_links (
       id, parent_id, user_id, network, recipient, amount_units, description, expires_at, tag, pay_amount_units, created_block,
-      reference, metadata, success_url, cancel_url
+      reference, metadata, success_url, cancel_url, place_rank
     )
     select
       ${given.id}, id, user_id, network, recipient, ${amountUnits}::bigint, description,
       least(expires_at, now() + make_interval(mins => ${lifeMinutes}::int)), ${given.tag}::bytea, ${payAmount?.units ?? null}::bigint,
-      (select number from cursors where network = ${network}), reference, metadata, success_url, cancel_url
+      (select number from cursors where network = ${network}), reference, metadata, success_url, cancel_url,
+      ${place?.rank ?? null}::smallint
     from payment_links
     where id = ${given.parentId}
     returning ${columnsOf(tx, paymentLinks)}`;
   if (!link) throw new Error(`no use of ${given.parentId} was stored`);
   if (payAmount) await reservePayAmount(tx, { linkId: link.id, network, recipient, ...payAmount });
   return { ok: true, link };
+}
+
+/** A use that nothing pays yet and that can still be paid. */
+export async function findUnpaidUse(
+  tx: Tx,
+  given: { id: string; parentId: string },
+): Promise<PaymentLink | undefined> {
+  const use = await findUse(tx, given);
+  return use && use.status === "ACTIVE" && use.expiresAt > new Date() ? use : undefined;
 }
 
 async function findUse(
@@ -86,16 +98,6 @@ async function findUse(
     from payment_links
     where id = ${id} and parent_id = ${parentId}`;
   return row;
-}
-
-/** By a statement that starts after the link is locked: the one that waits for the lock would count outdated uses. */
-async function isFull(tx: Tx, { id, maxPayments }: PaymentLink): Promise<boolean> {
-  if (maxPayments === null) return false;
-  const [row] = await tx<{ isUsedUp: boolean }[]>`
-    select ${isUsedUp(tx)} as is_used_up
-    from payment_links link
-    where link.id = ${id}`;
-  return row?.isUsedUp ?? true;
 }
 
 /** When their link is cancelled, ends the uses that nothing holds yet. */

@@ -265,7 +265,8 @@ describe("a link", () => {
     const uses = [];
     for (const parentId of parents) {
       const id = newLinkId();
-      await lab.sql.begin((tx) => openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined }));
+      const given = { parentId, id, tag: linkTag(id), amountUnits: undefined, opener: "203.0.113.1" };
+      await lab.sql.begin((tx) => openUse(tx, given));
       uses.push(id);
     }
     const [own = "", other = ""] = uses;

@@ -359,7 +359,7 @@ describe("ending a claim", () => {
 });
 
 describe("cancelling a link", () => {
-  const endAll = () => lab.sql.begin((tx) => endClaimsOfLink(tx, linkId));
+  const endAll = () => lab.sql.begin((tx) => endClaimsOfLink(tx, linkId, "link_cancelled"));
 
   test("ends its open claims with their rows, and no other link's", async () => {
     const [id, apart] = [await opened(), await opened({ linkId: await otherLink(), txHash: randomHash() })];

@@ -37,7 +37,9 @@ async function open(
   amountUnits: bigint | undefined,
   id = newLinkId(),
 ): Promise<bigint | string> {
-  const opened = await sql.begin((tx) => openUse(tx, { parentId, id, tag: linkTag(id), amountUnits }));
+  const opened = await sql.begin((tx) =>
+    openUse(tx, { parentId, id, tag: linkTag(id), amountUnits, opener: "203.0.113.1" }),
+  );
   return opened.ok ? opened.link.amountUnits : opened.reason;
 }
 

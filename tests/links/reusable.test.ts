@@ -206,7 +206,7 @@ describe("the maximum of payments", () => {
     expect((await open(parentId)).status).toBe(201);
     const insert = (tx: Tx) => {
       const id = newLinkId();
-      return openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined });
+      return openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined, opener: "203.0.113.1" });
     };
     const held = Promise.withResolvers<void>();
     const isOpened = Promise.withResolvers<void>();
@@ -221,7 +221,7 @@ describe("the maximum of payments", () => {
     await untilBlocked(sql, second);
     held.resolve();
     expect((await first).ok).toBe(true);
-    expect(await second).toEqual({ ok: false, reason: "LINK_ALREADY_PAID" });
+    expect(await second).toMatchObject({ ok: false, reason: "LINK_ALREADY_PAID" });
   });
 
   test("is shown in lists as used up while no place is left, and only then", async () => {

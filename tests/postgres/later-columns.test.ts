@@ -89,7 +89,10 @@ function statements(): Record<string, (tx: Tx) => Promise<unknown>> {
     ...{ recipient: address, amountUnits: UNITS, validAfter: 0n, validBefore: 9_999_999_999n },
     ...{ nonce: randomHash(), signature: "0x" as Hex, idempotencyKey: null, requestId: null },
   };
-  const use = { parentId: reusable, id: newLinkId(), tag: linkTag(newLinkId()), amountUnits: undefined };
+  const use = {
+    ...{ parentId: reusable, id: newLinkId(), tag: linkTag(newLinkId()), amountUnits: undefined },
+    opener: "203.0.113.1",
+  };
   return {
     insertLink: (tx) => insertLink(tx, { ...own, ...terms, tag: linkTag(own.id), expiresInHours: 1 }),
     findLink: (tx) => findLink(tx, own),

@@ -72,7 +72,8 @@ export async function makeReusable(
 /** A payer opens the page of a reusable link. */
 export async function makeUse({ sql }: Lab, parentId: string): Promise<void> {
   const id = newLinkId();
-  await sql.begin((tx) => openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined }));
+  const given = { parentId, id, tag: linkTag(id), amountUnits: undefined, opener: "203.0.113.1" };
+  await sql.begin((tx) => openUse(tx, given));
   await lowerCreatedBlock(sql, id);
 }
 

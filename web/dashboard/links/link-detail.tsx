@@ -131,7 +131,7 @@ function Found({ link, outdated, open, refunds, from, isNew, isRefunding }: Foun
       {isUsedUp && (
         <Notice kind="info">
           {say(
-            "Its maximum number of payments is made or in progress, so no new one can begin. A payment that is begun but not completed frees its place within an hour.",
+            "Its maximum number of payments is made or in progress, so no new one can begin. After 15 minutes, one that is begun but not paid gives its place to the next payer.",
           )}
         </Notice>
       )}

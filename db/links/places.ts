@@ -1,0 +1,122 @@
+/**
+ * The places of a reusable link with a maximum of payments. A use takes one when it is opened. While all are taken, a use that nothing pays
+ * yet gives its place to a payer whose address has begun fewer payments of the link (keepsPlace in max-uses.ts), so that nobody can keep
+ * others out by opening uses. It expires then: money that comes for it all the same is booked on it, as for any expired link.
+ */
+import { SAFE_PLACE_MINUTES } from "../../core/domain/reusable-link.ts";
+import { recordEvents } from "../events/events.ts";
+import { countRequest } from "../http/rate-limit-counters.ts";
+import type { Tx } from "../postgres/client.ts";
+import { notify } from "../postgres/notifications.ts";
+import { endClaimsOfLink } from "./end-claims.ts";
+import { keepsPlace } from "./max-uses.ts";
+
+/** How long an address is remembered for a link. */
+const REMEMBERED_S = 3_600;
+/** Ranks beyond are equal. */
+const RANK_MAX = 1_000;
+/** A payment that is in progress may fail, nobody knows when. */
+const IN_PROGRESS_S = 60;
+
+/** `opener`: the payer's address, as rate limits count it. `replaces`: a use that the same browser opened, which is ended first. */
+export type Opener = { opener: string; replaces?: string | undefined };
+
+export type TakenPlace =
+  | { ok: true; rank: number }
+  /** `nextPlaceAt`: when a place may become free; null when all are paid. */
+  | { ok: false; nextPlaceAt: Date | null };
+
+/** Takes a place for a use that the caller opens in the same transaction. Call with the link locked. */
+export async function takePlace(
+  tx: Tx,
+  { id, maxPayments }: { id: string; maxPayments: number },
+  { opener, replaces }: Opener,
+): Promise<TakenPlace> {
+  const key = `placesOfLink:${id}:${opener}`;
+  const rank = (await readCount(tx, key)) + 1;
+  const missing = (await countTaken(tx, id)) - maxPayments + 1;
+  if (missing > 0 && (await endUses(tx, { parentId: id, rank, replaces, missing })) < missing)
+    return { ok: false, nextPlaceAt: await findNextPlace(tx, { id, maxPayments, rank }) };
+  await countRequest(tx, key, { limit: RANK_MAX, windowS: REMEMBERED_S });
+  return { ok: true, rank };
+}
+
+async function readCount(tx: Tx, key: string): Promise<number> {
+  const [row] = await tx<{ count: number }[]>`
+    select count
+    from rate_counters
+    where key = ${key} and ends_at > now()`;
+  return Math.min(row?.count ?? 0, RANK_MAX);
+}
+
+/** One past its expiry counts until it is EXPIRED: a payment that was accepted in time may not be committed yet. */
+async function countTaken(tx: Tx, parentId: string): Promise<number> {
+  const [row] = await tx<{ taken: number }[]>`
+    select count(*)::int as taken
+    from payment_links
+    where parent_id = ${parentId} and status in ('ACTIVE', 'PENDING', 'PAID')`;
+  return row?.taken ?? 0;
+}
+
+/**
+ * Ends `missing` uses that keep their places no longer, or none when there are fewer: those past their expiry first, then those of the
+ * addresses that have begun most. One that is locked is about to be paid.
+ */
+async function endUses(
+  tx: Tx,
+  given: { parentId: string; rank: number; replaces: string | undefined; missing: number },
+): Promise<number> {
+  const gives = tx`(use.id = ${given.replaces ?? ""} and use.status = 'ACTIVE' or not ${keepsPlace(tx, given.rank)})`;
+  const locked = await tx<{ id: string }[]>`
+    select id
+    from payment_links use
+    where parent_id = ${given.parentId} and status in ('ACTIVE', 'PENDING') and ${gives}
+    order by id = ${given.replaces ?? ""} desc, expires_at <= now() desc, coalesce(place_rank, 1) desc, created_at, id
+    limit ${given.missing}
+    for no key update skip locked`;
+  if (locked.length < given.missing) return 0;
+  // by a statement that starts after they are locked: what others committed before is seen
+  const ended = await tx<{ id: string; userId: string }[]>`
+    update payment_links use
+    set status = 'EXPIRED', expires_at = least(expires_at, now()), updated_at = now()
+    where id = any(${locked.map(({ id }) => id)}::text[]) and status in ('ACTIVE', 'PENDING') and ${gives}
+    returning id, user_id`;
+  for (const { id } of ended) await endClaimsOfLink(tx, id, "place_given");
+  await recordEvents(
+    tx,
+    ended.map(({ id, userId }) => ({ userId, type: "payment_link.expired" as const, subjectId: id })),
+  );
+  await notify(
+    tx,
+    ended.map(({ id }) => id),
+  );
+  return ended.length;
+}
+
+/** When a payer may get a place of a link that has none left; null when all are paid, and for other links. */
+export async function findNextPlaceOf(tx: Tx, linkId: string): Promise<Date | null> {
+  const [link] = await tx<{ id: string; maxPayments: number }[]>`
+    select id, max_payments
+    from payment_links
+    where id = ${linkId} and is_reusable and max_payments is not null and status = 'ACTIVE' and expires_at > now()`;
+  return link ? findNextPlace(tx, { ...link, rank: 1 }) : null;
+}
+
+async function findNextPlace(
+  tx: Tx,
+  { id, maxPayments, rank }: { id: string; maxPayments: number; rank: number },
+): Promise<Date | null> {
+  const [row] = await tx<{ paid: number; at: Date | null }[]>`
+    select
+      count(*) filter (where status = 'PAID')::int as paid,
+      greatest(
+        now() + interval '1 second',
+        min(case status
+          when 'ACTIVE' then least(expires_at, created_at + make_interval(mins => ${SAFE_PLACE_MINUTES}::int))
+          when 'PENDING' then now() + make_interval(secs => ${IN_PROGRESS_S})
+        end)
+      ) as at
+    from payment_links use
+    where parent_id = ${id} and ${keepsPlace(tx, rank)}`;
+  return row && row.paid < maxPayments ? row.at : null;
+}
