@@ -66,7 +66,10 @@ export const PAYMENTS: Readonly<Record<PaymentRefusal | "SETTLEMENT_PENDING", En
     "This authorization has been used or cancelled on the chain",
     "If it paid this link (`txHash` is its transaction), nothing. Otherwise sign a new one",
   ],
-  LINK_ALREADY_PAID: ["This link has already been paid", "Do not pay; ask the merchant for a new link"],
+  LINK_ALREADY_PAID: [
+    "This link has already been paid, or all its `maxPayments` are made or begun",
+    "Do not pay now. With `Retry-After`, a place may become free then; otherwise ask the merchant for a new link",
+  ],
   PAYMENT_IN_PROGRESS: [
     "Another payment of this link is in progress",
     "Wait and read the link again; pay only if it is `ACTIVE`",

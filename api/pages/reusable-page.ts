@@ -55,7 +55,15 @@ ${
 <footer><p>USDC · ${displayName}</p><p>${say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;
   const title = shown === null ? merchant : `${shown} USDC · ${merchant}`;
   const { url, branding, shopOrigin } = view;
-  return renderDocument(texts, files, { title, description, url, body, branding, shopOrigin, refreshS: retryS });
+  return renderDocument(texts, files, {
+    title,
+    description,
+    url,
+    body,
+    branding,
+    shopOrigin,
+    refreshS: retryS,
+  });
 }
 
 function form(

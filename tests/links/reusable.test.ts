@@ -1,15 +1,10 @@
 /** Links that many payers pay, and links whose payer chooses the amount: each payment is a use, a link of its own. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { newLinkId } from "../../core/domain/ids.ts";
-import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
-import { openUse } from "../../db/links/uses.ts";
-import type { Tx } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { openClient } from "../support/http-client.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { makePayer, shapeA, signPayment, standardV1 } from "../support/payer.ts";
-import { untilBlocked } from "../support/until-blocked.ts";
 import { type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";
 import { newProvingPayer, sendUsdc } from "./payers.ts";
 
@@ -174,86 +169,6 @@ describe("a reusable link with a fixed amount", () => {
     const third = await pay(a, await sign(4.2));
     expect([third.status, third.body.error]).toEqual([409, "LINK_ALREADY_PAID"]);
   }, 120_000);
-});
-
-describe("the maximum of payments", () => {
-  test("holds for sixteen concurrent payers", async () => {
-    const id = await reusable({ amount: 1.1, maxPayments: 3 });
-    const opened = await Promise.all(Array.from({ length: 16 }, () => open(id)));
-    expect(opened.map(({ status }) => status).sort()).toEqual([
-      ...Array(3).fill(201),
-      ...Array(13).fill(409),
-    ]);
-    expect(await publicData(id)).toMatchObject({ payable: false, status: "ACTIVE" });
-    const late = await pay(id, await sign(1.1));
-    expect([late.status, late.body.error]).toEqual([409, "LINK_ALREADY_PAID"]);
-    expect((await stranger().get(`/v1/x402/${id}`)).body).toMatchObject({
-      accepts: [],
-      error: "LINK_ALREADY_PAID",
-    });
-    // a use that was not paid in time gives its place back
-    const place = opened.find(({ status }) => status === 201)?.body.linkId;
-    await side.world.sql`
-      update payment_links set created_at = now() - interval '2 hours', expires_at = now() - interval '1 second'
-      where id = ${place}`;
-    expect((await pay(id, await sign(1.1))).status).toBe(200);
-    expect((await open(id)).status).toBe(409);
-  }, 120_000);
-
-  test("holds between two transactions: the second waits for the first, and finds no place left", async () => {
-    const { sql } = side.world;
-    const parentId = await reusable({ amount: 1.2, maxPayments: 2 });
-    expect((await open(parentId)).status).toBe(201);
-    const insert = (tx: Tx) => {
-      const id = newLinkId();
-      return openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined, opener: "203.0.113.1" });
-    };
-    const held = Promise.withResolvers<void>();
-    const isOpened = Promise.withResolvers<void>();
-    const first = sql.begin(async (tx) => {
-      const opened = await insert(tx);
-      isOpened.resolve();
-      await held.promise;
-      return opened;
-    });
-    await isOpened.promise;
-    const second = sql.begin(insert);
-    await untilBlocked(sql, second);
-    held.resolve();
-    expect((await first).ok).toBe(true);
-    expect(await second).toMatchObject({ ok: false, reason: "LINK_ALREADY_PAID" });
-  });
-
-  test("is shown in lists as used up while no place is left, and only then", async () => {
-    const [full, endless] = [await reusable({ maxPayments: 2 }), await reusable()];
-    // too many to be counted for each link of a list
-    const large = await reusable({ maxPayments: 1_001 });
-    const usedUp = async () => {
-      const { links } = (await side.ann.client.get(LINKS)).body;
-      return [full, endless, large].map((id) => links.find((link: { id: string }) => link.id === id).usedUp);
-    };
-    const uses = [await open(full), await open(endless)];
-    expect(await usedUp()).toEqual([false, false, undefined]);
-    uses.push(await open(full), await open(endless));
-    expect(await usedUp()).toEqual([true, false, undefined]);
-    await side.world.sql`
-      update payment_links set created_at = now() - interval '2 days', expires_at = now() where id = ${uses[0]?.body.linkId}`;
-    expect(await usedUp()).toEqual([false, false, undefined]);
-  });
-
-  test("a cancelled link takes no payment, nor do its unpaid uses", async () => {
-    const id = await reusable({ amount: 1.3 });
-    const use = (await open(id)).body.linkId;
-    expect((await side.ann.client.post(`${LINKS}/${id}/cancel`)).status).toBe(200);
-    expect((await open(id)).status).toBe(409);
-    expect(await side.statusOf(use)).toBe("CANCELLED");
-    expect((await pay(id, await sign(1.3))).body.error).toBe("LINK_NOT_PAYABLE");
-    const expired = await reusable({ amount: 1.4 });
-    await side.world.sql`
-      update payment_links set created_at = now() - interval '2 days', expires_at = now() where id = ${expired}`;
-    expect((await open(expired)).status).toBe(409);
-    expect((await pay(expired, await sign(1.4))).body.error).toBe("LINK_NOT_PAYABLE");
-  });
 });
 
 describe("an open amount", () => {
