@@ -10,7 +10,7 @@ import { presentLink, presentSingleLink } from "../../core/domain/present-link.t
 import { recordEvents } from "../../db/events/events.ts";
 import { parseIdempotencyKey } from "../../db/http/idempotency.ts";
 import { setDiscoverable } from "../../db/links/discoverable-links.ts";
-import { endClaimsOfLink } from "../../db/links/end-claims.ts";
+import { endClaimsOf } from "../../db/links/end-claims.ts";
 import {
   cancelLink,
   countByOrder,
@@ -283,7 +283,7 @@ async function cancel(deps: ApiDeps, id: string, userId: string): Promise<Paymen
   const cancelled = await deps.sql.begin(async (tx) => {
     const row = await cancelLink(tx, { id, userId });
     if (!row) return undefined;
-    await endClaimsOfLink(tx, id, "link_cancelled");
+    await endClaimsOf(tx, [id], "link_cancelled");
     const uses = row.isReusable ? await cancelUses(tx, id) : [];
     const ended = [id, ...uses.map((use) => use.id)];
     await recordEvents(

@@ -137,7 +137,10 @@ async function payUse(
   if (!verdict.ok) return refuse(parent, verdict.reason, verdict.message, { retryable: verdict.retryable });
   if (isSpent(parent)) return refuseSpent(tools, parent, newPayment(parent, order, verdict));
   const made = await tools.sql.begin((tx) =>
-    openUse(tx, { parentId: parent.id, id, tag: linkTag(id), amountUnits, opener: order.opener }),
+    openUse(tx, {
+      ...{ parentId: parent.id, id, tag: linkTag(id), amountUnits, opener: order.opener },
+      isSigned: true,
+    }),
   );
   if (!made.ok) return { kind: "refused", ...refusalOf(made.reason), network };
   await lowerCreatedBlock(tools.sql, id);

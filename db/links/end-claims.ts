@@ -53,17 +53,17 @@ async function letGo(tx: Tx, { id, linkId }: Pick<Claim, "id" | "linkId">, reaso
   await releaseLink(tx, linkId, reason);
 }
 
-/** OPEN -> EXPIRED for all claims of a link that was ended although they held it; deletes their history rows. */
-export async function endClaimsOfLink(
+/** OPEN -> EXPIRED for all claims of links that were ended although they held them; deletes their history rows. */
+export async function endClaimsOf(
   tx: Tx,
-  linkId: string,
+  linkIds: readonly string[],
   reason: "link_cancelled" | "place_given",
 ): Promise<void> {
   await tx`
     with ended as (
       update claims
       set state = 'EXPIRED', reason = ${reason}, updated_at = now()
-      where link_id = ${linkId} and state = 'OPEN'
+      where link_id = any(${[...linkIds]}::text[]) and state = 'OPEN'
       returning id
     )
     delete from transactions

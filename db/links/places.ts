@@ -8,8 +8,9 @@ import { recordEvents } from "../events/events.ts";
 import { countRequest } from "../http/rate-limit-counters.ts";
 import type { Tx } from "../postgres/client.ts";
 import { notify } from "../postgres/notifications.ts";
-import { endClaimsOfLink } from "./end-claims.ts";
+import { endClaimsOf } from "./end-claims.ts";
 import { keepsPlace } from "./max-uses.ts";
+import { countUnknownOutcomes } from "./unknown-outcomes.ts";
 
 /** How long an address is remembered for a link. */
 const REMEMBERED_S = 3_600;
@@ -22,7 +23,7 @@ const IN_PROGRESS_S = 60;
 export type Opener = { opener: string; replaces?: string | undefined };
 
 export type TakenPlace =
-  | { ok: true; rank: number }
+  | { ok: true }
   /** `nextPlaceAt`: when a place may become free; null when all are paid. */
   | { ok: false; nextPlaceAt: Date | null };
 
@@ -30,23 +31,29 @@ export type TakenPlace =
 export async function takePlace(
   tx: Tx,
   { id, maxPayments }: { id: string; maxPayments: number },
-  { opener, replaces }: Opener,
+  { rank, replaces }: { rank: number; replaces: string | undefined },
 ): Promise<TakenPlace> {
-  const key = `placesOfLink:${id}:${opener}`;
-  const rank = (await readCount(tx, key)) + 1;
   const missing = (await countTaken(tx, id)) - maxPayments + 1;
   if (missing > 0 && (await endUses(tx, { parentId: id, rank, replaces, missing })) < missing)
     return { ok: false, nextPlaceAt: await findNextPlace(tx, { id, maxPayments, rank }) };
-  await countRequest(tx, key, { limit: RANK_MAX, windowS: REMEMBERED_S });
-  return { ok: true, rank };
+  return { ok: true };
 }
 
-async function readCount(tx: Tx, key: string): Promise<number> {
+/** How many payments of a link this address has begun within the hour, the next one included. */
+export async function findRank(tx: Tx, linkId: string, opener: string): Promise<number> {
   const [row] = await tx<{ count: number }[]>`
     select count
     from rate_counters
-    where key = ${key} and ends_at > now()`;
-  return Math.min(row?.count ?? 0, RANK_MAX);
+    where key = ${keyOf(linkId, opener)} and ends_at > now()`;
+  return Math.min(row?.count ?? 0, RANK_MAX) + 1;
+}
+
+export async function countOpening(tx: Tx, linkId: string, opener: string): Promise<void> {
+  await countRequest(tx, keyOf(linkId, opener), { limit: RANK_MAX, windowS: REMEMBERED_S });
+}
+
+function keyOf(linkId: string, opener: string): string {
+  return `usesOfLink:${linkId}:${opener}`;
 }
 
 /** One past its expiry counts until it is EXPIRED: a payment that was accepted in time may not be committed yet. */
@@ -66,7 +73,7 @@ async function endUses(
   tx: Tx,
   given: { parentId: string; rank: number; replaces: string | undefined; missing: number },
 ): Promise<number> {
-  const gives = tx`(use.id = ${given.replaces ?? ""} and use.status = 'ACTIVE' or not ${keepsPlace(tx, given.rank)})`;
+  const gives = tx`(use.id = ${given.replaces ?? ""} and use.status = 'ACTIVE' and ${countUnknownOutcomes(tx, "use.id")} = 0 or not ${keepsPlace(tx, given.rank)})`;
   const locked = await tx<{ id: string }[]>`
     select id
     from payment_links use
@@ -81,15 +88,13 @@ async function endUses(
     set status = 'EXPIRED', expires_at = least(expires_at, now()), updated_at = now()
     where id = any(${locked.map(({ id }) => id)}::text[]) and status in ('ACTIVE', 'PENDING') and ${gives}
     returning id, user_id`;
-  for (const { id } of ended) await endClaimsOfLink(tx, id, "place_given");
+  const endedIds = ended.map(({ id }) => id);
+  await endClaimsOf(tx, endedIds, "place_given");
   await recordEvents(
     tx,
     ended.map(({ id, userId }) => ({ userId, type: "payment_link.expired" as const, subjectId: id })),
   );
-  await notify(
-    tx,
-    ended.map(({ id }) => id),
-  );
+  await notify(tx, endedIds);
   return ended.length;
 }
 

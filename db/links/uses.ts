@@ -10,9 +10,23 @@ import {
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type PaymentLink, paymentLinks } from "../schema.ts";
+import { endClaimsOf } from "./end-claims.ts";
 import type { LinkPosition } from "./links.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
-import { type Opener, takePlace } from "./places.ts";
+import { countOpening, findRank, type Opener, takePlace } from "./places.ts";
+import { restsOnClaims } from "./rests-on-claims.ts";
+
+/** Unique amounts for an address, link and hour. */
+const PAY_AMOUNTS_MAX = 5;
+
+/** `isSigned`: for an x402 payment, whose authorization names it. */
+type OpeningUse = {
+  parentId: string;
+  id: string;
+  tag: Hex;
+  amountUnits: bigint | undefined;
+  isSigned?: boolean;
+} & Opener;
 
 export type OpenedUse =
   | { ok: true; link: PaymentLink }
@@ -32,10 +46,7 @@ export type OpenedUse =
  * Opens a use of a reusable link, or returns the one that has this id. `amountUnits` is the payer's choice and counts for open amounts
  * alone. Locks the wallet and then the link: uses are opened one at a time, so that their maximum holds and unique amounts differ.
  */
-export async function openUse(
-  tx: Tx,
-  given: { parentId: string; id: string; tag: Hex; amountUnits: bigint | undefined } & Opener,
-): Promise<OpenedUse> {
+export async function openUse(tx: Tx, given: OpeningUse): Promise<OpenedUse> {
   await tx`
     select
     from wallets
@@ -57,10 +68,18 @@ export async function openUse(
   if (choice && amountUnits < choice.minUnits) return { ok: false, reason: "AMOUNT_BELOW_REQUIRED" };
   if (choice && amountUnits > choice.maxUnits) return { ok: false, reason: "AMOUNT_EXCEEDS_MAXIMUM" };
   const { network, recipient, maxPayments } = parent;
-  const place = maxPayments === null ? undefined : await takePlace(tx, { id: parent.id, maxPayments }, given);
-  if (place && !place.ok) return { ...place, reason: "LINK_ALREADY_PAID" };
-  // a chosen amount is matched by tag, nonce, proof or the merchant, so a unique amount would add nothing
-  const payAmount = choice ? undefined : await takePayAmount(tx, { network, recipient, amountUnits });
+  const { opener, replaces, isSigned = false } = given;
+  // what is paid by an authorization needs neither where nothing limits the payments
+  const rank = maxPayments === null && isSigned ? undefined : await findRank(tx, parent.id, opener);
+  if (rank !== undefined && maxPayments !== null) {
+    const place = await takePlace(tx, { id: parent.id, maxPayments }, { rank, replaces });
+    if (!place.ok) return { ...place, reason: "LINK_ALREADY_PAID" };
+  }
+  if (rank !== undefined) await countOpening(tx, parent.id, opener);
+  // A chosen amount is matched by tag, nonce, proof or the merchant, so a unique amount would add nothing. A wallet has 900 for a price, and
+  // its other links need them too: one address does not use them up.
+  const isTyped = !choice && !isSigned && rank !== undefined && rank <= PAY_AMOUNTS_MAX;
+  const payAmount = isTyped ? await takePayAmount(tx, { network, recipient, amountUnits }) : undefined;
   const lifeMinutes = maxPayments === null ? USE_LIFE_MINUTES : COUNTED_USE_LIFE_MINUTES;
   const [link] = await tx<PaymentLink[]>`
     insert into payment_links (
@@ -71,7 +90,7 @@ export async function openUse(
       ${given.id}, id, user_id, network, recipient, ${amountUnits}::bigint, description,
       least(expires_at, now() + make_interval(mins => ${lifeMinutes}::int)), ${given.tag}::bytea, ${payAmount?.units ?? null}::bigint,
       (select number from cursors where network = ${network}), reference, metadata, success_url, cancel_url,
-      ${place?.rank ?? null}::smallint
+      ${maxPayments === null ? null : (rank ?? null)}::smallint
     from payment_links
     where id = ${given.parentId}
     returning ${columnsOf(tx, paymentLinks)}`;
@@ -100,22 +119,25 @@ async function findUse(
   return row;
 }
 
-/** When their link is cancelled, ends the uses that nothing holds yet. */
+/** When their link is cancelled, ends the uses that no payment or transfer holds, with their claims. */
 export async function cancelUses(tx: Tx, parentId: string): Promise<{ id: string; userId: string }[]> {
-  return tx<{ id: string; userId: string }[]>`
-    -- in the order in which a group of payments locks them
-    with open as (
-      select id
-      from payment_links
-      where parent_id = ${parentId} and status = 'ACTIVE' and expires_at > now()
-      order by id
-      for update
-    )
-    update payment_links
+  // in the order in which a group of payments locks them
+  await tx`
+    select id
+    from payment_links
+    where parent_id = ${parentId} and status in ('ACTIVE', 'PENDING') and expires_at > now()
+    order by id
+    for update`;
+  const ended = await tx<{ id: string; userId: string }[]>`
+    update payment_links use
     set status = 'CANCELLED', updated_at = now()
-    from open
-    where payment_links.id = open.id and payment_links.status = 'ACTIVE'
-    returning payment_links.id, payment_links.user_id`;
+    where parent_id = ${parentId}
+      and expires_at > now()
+      and (status = 'ACTIVE' or status = 'PENDING' and ${restsOnClaims(tx, "use")})
+    returning id, user_id`;
+  const ids = ended.map(({ id }) => id);
+  await endClaimsOf(tx, ids, "link_cancelled");
+  return ended;
 }
 
 export type LinkPayment = {

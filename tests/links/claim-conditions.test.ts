@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { newClaimId, newLinkId, newTransactionId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { type NewClaim, notePoll, openClaim } from "../../db/links/claims.ts";
-import { endClaim, endClaimsOfLink } from "../../db/links/end-claims.ts";
+import { endClaim, endClaimsOf } from "../../db/links/end-claims.ts";
 import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { type BookedTransfer, bookTransfer } from "../support/book-transfer.ts";
@@ -359,7 +359,7 @@ describe("ending a claim", () => {
 });
 
 describe("cancelling a link", () => {
-  const endAll = () => lab.sql.begin((tx) => endClaimsOfLink(tx, linkId, "link_cancelled"));
+  const endAll = () => lab.sql.begin((tx) => endClaimsOf(tx, [linkId], "link_cancelled"));
 
   test("ends its open claims with their rows, and no other link's", async () => {
     const [id, apart] = [await opened(), await opened({ linkId: await otherLink(), txHash: randomHash() })];

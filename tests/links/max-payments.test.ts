@@ -10,6 +10,7 @@ import { openClient } from "../support/http-client.ts";
 import { makePayer, shapeA, signPayment } from "../support/payer.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
 import { type PayerSide, startPayerSide } from "./payer-side.ts";
+import { newProvingPayer } from "./payers.ts";
 
 const LINKS = "/v1/payment-links";
 const PUBLIC = "/api/v1/public/payment-links";
@@ -190,6 +191,19 @@ describe("the maximum of payments", () => {
     const endless = await reusable({ amount: 1.8 });
     const page = await fetch(`${side.world.baseUrl}/pay/${endless}`, { method: "POST", redirect: "manual" });
     expect([page.status, page.headers.getSetCookie()]).toEqual([303, []]);
+  });
+
+  test("a cancelled link takes no payment by a use that rests on a claim alone", async () => {
+    const id = await reusable({ amount: 1.9 });
+    const use = (await open(id)).body.linkId;
+    const payer = await newProvingPayer(side.rpcUrl, 0n);
+    const hash = `0x${"5a".repeat(32)}`;
+    expect((await side.prove(use, hash, payer)).status).toBe(200);
+    expect(await side.statusOf(use)).toBe("PENDING");
+    expect((await side.ann.client.post(`${LINKS}/${id}/cancel`)).status).toBe(200);
+    expect([await side.statusOf(use), (await side.claimRow(use))?.state]).toEqual(["CANCELLED", "EXPIRED"]);
+    const late = await pay(use, await sign(1.9));
+    expect([late.status, late.body.error]).toEqual([422, "LINK_NOT_PAYABLE"]);
   });
 
   test("a cancelled link takes no payment, nor do its unpaid uses", async () => {

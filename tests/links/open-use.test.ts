@@ -93,3 +93,18 @@ test("a link that has expired opens no use, even if no job has moved it to EXPIR
 test("a single-use link has no uses", async () => {
   expect(await open(await seedLink(sql, merchant), undefined)).toBe("NOT_FOUND");
 });
+
+test("one address reserves a few unique amounts of a wallet, however many payments it begins, and others still get theirs", async () => {
+  const parentId = await seedReusable();
+  const reserved = async () => {
+    const [row] = await sql<{ amounts: number }[]>`
+      select count(*)::int as amounts from payment_links where parent_id = ${parentId} and pay_amount_units is not null`;
+    return row?.amounts;
+  };
+  for (let times = 0; times < 8; times++) await open(parentId, undefined);
+  expect(await reserved()).toBe(5);
+  const id = newLinkId();
+  const given = { parentId, id, tag: linkTag(id), amountUnits: undefined, opener: "203.0.113.2" };
+  await sql.begin((tx) => openUse(tx, given));
+  expect(await reserved()).toBe(6);
+});

@@ -6,7 +6,7 @@ import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { findUsedUp } from "../../db/links/max-uses.ts";
 import { findNextPlaceOf } from "../../db/links/places.ts";
-import { openUse } from "../../db/links/uses.ts";
+import { cancelUses, openUse } from "../../db/links/uses.ts";
 import { insertPayments } from "../../db/payments/accept-payments.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { randomHash } from "../support/ledger-lab.ts";
@@ -161,6 +161,20 @@ describe("a payer's only place", () => {
     expect(await statusOf(use)).toBe(status);
   });
 
+  test("is kept while the outcome of one of its payments is unknown", async () => {
+    const parentId = await seedCounted(1);
+    const use = await open(parentId, STRANGER);
+    expect(await sql.begin((tx) => acceptPayment(tx, use))).toBe(true);
+    await openedMinutesAgo(use, 50);
+    await sql`
+      update payments set state = 'FAILED', reason = 'RELAYER_UNAVAILABLE', doubt_since = now(), doubt_until = now() + interval '1 hour'
+      where link_id = ${use}`;
+    await sql`update payment_links set status = 'ACTIVE', expires_at = now() where id = ${use}`;
+    expect([await open(parentId, newAddress()), await isUsedUp(parentId)]).toEqual(["", true]);
+    await sql`update payments set doubt_until = now() where link_id = ${use}`;
+    expect(await open(parentId, newAddress())).not.toBe("");
+  });
+
   test("is replaced by the same browser's next one, but not while it is being paid", async () => {
     const parentId = await seedCounted(1);
     const [address, first] = [newAddress(), newLinkId()];
@@ -268,4 +282,25 @@ describe("no more payments are accepted than the link allows", () => {
       select count(*)::int as open from payment_links where parent_id = ${parentId} and status = 'ACTIVE'`;
     expect(row?.open).toBe(3);
   });
+});
+
+test("a cancelled link ends the uses that nothing but claims holds, and none that is being paid", async () => {
+  const parentId = await seedCounted(4);
+  const [idle, claimed, paying, over] = [
+    await open(parentId, newAddress()),
+    await open(parentId, newAddress()),
+    await open(parentId, newAddress()),
+    await open(parentId, newAddress()),
+  ];
+  await holdByClaim(claimed);
+  expect(await sql.begin((tx) => acceptPayment(tx, paying))).toBe(true);
+  await sql`update payment_links set expires_at = now() where id = ${over}`;
+  const ended = await sql.begin((tx) => cancelUses(tx, parentId));
+  expect(ended.map(({ id }) => id).sort()).toEqual([idle, claimed].sort());
+  expect(await Promise.all([idle, claimed, paying, over].map(statusOf))).toEqual([
+    "CANCELLED",
+    "CANCELLED",
+    "PENDING",
+    "ACTIVE",
+  ]);
 });

@@ -121,6 +121,10 @@ describe("a reusable link with a fixed amount", () => {
         metadata: { reference: "SHARED" },
       });
     }
+    // an authorization names its payment, so none of the wallet's unique amounts is reserved for it
+    const unique = await side.world
+      .sql`select from payment_links where parent_id = ${id} and pay_amount_units is not null`;
+    expect(unique).toHaveLength(0);
     // the same bytes again pay nothing: the use is the same
     const again = await pay(id, signed[0] as (typeof signed)[0]);
     expect([again.status, again.body.error, again.body.txHash]).toEqual([
