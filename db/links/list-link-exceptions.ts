@@ -1,6 +1,6 @@
 /**
- * Lists and counts a merchant's links that have an exception (UNDERPAID, OVERPAID, PAID_LATE, DUPLICATE). When each applies:
- * `LINK_EXCEPTIONS` of core/domain/link.ts.
+ * Lists and counts a merchant's links that have an exception (UNDERPAID, OVERPAID, PAID_LATE, DUPLICATE), uses of reusable links among them.
+ * When each applies: `LINK_EXCEPTIONS` of core/domain/link.ts.
  */
 import type { Tx } from "../postgres/client.ts";
 import { columns, type LinkFilter, type LinkPage, type LinkPosition } from "./links.ts";
@@ -19,7 +19,6 @@ export async function listExceptions(
       where owner_key(user_id) = owner_key(${userId})
         and user_id = ${userId}
         and exception <> 'NONE'
-        and parent_id is null
         ${after ? tx`and (created_at, id) < (to_timestamp_micros(${after.createdAtMicros}::bigint), ${after.id}::text)` : tx``}
     ) with_exception
     ${status === undefined ? tx`` : tx`where status = ${status}`}
@@ -37,7 +36,6 @@ export async function countExceptions(tx: Tx, { userId, status }: LinkFilter): P
       where owner_key(user_id) = owner_key(${userId})
         and user_id = ${userId}
         and exception <> 'NONE'
-        and parent_id is null
     ) with_exception
     ${status === undefined ? tx`` : tx`where status = ${status}`}`;
   return row?.count ?? 0;

@@ -286,3 +286,23 @@ describe("in an authorization's nonce", () => {
     expect(await statusOf(side, foreign)).toBe("ACTIVE");
   });
 });
+
+test("a payment of a reusable link that got too little is listed among the links that need attention", async () => {
+  const { client } = side.ann;
+  const terms = { amount: null, minAmount: 1, maxAmount: 10, maxPayments: null, description: "Tip" };
+  const parentId = (await client.post("/v1/payment-links", terms)).body.id;
+  const opened = await client.post(`/api/v1/public/payment-links/${parentId}/uses`, { amount: 8 });
+  expect(opened.status).toBe(201);
+  const use = opened.body.linkId;
+  await pay(side, payer, { units: 5_000_000n, tail: await tagOf(use) });
+  await waitForLink(side, use, { status: "ACTIVE", exception: "UNDERPAID" });
+  const read = async (query: string) => (await client.get(`/v1/payment-links?exception=any${query}`)).body;
+  for (const query of ["", "&status=ACTIVE"]) {
+    const { links, totalCount } = await read(query);
+    const ids = links.map(({ id }: { id: string }) => id);
+    expect(ids).toContain(use);
+    expect(totalCount).toBe(ids.length);
+    expect(links[ids.indexOf(use)]).toMatchObject({ parentId, exception: "UNDERPAID", amount: 8 });
+  }
+  expect((await read("&status=PAID")).links.map(({ id }: { id: string }) => id)).not.toContain(use);
+});
