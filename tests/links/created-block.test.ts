@@ -35,8 +35,8 @@ async function createdBlockOf(make: () => Promise<unknown>): Promise<number> {
     values (${NETWORK}, 83, ${`0x${"83".repeat(32)}`}, 83)`;
   let made: Promise<unknown> = Promise.resolve();
   await world.sql.begin(async (holder) => {
-    // the statement after the link's insert waits for this
-    await holder`lock table pay_amounts in exclusive mode`;
+    // the link's insert waits for this once it has read the cursor, in a trigger
+    await holder`lock table link_counts in exclusive mode`;
     made = make();
     await untilBlocked(world.sql);
     await world.sql.begin(async (tx) => {

@@ -71,7 +71,8 @@ test.each([
 
 test.each([
   ["PENDING", "1 minute", true],
-  ["PENDING", "-1 minute", true],
+  // without a payment or a transfer
+  ["PENDING", "-1 minute", false],
   ["PAID", "1 minute", true],
   ["PAID", "-1 minute", true],
   ["ACTIVE", "1 minute", true],
