@@ -354,7 +354,8 @@ describe("locking payments", () => {
 test("an authorization is found for the link whose use it pays, not for another one", async () => {
   const [parentId = "", other = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2, isReusable: true });
   const id = newLinkId();
-  await lab.sql.begin((tx) => openUse(tx, { parentId, id, tag: linkTag(id), amountUnits: undefined }));
+  const use = { parentId, id, tag: linkTag(id), amountUnits: undefined, opener: "203.0.113.1" };
+  await lab.sql.begin((tx) => openUse(tx, use));
   const { payer: from, nonce } = await accepted(lab, id);
   const find = (link: string) =>
     findUseByAuthorization(lab.sql, { id: link, network: NETWORK }, { from, nonce });
