@@ -225,6 +225,10 @@ test("a month's file is not created from a ledger that is incomplete again, but 
   await world.sql`update wallets set backfilled_at = now() where user_id = ${gil.userId}`;
   await world.start("indexer");
   const ready = await until(async () => {
+    // a file whose attempts were used up before is retried after an hour
+    await world.sql`
+      update exports set started_at = now() - interval '2 hours' where user_id = ${gil.userId} and status = 'FAILED'`;
+    await closeMonths(monthsDeps(), middleOfMonth(1));
     const found = await files();
     return found.every(({ status }) => status === "READY") ? found : undefined;
   });
