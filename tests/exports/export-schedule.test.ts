@@ -5,6 +5,7 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { nextPeriod, periodAround } from "../../core/domain/schedule-period.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import { insertScheduleRun } from "../../db/exports/export-schedules.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
 import { runSchedules } from "../../worker/exports/run-due-schedules.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { randomHash } from "../links/payers.ts";
@@ -141,18 +142,22 @@ describe("a schedule", () => {
     await world.sql`update transactions set status = 'DETECTED' where id = ${later ?? ""}`;
     await world.start("worker");
     const made = async () => {
-      const [row] = await world.sql<{ id: string; status: string; attempts: number }[]>`
-        select exports.id, exports.status, exports.attempts
+      const [row] = await world.sql<{ id: string; status: string; attempts: number; hasBegun: boolean }[]>`
+        select exports.id, exports.status, exports.attempts, exports.started_at is not null as has_begun
         from export_schedule_runs run
         join exports on exports.id = run.export_id
         where run.schedule_id = ${id} and run.first_day = '2026-02-01'`;
       return row;
     };
-    await waitFor("an attempt", async () => {
+    await waitFor("the wait", async () => {
       const file = await made();
-      return file !== undefined && file.attempts > 0 && file.status !== "RUNNING";
+      return file?.hasBegun === true && file.status === "QUEUED";
     });
+    const { id: exportId = "", attempts } = (await made()) ?? {};
+    expect(attempts).toBe(0);
     await world.sql`update transactions set status = 'CONFIRMED' where id = ${later ?? ""}`;
+    // its job runs a minute later
+    await enqueue(world.sql, "build_export", { exportId });
     await waitFor("the file", async () => (await made())?.status === "READY");
     const path = `/v1/transactions/exports/${(await made())?.id}/download`;
     const [header = [], ...records] = parseCsv((await fetchFile(ann.client, path)).text);

@@ -6,6 +6,7 @@ import type { Hex } from "../../core/domain/networks.ts";
 import { type Chain, openChain } from "../../core/rpc/chain-client.ts";
 import { openLog } from "../../core/runtime/log.ts";
 import { insertMonthlyStatement } from "../../db/exports/statements.ts";
+import { enqueue } from "../../db/jobs/queue.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
 import { closeMonths } from "../../worker/exports/statement/close-months.ts";
@@ -213,22 +214,23 @@ test("a month's file is not created from a ledger that is incomplete again, but 
   await world.kill("indexer");
   await world.kill("worker");
   await closeMonths(monthsDeps(), middleOfMonth(1));
-  const files = () => world.sql<{ id: string; status: string; attempts: number }[]>`
-    select id, status, attempts from exports where user_id = ${gil.userId}`;
+  const files = () => world.sql<{ id: string; status: string; attempts: number; hasBegun: boolean }[]>`
+    select id, status, attempts, started_at is not null as has_begun from exports where user_id = ${gil.userId}`;
   expect((await files()).map(({ status }) => status)).toEqual(["QUEUED", "QUEUED"]);
   await world.sql`update wallets set backfilled_at = null where user_id = ${gil.userId}`;
   await world.start("worker");
-  await until(async () => {
+  // it waits for the ledger, and that is no attempt
+  const waiting = await until(async () => {
     const found = await files();
-    return found.every(({ attempts, status }) => attempts > 0 && status !== "RUNNING") || undefined;
+    return found.every(({ hasBegun, status }) => hasBegun && status === "QUEUED") ? found : undefined;
   });
+  expect(waiting.map(({ attempts }) => attempts)).toEqual([0, 0]);
   await world.sql`update wallets set backfilled_at = now() where user_id = ${gil.userId}`;
   await world.start("indexer");
   const ready = await until(async () => {
-    // a file whose attempts were used up before is retried after an hour
-    await world.sql`
-      update exports set started_at = now() - interval '2 hours' where user_id = ${gil.userId} and status = 'FAILED'`;
-    await closeMonths(monthsDeps(), middleOfMonth(1));
+    // its job runs a minute later
+    for (const { id, status } of await files())
+      if (status === "QUEUED") await enqueue(world.sql, "build_export", { exportId: id });
     const found = await files();
     return found.every(({ status }) => status === "READY") ? found : undefined;
   });

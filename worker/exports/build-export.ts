@@ -12,7 +12,6 @@ import {
   type ExportProfile,
   type ExportSummary,
 } from "../../core/domain/export.ts";
-import { EXPORT_ATTEMPTS_MAX } from "../../core/domain/export-lifetime.ts";
 import { ExportRefusal } from "../../core/domain/export-refusal-error.ts";
 import { spreadMs } from "../../core/domain/export-throttle.ts";
 import type { Valuation } from "../../core/domain/fiat.ts";
@@ -36,14 +35,10 @@ import {
 import {
   deleteChunks,
   type ExportRequest,
-  failExport,
-  findWaitingExport,
   finishExport,
   hasProofs,
   holdExport,
   parseExportRequest,
-  refuseExport,
-  returnExport,
   setExportSize,
   startExport,
 } from "../../db/exports/exports.ts";
@@ -52,14 +47,15 @@ import type { ExportFile } from "../../db/exports/schema.ts";
 import { readValuation } from "../../db/exports/valuation.ts";
 import { enqueue, type JobPayload } from "../../db/jobs/queue.ts";
 import type { Sql, Tx } from "../../db/postgres/client.ts";
-import { notify } from "../../db/postgres/notifications.ts";
 import type { Reader } from "../../db/postgres/replica.ts";
 import { countChosen } from "../../db/transactions/transactions.ts";
 import { findWallet, listWallets } from "../../db/wallets/wallets.ts";
 import { buildArchive, numberMonth } from "./archive/build-archive.ts";
 import { rendererOf } from "./choose-renderer.ts";
+import { endAttempt, returnToQueue, wakeNext } from "./end-attempt.ts";
 import { refuseTruncated } from "./importers/refuse-truncated.ts";
 import { isLedgerComplete } from "./is-schedule-due.ts";
+import { LedgerIncompleteError } from "./ledger-incomplete.ts";
 import { renderProofs } from "./proof/render-proofs.ts";
 import { readBatches } from "./read-batches.ts";
 import type { Batches } from "./renderer.ts";
@@ -163,8 +159,8 @@ async function buildOne(
     if (!file) throw error;
     // if the lock's connection or its COMMIT failed, the file is still being rendered
     await making?.catch(() => {});
-    if (isLong && stop.aborted) await leaveToOthers(deps, file, payload);
-    else await failOrRetry(deps, file, error);
+    if (isLong && stop.aborted) await returnToQueue(deps, { file, payload, afterMs: 0 });
+    else await endAttempt(deps, { file, payload }, error);
   }
 }
 
@@ -178,47 +174,6 @@ async function makeFile(deps: ExportDeps, holder: Tx, attempt: Attempt): Promise
   const ms = Math.round(performance.now() - startedMs);
   const { id: exportId, format, requestId } = file;
   log.info({ exportId, format, rows, bytes, ms, requestId }, "export ready");
-}
-
-async function failOrRetry({ sql, log }: ExportDeps, file: ExportFile, error: unknown): Promise<void> {
-  const status = await sql.begin(async (tx) => {
-    if (error instanceof ExportRefusal) {
-      await refuseExport(tx, file, error.message);
-      await deleteChunks(tx, file);
-      await wakeNext(tx, file);
-      return "REFUSED";
-    }
-    const message = error instanceof Error ? error.name : "Error";
-    const after = await failExport(tx, file, { error: message, attemptsMax: EXPORT_ATTEMPTS_MAX });
-    // undefined if it became READY and only the response was lost
-    if (after) await deleteChunks(tx, file);
-    await wakeNext(tx, file);
-    return after;
-  });
-  const label = { exportId: file.id, requestId: file.requestId };
-  if (status === "REFUSED") return log.info({ ...label, reason: String(error) }, "export refused");
-  if (status !== "FAILED") throw error;
-  log.error({ ...label, err: error }, "export failed permanently");
-}
-
-/** The process is stopping: another worker begins again, and this attempt does not count. */
-async function leaveToOthers(
-  { sql }: ExportDeps,
-  file: ExportFile,
-  payload: JobPayload<"build_export">,
-): Promise<void> {
-  await sql.begin(async (tx) => {
-    if (!(await returnExport(tx, file))) return;
-    await deleteChunks(tx, file);
-    await enqueue(tx, "build_export", payload);
-  });
-}
-
-/** Notifies requests waiting for this export, and starts the user's next one. */
-async function wakeNext(tx: Tx, file: ExportFile): Promise<void> {
-  await notify(tx, [file.id]);
-  const next = await findWaitingExport(tx, file.userId);
-  if (next) await enqueue(tx, "build_export", { exportId: next.id });
 }
 
 type Rendered = { rows: number; bytes: number };
@@ -240,7 +195,7 @@ async function renderFile(deps: ExportDeps, attempt: Attempt): Promise<Rendered>
   const { networks, before } = request.filter;
   // it was complete when the file was requested, which may be long ago: a reorganisation or a rebuild changes that
   if (request.isWhole && before && !(await isLedgerComplete(deps, { userId: file.userId, networks, before })))
-    throw new Error("the ledger of this period is not complete");
+    throw new LedgerIncompleteError();
   const render = rendererOf(request.profile, file.format);
   if (!render) throw new Error(`the profile ${request.profile} has no ${file.format}`);
   const selection = { userId: file.userId, filter: request.filter, limit: EXPORT_ROWS_MAX };

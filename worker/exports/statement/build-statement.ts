@@ -27,6 +27,7 @@ import { sumMovements, sumOpening } from "../../../db/exports/statements.ts";
 import { readValuation } from "../../../db/exports/valuation.ts";
 import type { Tx } from "../../../db/postgres/client.ts";
 import type { Wallet } from "../../../db/schema.ts";
+import { LedgerIncompleteError } from "../ledger-incomplete.ts";
 import { readableTime } from "../report-totals.ts";
 import type { Closing } from "./close-period.ts";
 
@@ -81,14 +82,14 @@ export async function openStatement(
   };
 }
 
-/** Throws for a period that the ledger has not reached, and for one that must be complete and is not; the latter is retried. */
+/** Throws ExportRefusal for a period that the ledger has not reached, LedgerIncompleteError for one that must be complete and is not. */
 export function refuseIncomplete(
   { before, isFinal }: Pick<Closing, "before" | "isFinal">,
   { from, timeZone }: Pick<StatementRequest, "from" | "timeZone">,
   { mustBeFinal }: { mustBeFinal: boolean },
 ): void {
   if (isFinal) return;
-  if (mustBeFinal) throw new Error("the ledger of this period is not complete");
+  if (mustBeFinal) throw new LedgerIncompleteError();
   if (before <= from)
     throw new ExportRefusal(
       `this wallet is confirmed up to ${readableTime(before, timeZone)}, where this period has not begun; try again later`,
