@@ -1,12 +1,13 @@
 /** Invites a person by e-mail address, whether or not they have an account: the response does not reveal it. */
 import { conflict, notFound } from "../../core/domain/errors.ts";
 import { newInvitationId } from "../../core/domain/ids.ts";
-import { type InvitationOutcome, OPEN_INVITATIONS_MAX } from "../../core/domain/invitation.ts";
+import { OPEN_INVITATIONS_MAX } from "../../core/domain/invitation.ts";
 import { MEMBERS_MAX, type MemberRole } from "../../core/domain/member.ts";
 import { recordSecurityEvent } from "../../db/accounts/security-events.ts";
 import { lockUser } from "../../db/accounts/users.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
+import { recordInvitationEnd } from "../../db/members/end-what-role-made.ts";
 import {
   answerInvitation,
   insertInvitation,
@@ -15,7 +16,6 @@ import {
 } from "../../db/members/invitations.ts";
 import { countMembers, insertMember, listMembers } from "../../db/members/members.ts";
 import type { Invitation } from "../../db/members/schema.ts";
-import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import type { User } from "../../db/schema.ts";
 import { holdAccess } from "../http/act-for-merchant.ts";
@@ -77,7 +77,7 @@ export async function endInvitation(
   return sql.begin(async (tx) => {
     const ended = await revokeInvitation(tx, { id, merchantId: merchant.id });
     if (!ended) throw notFound("Invitation");
-    await recordEnd(tx, ended, { outcome: "REVOKED", trace });
+    await recordInvitationEnd(tx, ended, { outcome: "REVOKED", by: trace });
     return ended;
   });
 }
@@ -113,19 +113,7 @@ export async function declineInvitation(
   return sql.begin(async (tx) => {
     const declined = await answerInvitation(tx, { id, email: person.email, outcome: "DECLINED" });
     if (!declined) throw notFound("An open invitation to your address");
-    await recordEnd(tx, declined, { outcome: "DECLINED", trace });
+    await recordInvitationEnd(tx, declined, { outcome: "DECLINED", by: trace });
     return declined;
   });
-}
-
-export async function recordEnd(
-  tx: Tx,
-  { id, merchantId, email }: Invitation,
-  { outcome, trace }: { outcome: InvitationOutcome; trace: Trace },
-): Promise<void> {
-  const details = { invitationId: id, email, outcome };
-  await recordSecurityEvent(tx, { userId: merchantId, type: "member_invitation_ended", ...trace, details });
-  await recordEvents(tx, [
-    { userId: merchantId, type: "member.invitation_ended", subjectId: id, data: { outcome } },
-  ]);
 }

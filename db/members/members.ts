@@ -1,5 +1,6 @@
 /** Members of a merchant, and whether a member's passkey owns the merchant's wallet. */
 import type { MemberRole } from "../../core/domain/member.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { mayOwnWalletOf, ownsWalletOf } from "../auth/sign-in-passkeys.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
@@ -123,6 +124,27 @@ export async function lockMember(
     where members.merchant_id = ${merchantId} and members.user_id = ${userId}
     for update of members`;
   return row;
+}
+
+/**
+ * Locks the members whose passkey is one of these owners of their merchant's wallet, and who by the chain's records are owners of it no more. The
+ * locks wait for what such a member is making; in one order.
+ */
+export async function lockFormerOwners(
+  tx: Tx,
+  owners: readonly { merchantId: string; owner: Hex }[],
+): Promise<(Member & { email: string; owner: Hex })[]> {
+  const given = owners.map(({ merchantId, owner }) => ({ merchant_id: merchantId, owner }));
+  return tx<(Member & { email: string; owner: Hex })[]>`
+    select ${columnsOf(tx, members, "members")}, person.email, given.owner
+    from json_to_recordset(${JSON.stringify(given)}::text::json) as given (merchant_id text, owner text)
+    join members on members.merchant_id = given.merchant_id
+    join passkeys on passkeys.user_id = members.user_id
+      and '0x' || encode(passkeys.public_key_x || passkeys.public_key_y, 'hex') = given.owner
+    join users person on person.id = members.user_id
+    where members.role = 'owner' and not ${isOwnerOnChain(tx)}
+    order by members.merchant_id, members.user_id
+    for update of members`;
 }
 
 /** Whether a passkey of this user is an owner of the merchant's wallet on a network, or may become one by an addition that is signed. */

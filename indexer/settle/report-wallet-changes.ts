@@ -4,14 +4,17 @@
  */
 
 import type { EventType } from "../../core/domain/event-types.ts";
+import { ROLE_BEFORE_CHAIN } from "../../core/domain/member.ts";
 import { formatUnits } from "../../core/domain/money.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { type NoticeKind, nameOfOwner } from "../../core/domain/notice-mail.ts";
 import { addressOfOwner, ownerIdOf } from "../../core/domain/owner.ts";
-import type { SecurityEventType } from "../../core/domain/security-event.ts";
+import type { SecurityEventDetails, SecurityEventType } from "../../core/domain/security-event.ts";
 import { recordChainSecurityEvents } from "../../db/accounts/security-events.ts";
 import { recordEvents } from "../../db/events/events.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
+import { endWhatRoleMade } from "../../db/members/end-what-role-made.ts";
+import { lockFormerOwners } from "../../db/members/members.ts";
 import { addChainNotices } from "../../db/notices/notices.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { deleteSessionsOfRemovedPasskeys } from "../../db/sessions/sessions.ts";
@@ -120,9 +123,10 @@ async function reportChanges(tx: Tx, network: NetworkId, changes: readonly Confi
     tx,
     reports.map(({ event }) => event),
   );
+  const former = await endFormerOwners(tx, changes);
   await recordChainSecurityEvents(
     tx,
-    reports.map(({ trail }) => trail),
+    reports.map(({ trail }, index) => ({ ...trail, details: { ...trail.details, ...former[index] } })),
   );
   await addChainNotices(
     tx,
@@ -133,6 +137,30 @@ async function reportChanges(tx: Tx, network: NetworkId, changes: readonly Confi
   // it contains the owners
   for (const userId of new Set(changes.map((change) => change.userId)))
     await enqueue(tx, "send_wallet_file", { userId });
+}
+
+/**
+ * Members who were owners by a removed passkey act in a lesser role: what only an owner may make ends with it. Returns, for the trail, who it was and
+ * what stays, at the index of the removal.
+ */
+async function endFormerOwners(
+  tx: Tx,
+  changes: readonly ConfirmedChange[],
+): Promise<Readonly<Record<number, SecurityEventDetails>>> {
+  const removals = changes.filter(({ type }) => type === "OWNER_REMOVED");
+  if (removals.length === 0) return {};
+  const owners = removals.map(({ userId, subject }) => ({ merchantId: userId, owner: subject }));
+  const former: Record<number, SecurityEventDetails> = {};
+  for (const member of await lockFormerOwners(tx, owners)) {
+    const by = { clientAddress: null, requestId: null };
+    const left = await endWhatRoleMade(tx, member, { to: ROLE_BEFORE_CHAIN, by });
+    const index = changes.findLastIndex(
+      ({ type, userId, subject }) =>
+        type === "OWNER_REMOVED" && userId === member.merchantId && subject === member.owner,
+    );
+    former[index] = { memberId: member.userId, email: member.email, ...left };
+  }
+  return former;
 }
 
 function reportOf(network: NetworkId, change: ConfirmedChange) {
