@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
-import type { Answer, Client } from "../support/http-client.ts";
+import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { actingFor, newMember } from "../support/members.ts";
 import { changeOwner, ownersOn } from "../support/owners.ts";
@@ -67,6 +67,13 @@ test("a member becomes an owner on the chain, sends money, and is removed from t
   await waitForSend(member, prepared.sendId);
   expect(await readUsdcBalance(rpcUrl, payment.to)).toBe(1_250_000n);
 
+  const made = await member.client.post("/v1/api-keys", { name: "exporter", scopes: ["exports"] });
+  const useKey = () =>
+    openClient(world.baseUrl).get("/v1/transactions/exports", {
+      authorization: `Bearer ${made.body.data.key}`,
+    });
+  expect((await useKey()).status).toBe(200);
+
   const remove = () => merchant.client.delete(`/v1/members/${person.userId}`);
   expectRefusal(await remove(), 409, { issue: "owner_on_chain" });
   const removal = { network: "base-sepolia", remove: { ownerId: own.ownerId } };
@@ -75,6 +82,8 @@ test("a member becomes an owner on the chain, sends money, and is removed from t
   expectRefusal(await member.client.post("/v1/wallets/send/prepare", payment), 403, {
     issue: "role_not_allowed",
   });
+  // at the removal's depth, whether or not the membership is ended
+  expect((await until(useKey, ({ status }) => status !== 200)).status).toBe(401);
   expect((await until(remove, ({ status }) => status !== 409)).status).toBe(200);
   expect((await member.client.get("/v1/transactions")).status).toBe(401);
 });

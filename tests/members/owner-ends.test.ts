@@ -1,12 +1,14 @@
 /** What an owner among the members made for the merchant ends with the ownership: by the merchant's hand, and on the chain. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newWalletId } from "../../core/domain/ids.ts";
+import type { Hex } from "../../core/domain/networks.ts";
 import { holdMember } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { reportWalletChanges } from "../../indexer/settle/report-wallet-changes.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { openClient } from "../support/http-client.ts";
 import { actingFor, bookOwnerChange, newMember } from "../support/members.ts";
+import { seedPasskey } from "../support/passkey-rows.ts";
 import { type Merchant, newEmail, signUp } from "../support/sign-up.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
 
@@ -25,6 +27,9 @@ afterAll(() => world?.stop());
 
 const added = { type: "OWNER_ADDED", isDeep: true } as const;
 const removed = { type: "OWNER_REMOVED", isDeep: false } as const;
+
+const keyOf = ({ passkey: { publicKey } }: Merchant): Hex =>
+  `0x${publicKey.x.slice(2)}${publicKey.y.slice(2)}`;
 
 async function newOwner(): Promise<Merchant> {
   const person = await newMember(merchant, "owner");
@@ -114,15 +119,30 @@ test("what an owner made stays while another network still has them as an owner"
   const person = await newOwner();
   const made = await makeThings(person);
   const walletId = newWalletId();
-  const key = `0x${person.passkey.publicKey.x.slice(2)}${person.passkey.publicKey.y.slice(2)}`;
   await world.sql`
     insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
-    select ${walletId}, user_id, 'base', address, passkey_id, factory, array_append(owners, ${key})
+    select ${walletId}, user_id, 'base', address, passkey_id, factory, array_append(owners, ${keyOf(person)})
     from wallets
     where user_id = ${merchant.userId}`;
   await endOnChain(person);
   expect(await isLeft(made)).toEqual(ALL);
   await world.sql`delete from wallets where id = ${walletId}`;
+});
+
+test("what a member in another role made stays, even with a credential of the removed owner's public key", async () => {
+  const [person, accountant] = [await newOwner(), await newMember(merchant, "accountant")];
+  await seedPasskey(world.sql, accountant.userId, { key: keyOf(person) });
+  const profile = await accountant.client.post(
+    "/v1/export-profiles",
+    { name: newEmail(), format: "csv" },
+    actingFor(merchant),
+  );
+  const plan = { profileId: profile.body.data.id, frequency: "weekly", delivery: "webhook" };
+  const scheduled = await accountant.client.post("/v1/export-schedules", plan, actingFor(merchant));
+  expect(scheduled.status).toBe(201);
+  await endOnChain(person);
+  const left = await world.sql`select from export_schedules where id = ${scheduled.body.data.id}`;
+  expect(left).toHaveLength(1);
 });
 
 test("a removal that is not deep yet ends nothing, and its report ends it once", async () => {
