@@ -1,12 +1,13 @@
 /** Real ids of another merchant's things, of every kind, in the path of every route that takes one, in bodies and in queries. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { API_KEY_SCOPES } from "../../core/domain/api-key-scopes.ts";
+import { connectHttp } from "../mcp/mcp-client.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { listAppRoutes } from "../support/app-routes.ts";
 import { type Answer, type Client, openClient } from "../support/http-client.ts";
 import { actingFor, bookOwnerChange, newMember } from "../support/members.ts";
 import { KINDS, ownEverything } from "../support/one-of-everything.ts";
-import { type Merchant, signIn, signUp } from "../support/sign-up.ts";
+import { type Merchant, newPasskey, signIn, signUp } from "../support/sign-up.ts";
 import { LISTS, type Person, PROBES } from "./routes-with-ids.ts";
 
 /** Tables with rows of the victim; a snapshot without one of them would compare nothing. */
@@ -30,6 +31,8 @@ let formerKey: string;
 /** What the victim prepared, signed by the thief's passkey. */
 const signed: Record<"send" | "refund" | "ownerChange", unknown> = { send: {}, refund: {}, ownerChange: {} };
 let ownerIdOfVictim: string;
+/** Creation options that the victim asked for, answered by a passkey of the thief's device. */
+let creation: { challengeId: string; passkeyResponse: unknown };
 /** `nextCursor` of the victim's lists by their path. */
 const cursors: Record<string, string> = {};
 let before: string[];
@@ -60,6 +63,9 @@ beforeAll(async () => {
     const passkeyResponse = await thief.passkey.authenticate({ ...passkeyChallenge, allowCredentials: [] });
     signed[kind] = { challengeId, passkeyResponse };
   }
+  const { body: started } = await victim.client.post("/v1/wallets/owners/passkey/start");
+  const passkeyResponse = await (await newPasskey(world.baseUrl)).register(started.passkeyChallenge);
+  creation = { challengeId: started.challengeId, passkeyResponse };
   ownerIdOfVictim = (await victim.client.get("/v1/wallets/owners")).body.owners[0].ownerId;
   for (const path of LISTS) cursors[path] = await cursorOf(victim.client, withIds(path, victim));
   before = await snapshot();
@@ -80,8 +86,9 @@ function secrets(): string[] {
   ];
 }
 
-const leaksOf = ({ text }: Answer, asked: string) =>
+const leaksIn = (text: string, asked: string) =>
   secrets().filter((secret) => text.includes(secret) && !asked.includes(secret));
+const leaksOf = ({ text }: Answer, asked: string) => leaksIn(text, asked);
 
 /** Every row of the database that names the victim or a thing of the victim's. */
 async function snapshot(): Promise<string[]> {
@@ -243,6 +250,12 @@ describe("with the id of another merchant's thing in a body", () => {
       "404 NOT_FOUND",
     ],
     [
+      "a challenge to create one's own passkey with",
+      "/v1/wallets/owners/prepare",
+      () => addition({ type: "passkey", ...creation }),
+      /^400 VALIDATION_ERROR/,
+    ],
+    [
       "an owner to remove",
       "/v1/wallets/owners/prepare",
       () => ({ network: "base-sepolia", remove: { ownerId: ownerIdOfVictim } }),
@@ -307,6 +320,25 @@ describe("with what names another merchant's things in a query", () => {
       expect(leaksOf(answer, path)).toEqual([]);
     }
   });
+});
+
+test("the tools for agents find nothing by another merchant's ids", async () => {
+  const mcp = await connectHttp(world.baseUrl, thiefKey);
+  const { link, paidLink } = victim.ids;
+  for (const [tool, args] of [
+    ["get_link", { id: link }],
+    ["wait_for_payment", { id: paidLink, timeoutSeconds: 5 }],
+    ["request_refund", { linkId: paidLink, amount: 0.01 }],
+    ["get_link", { reference: `${WORD}-open` }],
+    ["list_transactions", { search: victim.txHash }],
+  ] as const) {
+    const { isError, text } = await mcp.call(tool, args);
+    const isNamed = "id" in args || "linkId" in args;
+    expect(isError).toBe(isNamed);
+    if (isNamed) expect(text).toContain("Payment link not found");
+    expect(leaksIn(text, JSON.stringify(args))).toEqual([]);
+  }
+  await mcp.close();
 });
 
 test("after all of that, every row of the victim is as it was", async () => {
