@@ -127,24 +127,30 @@ export async function lockMember(
 }
 
 /**
- * Locks the members whose passkey is one of these owners of their merchant's wallet, and who by the chain's records are owners of it no more. The
- * locks wait for what such a member is making; in one order.
+ * Locks the members whose passkey is one of these owners of their merchant's wallet, in one order, and returns those who by the chain's records are
+ * owners of it no more. The locks wait for what such a member is making, and for the report of a removal on another network.
  */
 export async function lockFormerOwners(
   tx: Tx,
   owners: readonly { merchantId: string; owner: Hex }[],
 ): Promise<(Member & { email: string; owner: Hex })[]> {
   const given = owners.map(({ merchantId, owner }) => ({ merchant_id: merchantId, owner }));
-  return tx<(Member & { email: string; owner: Hex })[]>`
-    select ${columnsOf(tx, members, "members")}, person.email, given.owner
+  const named = tx`
     from json_to_recordset(${JSON.stringify(given)}::text::json) as given (merchant_id text, owner text)
     join members on members.merchant_id = given.merchant_id
     join passkeys on passkeys.user_id = members.user_id
       and '0x' || encode(passkeys.public_key_x || passkeys.public_key_y, 'hex') = given.owner
     join users person on person.id = members.user_id
-    where members.role = 'owner' and not ${isOwnerOnChain(tx)}
+    where members.role = 'owner'`;
+  await tx`
+    select ${named}
     order by members.merchant_id, members.user_id
     for update of members`;
+  // by a statement that starts after they are locked: another network's removal may have been committed meanwhile
+  return tx<(Member & { email: string; owner: Hex })[]>`
+    select ${columnsOf(tx, members, "members")}, person.email, given.owner
+    ${named} and not ${isOwnerOnChain(tx)}
+    order by members.merchant_id, members.user_id`;
 }
 
 /** Whether a passkey of this user is an owner of the merchant's wallet on a network, or may become one by an addition that is signed. */

@@ -33,7 +33,8 @@ export async function markWalletsDeployed(tx: Tx, ids: readonly string[]): Promi
         from wallets
         where id = any(${[...ids]}::text[]) and deployed_at is null
         order by id
-        for update
+        -- foreign keys to wallets do not wait for it
+        for no key update
       ))
       returning id, user_id, network, address
     )

@@ -1,7 +1,7 @@
 /** What an owner among the members made for the merchant ends with the ownership: by the merchant's hand, and on the chain. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newWalletId } from "../../core/domain/ids.ts";
-import type { Hex } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { holdMember } from "../../db/members/members.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { reportWalletChanges } from "../../indexer/settle/report-wallet-changes.ts";
@@ -143,6 +143,30 @@ test("what a member in another role made stays, even with a credential of the re
   await endOnChain(person);
   const left = await world.sql`select from export_schedules where id = ${scheduled.body.data.id}`;
   expect(left).toHaveLength(1);
+});
+
+test("removals that two networks report at the same moment end what the owner made", async () => {
+  const person = await newOwner();
+  const made = await makeThings(person);
+  const walletId = newWalletId();
+  await world.sql`
+    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
+    select ${walletId}, user_id, 'base', address, passkey_id, factory, array_append(owners, ${keyOf(person)})
+    from wallets
+    where user_id = ${merchant.userId}`;
+  const remove = async (tx: Tx, network: NetworkId) => {
+    await bookOwnerChange(tx, { merchant, person }, { ...removed, network });
+    await reportWalletChanges(tx, { network, after: 0, depthNumber: 1_000_000 });
+  };
+  let other: Promise<unknown> | undefined;
+  await world.sql.begin(async (tx) => {
+    await remove(tx, NETWORK);
+    other = world.sql.begin((second) => remove(second, "base"));
+    await untilBlocked(world.sql, other);
+  });
+  await other;
+  expect(await isLeft(made)).toEqual(NONE);
+  await world.sql`delete from wallets where id = ${walletId}`;
 });
 
 test("a removal that is not deep yet ends nothing, and its report ends it once", async () => {

@@ -1,8 +1,8 @@
 /** People who act for a merchant, as their browsers make them members. */
 import { newOwnerChangeIds } from "../../core/domain/ids.ts";
 import type { MemberRole } from "../../core/domain/member.ts";
-import type { Hex } from "../../core/domain/networks.ts";
-import type { Sql } from "../../db/postgres/client.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { Tx } from "../../db/postgres/client.ts";
 import type { Client } from "./http-client.ts";
 import { type Merchant, signUp } from "./sign-up.ts";
 
@@ -30,9 +30,17 @@ let logIndex = 0;
 
 /** What the indexer writes when a passkey becomes or stops being an owner of a merchant's wallet. `isDeep`: at the depth of a confirmation. */
 export async function bookOwnerChange(
-  sql: Sql,
+  sql: Tx,
   { merchant, person }: { merchant: Merchant; person: Merchant },
-  { type, isDeep }: { type: "OWNER_ADDED" | "OWNER_REMOVED"; isDeep: boolean },
+  {
+    type,
+    isDeep,
+    network = "base-sepolia",
+  }: {
+    type: "OWNER_ADDED" | "OWNER_REMOVED";
+    isDeep: boolean;
+    network?: NetworkId;
+  },
 ): Promise<void> {
   logIndex += 1;
   // as the merchant's preparation of the addition leaves it
@@ -46,7 +54,7 @@ export async function bookOwnerChange(
       network, block_number, block_hash, tx_hash, log_index, wallet_address, type, owner_index, subject, confirmed_at
     )
     values (
-      'base-sepolia', ${logIndex}, ${`0x${"a".repeat(64)}`}, ${`0x${"b".repeat(64)}`}, ${logIndex},
+      ${network}, ${logIndex}, ${`0x${"a".repeat(64)}`}, ${`0x${"b".repeat(64)}`}, ${logIndex},
       ${merchant.walletAddress.toLowerCase()}, ${type}, 1, ${ownerOf(person)}, ${isDeep ? new Date() : null}
     )`;
 }
