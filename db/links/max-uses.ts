@@ -6,7 +6,7 @@ import { SAFE_PLACE_MINUTES } from "../../core/domain/reusable-link.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { PaymentLink } from "../schema.ts";
 import { restsOnClaims } from "./rests-on-claims.ts";
-import { countUnknownOutcomes } from "./unknown-outcomes.ts";
+import { countUnknownOutcomes, hasEndedUnknown } from "./unknown-outcomes.ts";
 
 /** Of a payer whose address has begun no other payment of the link within the hour. */
 const FIRST_RANK = 1;
@@ -27,18 +27,18 @@ export function isUsedUp(tx: Tx) {
 
 /**
  * SQL: `use` keeps its place although a payer of this rank wants one. Paid, or held by a payment or a transfer, it always does, and while
- * the outcome of one of its payments is unknown. Otherwise
- * its payer keeps it from payers whose address has begun more payments than theirs: for a while, or while a proven claim is looked for
- * until the use expires.
+ * the outcome of one of its payments is unknown, even when it has expired since. Otherwise its payer keeps it from payers whose address has
+ * begun more payments than theirs: for a while, or while a proven claim is looked for until the use expires.
  */
 export function keepsPlace(tx: Tx, rank: number) {
   const isBefore = tx`use.expires_at > now() and coalesce(use.place_rank, ${FIRST_RANK}) <= ${rank}::int`;
   return tx`
     case use.status
       when 'PAID' then true
-      when 'PENDING' then ${isBefore} or not ${restsOnClaims(tx, "use")}
+      when 'PENDING' then ${isBefore} or not ${restsOnClaims(tx, "use")} or ${countUnknownOutcomes(tx, "use.id")} > 0
       when 'ACTIVE' then ${isBefore} and use.created_at > now() - make_interval(mins => ${SAFE_PLACE_MINUTES}::int)
         or ${countUnknownOutcomes(tx, "use.id")} > 0
+      when 'EXPIRED' then ${hasEndedUnknown(tx, "use")}
       else false
     end`;
 }

@@ -10,7 +10,7 @@ import type { Tx } from "../postgres/client.ts";
 import { notify } from "../postgres/notifications.ts";
 import { endClaimsOf } from "./end-claims.ts";
 import { keepsPlace } from "./max-uses.ts";
-import { countUnknownOutcomes } from "./unknown-outcomes.ts";
+import { countUnknownOutcomes, hasEndedUnknown } from "./unknown-outcomes.ts";
 
 /** How long an address is remembered for a link. */
 const REMEMBERED_S = 3_600;
@@ -56,12 +56,16 @@ function keyOf(linkId: string, opener: string): string {
   return `usesOfLink:${linkId}:${opener}`;
 }
 
-/** One past its expiry counts until it is EXPIRED: a payment that was accepted in time may not be committed yet. */
+/**
+ * One past its expiry counts until it is EXPIRED: a payment that was accepted in time may not be committed yet. Afterwards it counts while
+ * the outcome of one of its payments is unknown.
+ */
 async function countTaken(tx: Tx, parentId: string): Promise<number> {
   const [row] = await tx<{ taken: number }[]>`
     select count(*)::int as taken
-    from payment_links
-    where parent_id = ${parentId} and status in ('ACTIVE', 'PENDING', 'PAID')`;
+    from payment_links use
+    where parent_id = ${parentId}
+      and (status in ('ACTIVE', 'PENDING', 'PAID') or status = 'EXPIRED' and ${hasEndedUnknown(tx, "use")})`;
   return row?.taken ?? 0;
 }
 
@@ -118,7 +122,8 @@ async function findNextPlace(
         now() + interval '1 second',
         min(case status
           when 'ACTIVE' then least(expires_at, created_at + make_interval(mins => ${SAFE_PLACE_MINUTES}::int))
-          when 'PENDING' then now() + make_interval(secs => ${IN_PROGRESS_S})
+          when 'PENDING' then now() + make_interval(secs => ${IN_PROGRESS_S}::int)
+          when 'EXPIRED' then now() + make_interval(secs => ${IN_PROGRESS_S}::int)
         end)
       ) as at
     from payment_links use

@@ -29,6 +29,17 @@ export function countUnknownOutcomes(tx: Tx, linkId: string) {
     )`;
 }
 
+/**
+ * SQL: the row of `payment_links` that is named `link` has ended, with a payment whose outcome is unknown. It ended with that payment or
+ * later, so that the payments of older ones are not looked for.
+ */
+export function hasEndedUnknown(tx: Tx, link: "use") {
+  return tx`(
+    ${tx(`${link}.updated_at`)} >= now() - make_interval(secs => ${UNKNOWN_OUTCOME_MAX_S}::int)
+    and ${countUnknownOutcomes(tx, `${link}.id`)} > 0
+  )`;
+}
+
 /** Whether a link has reached the limit of unknown outcomes. */
 export async function hasTooManyUnknownOutcomes(tx: Tx, linkId: string): Promise<boolean> {
   const [row] = await tx<{ isFull: boolean }[]>`

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newLinkId, newPaymentId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
+import { expireLinks } from "../../db/links/expire-links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { findUsedUp } from "../../db/links/max-uses.ts";
 import { findNextPlaceOf } from "../../db/links/places.ts";
@@ -73,6 +74,14 @@ async function acceptPayment(tx: Tx, linkId: string): Promise<boolean> {
   };
   return (await insertPayments(tx, [payment])).size === 1;
 }
+/** The payment of a use fails while nobody knows whether its authorization was executed. */
+const failUnknown = async (use: string) => {
+  expect(await sql.begin((tx) => acceptPayment(tx, use))).toBe(true);
+  await sql`
+    update payments set state = 'FAILED', reason = 'RELAYER_UNAVAILABLE', doubt_since = now(), doubt_until = now() + interval '1 hour'
+    where link_id = ${use}`;
+  await sql`update payment_links set status = 'ACTIVE', updated_at = now() where id = ${use}`;
+};
 const isUsedUp = async (id: string) => {
   const link = { id, status: "ACTIVE", isReusable: true, maxPayments: 1 } as const;
   return (await findUsedUp(sql, [link])).get(id);
@@ -164,15 +173,41 @@ describe("a payer's only place", () => {
   test("is kept while the outcome of one of its payments is unknown", async () => {
     const parentId = await seedCounted(1);
     const use = await open(parentId, STRANGER);
-    expect(await sql.begin((tx) => acceptPayment(tx, use))).toBe(true);
+    await failUnknown(use);
     await openedMinutesAgo(use, 50);
-    await sql`
-      update payments set state = 'FAILED', reason = 'RELAYER_UNAVAILABLE', doubt_since = now(), doubt_until = now() + interval '1 hour'
-      where link_id = ${use}`;
-    await sql`update payment_links set status = 'ACTIVE', expires_at = now() where id = ${use}`;
+    await sql`update payment_links set expires_at = now() where id = ${use}`;
     expect([await open(parentId, newAddress()), await isUsedUp(parentId)]).toEqual(["", true]);
     await sql`update payments set doubt_until = now() where link_id = ${use}`;
     expect(await open(parentId, newAddress())).not.toBe("");
+  });
+
+  test("is kept while such an outcome is unknown, though its payer's address has begun more and it rests on a claim", async () => {
+    const parentId = await seedCounted(1);
+    await open(parentId, STRANGER);
+    await sql`update payment_links set status = 'EXPIRED', expires_at = now() where parent_id = ${parentId}`;
+    const use = await open(parentId, STRANGER);
+    await failUnknown(use);
+    await holdByClaim(use);
+    expect([await open(parentId, newAddress()), await isUsedUp(parentId)]).toEqual(["", true]);
+    expect(await statusOf(use)).toBe("PENDING");
+    await sql`update payments set doubt_until = now() where link_id = ${use}`;
+    expect(await open(parentId, newAddress())).not.toBe("");
+  });
+
+  test("is kept while such an outcome is unknown, though it has expired", async () => {
+    const parentId = await seedCounted(1);
+    const use = await open(parentId, newAddress());
+    await failUnknown(use);
+    await sql`update payment_links set expires_at = now() - interval '1 second' where id = ${use}`;
+    expect((await expireLinks(sql, 100)).map(({ id }) => id)).toContain(use);
+    expect([await open(parentId, newAddress()), await isUsedUp(parentId)]).toEqual(["", true]);
+    const waitMs = ((await findNextPlaceOf(sql, parentId))?.getTime() ?? 0) - Date.now();
+    expect(waitMs).toBeGreaterThan(30_000);
+    expect(await statusOf(use)).toBe("EXPIRED");
+    await sql`update payments set doubt_until = now() where link_id = ${use}`;
+    expect(await isUsedUp(parentId)).toBe(false);
+    expect(await open(parentId, newAddress())).not.toBe("");
+    expect(await statusOf(use)).toBe("EXPIRED");
   });
 
   test("is replaced by the same browser's next one, but not while it is being paid", async () => {
