@@ -4,7 +4,7 @@
  */
 
 /**
- *   OPEN --transfer attributed--> MATCHED          OPEN --disproved--> REJECTED          OPEN --lease over | link cancelled--> EXPIRED
+ *   OPEN --transfer attributed--> MATCHED          OPEN --disproved--> REJECTED          OPEN --lease over | link cancelled | place given--> EXPIRED
  *   OPEN, unproven --another link's claim names the transaction--> HINT: late or contested, holds nothing and decides nothing
  *   OPEN, unproven, late --its transfer fits several links when it is received--> HINT
  *   OPEN --proven, but its transfer has already paid another link--> DISPUTED: the merchant decides

@@ -12,6 +12,8 @@ export const USE_LIFE_MINUTES = 24 * 60;
 export const COUNTED_USE_LIFE_MINUTES = 60;
 /** How long a use keeps its place, before anything pays it, when others want it (db/links/max-uses.ts). */
 export const SAFE_PLACE_MINUTES = 15;
+/** The same when a claim holds it: a claim costs one signature, and a transaction that a node knows may never be mined. */
+export const CLAIMED_PLACE_MINUTES = 30;
 
 export type ReuseTerms = {
   isReusable: boolean;

@@ -12,7 +12,6 @@ import { isUsedUp } from "./max-uses.ts";
 import { reservePayAmount, takePayAmount } from "./pay-amounts.ts";
 import { restsOnClaims } from "./rests-on-claims.ts";
 import type { MerchantPage } from "./schema.ts";
-
 import { countUnknownOutcomes } from "./unknown-outcomes.ts";
 
 export type NewLink = Pick<PaymentLink, "id" | "userId" | "network" | "amountUnits" | "description"> & {

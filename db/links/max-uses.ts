@@ -2,7 +2,7 @@
  * Whether a reusable link with a maximum of payments accepts another one: until as many uses are paid, or keep their places. One definition
  * for payers, the listing and the opening of uses (places.ts).
  */
-import { SAFE_PLACE_MINUTES } from "../../core/domain/reusable-link.ts";
+import { CLAIMED_PLACE_MINUTES, SAFE_PLACE_MINUTES } from "../../core/domain/reusable-link.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { PaymentLink } from "../schema.ts";
 import { restsOnClaims } from "./rests-on-claims.ts";
@@ -28,16 +28,18 @@ export function isUsedUp(tx: Tx) {
 /**
  * SQL: `use` keeps its place although a payer of this rank wants one. Paid, or held by a payment or a transfer, it always does, and while
  * the outcome of one of its payments is unknown, even when it has expired since. Otherwise its payer keeps it from payers whose address has
- * begun more payments than theirs: for a while, or while a proven claim is looked for until the use expires.
+ * begun more payments than theirs: for a while, and longer while a claim is looked for.
  */
 export function keepsPlace(tx: Tx, rank: number) {
-  const isBefore = tx`use.expires_at > now() and coalesce(use.place_rank, ${FIRST_RANK}) <= ${rank}::int`;
+  const isBefore = (minutes: number) => tx`
+    use.expires_at > now()
+    and coalesce(use.place_rank, ${FIRST_RANK}) <= ${rank}::int
+    and use.created_at > now() - make_interval(mins => ${minutes}::int)`;
   return tx`
     case use.status
       when 'PAID' then true
-      when 'PENDING' then ${isBefore} or not ${restsOnClaims(tx, "use")} or ${countUnknownOutcomes(tx, "use.id")} > 0
-      when 'ACTIVE' then ${isBefore} and use.created_at > now() - make_interval(mins => ${SAFE_PLACE_MINUTES}::int)
-        or ${countUnknownOutcomes(tx, "use.id")} > 0
+      when 'PENDING' then ${isBefore(CLAIMED_PLACE_MINUTES)} or not ${restsOnClaims(tx, "use")} or ${countUnknownOutcomes(tx, "use.id")} > 0
+      when 'ACTIVE' then ${isBefore(SAFE_PLACE_MINUTES)} or ${countUnknownOutcomes(tx, "use.id")} > 0
       when 'EXPIRED' then ${hasEndedUnknown(tx, "use")}
       else false
     end`;

@@ -16,10 +16,10 @@ import { countUnknownOutcomes, hasEndedUnknown } from "./unknown-outcomes.ts";
 const REMEMBERED_S = 3_600;
 /** Ranks beyond are equal. */
 const RANK_MAX = 1_000;
-/** A payment that is in progress may fail, nobody knows when. */
+/** A payment that is in progress may fail, and an outcome that is unknown be known: nobody knows when. */
 const IN_PROGRESS_S = 60;
 
-/** `opener`: the payer's address, as rate limits count it. `replaces`: a use that the same browser opened, which is ended first. */
+/** `opener`: the payer's address, as rate limits count it. `replaces`: a use that the same browser opened: while no place is left, it gives its place first. */
 export type Opener = { opener: string; replaces?: string | undefined };
 
 export type TakenPlace =
@@ -86,11 +86,16 @@ async function endUses(
     limit ${given.missing}
     for no key update skip locked`;
   if (locked.length < given.missing) return 0;
-  // by a statement that starts after they are locked: what others committed before is seen
+  // by a statement that starts after they are locked: what others committed before is seen, and all of them end or none
   const ended = await tx<{ id: string; userId: string }[]>`
-    update payment_links use
+    with giving as materialized (
+      select id
+      from payment_links use
+      where id = any(${locked.map(({ id }) => id)}::text[]) and status in ('ACTIVE', 'PENDING') and ${gives}
+    )
+    update payment_links
     set status = 'EXPIRED', expires_at = least(expires_at, now()), updated_at = now()
-    where id = any(${locked.map(({ id }) => id)}::text[]) and status in ('ACTIVE', 'PENDING') and ${gives}
+    where id in (select id from giving) and (select count(*) from giving) = ${given.missing}
     returning id, user_id`;
   const endedIds = ended.map(({ id }) => id);
   await endClaimsOf(tx, endedIds, "place_given");
@@ -115,15 +120,16 @@ async function findNextPlace(
   tx: Tx,
   { id, maxPayments, rank }: { id: string; maxPayments: number; rank: number },
 ): Promise<Date | null> {
+  const safeUntil = tx`least(expires_at, created_at + make_interval(mins => ${SAFE_PLACE_MINUTES}::int))`;
   const [row] = await tx<{ paid: number; at: Date | null }[]>`
     select
       count(*) filter (where status = 'PAID')::int as paid,
       greatest(
         now() + interval '1 second',
-        min(case status
-          when 'ACTIVE' then least(expires_at, created_at + make_interval(mins => ${SAFE_PLACE_MINUTES}::int))
-          when 'PENDING' then now() + make_interval(secs => ${IN_PROGRESS_S}::int)
-          when 'EXPIRED' then now() + make_interval(secs => ${IN_PROGRESS_S}::int)
+        min(case
+          when status = 'PAID' then null
+          when status = 'ACTIVE' and ${safeUntil} > now() then ${safeUntil}
+          else now() + make_interval(secs => ${IN_PROGRESS_S}::int)
         end)
       ) as at
     from payment_links use
