@@ -31,10 +31,13 @@ export async function openUseFor(
     case "NOT_FOUND":
       throw notFound("Reusable payment link");
     case "LINK_NOT_PAYABLE":
-    case "LINK_ALREADY_PAID":
       throw new ServiceError("CONFLICT", "This payment link accepts no more payments", {
         details: { field: "linkId", issue: opened.reason },
-        ...("nextPlaceAt" in opened ? { headers: retryAfter(opened.nextPlaceAt) } : {}),
+      });
+    case "LINK_ALREADY_PAID":
+      throw new ServiceError("CONFLICT", "All payments of this link are made or begun", {
+        details: { field: "linkId", issue: opened.reason },
+        headers: retryAfter(opened.nextPlaceAt),
       });
     case "AMOUNT_REQUIRED":
     case "AMOUNT_BELOW_REQUIRED":

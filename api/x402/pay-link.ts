@@ -11,6 +11,7 @@ import { isSettled, type PaymentRefusal, refusalOf } from "../../core/domain/pay
 import {
   type AcceptanceDecision,
   decideAcceptance,
+  NO_PLACE_LEFT,
   type PayableLink,
 } from "../../core/domain/payment-acceptance.ts";
 import { choiceOf, useIdOf } from "../../core/domain/reusable-link.ts";
@@ -32,6 +33,7 @@ import { OverloadedError, requeueLinkPayment } from "./group-commit.ts";
 import { limitDatabaseWait } from "./limit-database-wait.ts";
 import type { PayTools } from "./pay-tools.ts";
 import type { PaymentAttempt } from "./payload.ts";
+import { refuseEndedUse } from "./refuse-ended-use.ts";
 import { matchKnown, type PayerVerdict, verifyPayer } from "./verify-payer.ts";
 
 export type LinkPayTools = PayTools<NewPayment>;
@@ -126,7 +128,11 @@ async function payUse(
   const isOfKey = shownId === undefined && idempotencyKey !== undefined;
   if (opened && isOfKey && choice && opened.amountUnits !== authorization.value)
     return { kind: "refused", ...refusalOf("IDEMPOTENCY_KEY_REUSED"), network };
-  if (opened) return payOpened(tools, parent, use);
+  if (opened) {
+    const result = await payOpened(tools, parent, use);
+    if (result.kind !== "refused" || result.reason !== "LINK_NOT_PAYABLE") return result;
+    return (await refuseEndedUse(tools, parent, { asked: toAsked(use), idempotencyKey })) ?? result;
+  }
   const amountUnits = choice ? authorization.value : parent.amountUnits;
   const decision = decideAcceptance({ ...parent, amountUnits }, order.attempt, {
     now: new Date(),
@@ -142,7 +148,10 @@ async function payUse(
       isSigned: true,
     }),
   );
-  if (!made.ok) return { kind: "refused", ...refusalOf(made.reason), network };
+  if (!made.ok) {
+    const message = made.reason === "LINK_ALREADY_PAID" ? NO_PLACE_LEFT : undefined;
+    return { kind: "refused", ...refusalOf(made.reason, message), network };
+  }
   await lowerCreatedBlock(tools.sql, id);
   return payOpened(tools, parent, use);
 }

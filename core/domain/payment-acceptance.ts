@@ -31,7 +31,7 @@ export type PayableLink = {
   readonly isReusable?: boolean;
   readonly minUnits?: bigint | null;
   readonly maxUnits?: bigint | null;
-  /** Whether the maximum number of uses is paid or being paid. */
+  /** Whether no place is left for another use: db/links/max-uses.ts. */
   readonly isUsedUp?: boolean | null;
   /** Whether its merchant lists it for agents. */
   readonly isDiscoverable?: boolean;
@@ -114,7 +114,8 @@ export function findObstacle(link: PayableLink, limits: RelayLimits, now: Date):
 
 function whyUnpayable(link: PayableLink, now: Date): Refusal | undefined {
   const status = effectiveStatus(link, now);
-  if (status === "PAID" || (status === "ACTIVE" && link.isUsedUp)) return refusalOf("LINK_ALREADY_PAID");
+  if (status === "PAID") return refusalOf("LINK_ALREADY_PAID");
+  if (status === "ACTIVE" && link.isUsedUp) return refusalOf("LINK_ALREADY_PAID", NO_PLACE_LEFT);
   if (link.paymentId !== null || link.paidTxHash !== null) return refusalOf("PAYMENT_IN_PROGRESS");
   if (link.expiresAt <= now) return refusalOf("LINK_NOT_PAYABLE", EXPIRED);
   switch (status) {
@@ -130,6 +131,8 @@ function whyUnpayable(link: PayableLink, now: Date): Refusal | undefined {
   }
 }
 
+/** Of a reusable link with a maximum of payments: it may have a place again. */
+export const NO_PLACE_LEFT = "all payments of this link are made or begun";
 const EXPIRED = "this link has expired";
 
 /** The live payment, when its payer signed with this nonce. The columns of a payment are null together. */

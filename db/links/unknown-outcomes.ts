@@ -49,6 +49,14 @@ export async function hasTooManyUnknownOutcomes(tx: Tx, linkId: string): Promise
   return row?.isFull ?? false;
 }
 
+export async function hasUnknownOutcome(tx: Tx, linkId: string): Promise<boolean> {
+  const [row] = await tx<{ isUnknown: boolean }[]>`
+    select ${countUnknownOutcomes(tx, "link.id")} > 0 as is_unknown
+    from payment_links link
+    where link.id = ${linkId}`;
+  return row?.isUnknown ?? false;
+}
+
 /** The ledger has decided: these authorizations did not pay their link. */
 export async function resolveOutcomes(tx: Tx, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return;

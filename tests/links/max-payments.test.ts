@@ -57,9 +57,11 @@ describe("the maximum of payments", () => {
     expect(await publicData(id)).toMatchObject({ payable: false, status: "ACTIVE" });
     const late = await pay(id, await sign(1.1));
     expect([late.status, late.body.error]).toEqual([409, "LINK_ALREADY_PAID"]);
+    expect(late.body.message).toBe("all payments of this link are made or begun");
     const terms = await stranger().get(`/v1/x402/${id}`);
     expect(terms.body).toMatchObject({ accepts: [], error: "LINK_ALREADY_PAID" });
     const refused = opened.find(({ status }) => status === 409);
+    expect(refused?.body.error.message).toBe("All payments of this link are made or begun");
     for (const { headers } of [refused, late, terms].filter((answer) => answer !== undefined)) {
       const retryS = Number(headers.get("retry-after"));
       expect(retryS).toBeGreaterThan(13 * 60);
@@ -132,6 +134,37 @@ describe("the maximum of payments", () => {
     const late = await pay(uses[2]?.body.linkId, await sign(1.6));
     expect([late.status, late.body.error]).toEqual([422, "LINK_NOT_PAYABLE"]);
   }, 120_000);
+
+  test.each([
+    ["sign a new authorization", undefined],
+    ["sign a new authorization and use a new Idempotency-Key", "order-7"],
+  ])("an x402 payer whose use gave its place is told to: %s", async (advice, key) => {
+    const id = await reusable({ amount: 2.1, maxPayments: 2 });
+    const { sql } = side.world;
+    await sql`
+      update payment_links set status = 'PAID', paid_at = now() where id = ${(await open(id)).body.linkId}`;
+    const headers = { ...fromNewAddress(), ...(key ? { "idempotency-key": key } : {}) };
+    const poor = signPayment(makePayer(), { to: side.wallet, amountUnits: units(2.1) });
+    const unfunded = await pay(id, await poor, headers);
+    expect([unfunded.status, unfunded.body.error]).toEqual([422, "INSUFFICIENT_FUNDS"]);
+    await sql`update payment_links set created_at = now() - interval '16 minutes' where parent_id = ${id}`;
+    const next = await open(id);
+    expect(next.status).toBe(201);
+    const full = await pay(id, await poor, headers);
+    expect([full.status, full.body.error]).toEqual([409, "LINK_ALREADY_PAID"]);
+    expect(Number(full.headers.get("retry-after"))).toBeGreaterThan(13 * 60);
+    expect(full.body.message).toBe(`all payments of this link are made or begun; to try again later, ${advice}`);
+    await sql`update payment_links set created_at = now() - interval '16 minutes' where id = ${next.body.linkId}`;
+    const ended = await pay(id, await poor, headers);
+    expect([ended.status, ended.body.error]).toEqual([422, "LINK_NOT_PAYABLE"]);
+    expect(ended.body.message).toEndWith(`has expired unpaid; ${advice}`);
+    // who may have paid is not told to pay again
+    await sql`
+      update payments set doubt_since = now(), doubt_until = now() + interval '1 hour'
+      where link_id in (select id from payment_links where parent_id = ${id})`;
+    const unknown = await pay(id, await poor, headers);
+    expect([unknown.body.error, unknown.body.message]).toEqual(["LINK_NOT_PAYABLE", "this link has expired"]);
+  });
 
   test("the page says in how many minutes a place may become free, and then tries again", async () => {
     const id = await reusable({ amount: 1.7, maxPayments: 2 });

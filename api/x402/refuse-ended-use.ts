@@ -1,0 +1,31 @@
+/**
+ * An authorization, or its payer's idempotency key, leads to the same use of a reusable link for ever. When that use has ended unpaid,
+ * its payer is told how to pay the link all the same.
+ */
+import { effectiveStatus } from "../../core/domain/link-expiry.ts";
+import { refusalOf } from "../../core/domain/payment.ts";
+import { findObstacle, NO_PLACE_LEFT, type PayableLink } from "../../core/domain/payment-acceptance.ts";
+import type { AskedLink } from "../../db/links/payable-links.ts";
+import { hasUnknownOutcome } from "../../db/links/unknown-outcomes.ts";
+import type { LinkPayTools, PayResult } from "./pay-link.ts";
+
+/** Undefined when the use may have been paid or can be, and when another one would not be accepted either. */
+export async function refuseEndedUse(
+  tools: LinkPayTools,
+  parent: PayableLink,
+  { asked, idempotencyKey }: { asked: AskedLink; idempotencyKey: string | undefined },
+): Promise<Extract<PayResult, { kind: "refused" }> | undefined> {
+  const use = await tools.readLink(asked);
+  const now = new Date();
+  const hasEnded = use && effectiveStatus(use, now) === "EXPIRED";
+  if (!hasEnded || use.paymentId !== null || use.paidTxHash !== null || use.isExecuted) return undefined;
+  // who signs again then pays twice
+  if (await hasUnknownOutcome(tools.sql, use.id)) return undefined;
+  const obstacle = findObstacle(parent, tools.config, now);
+  if (obstacle && obstacle.reason !== "LINK_ALREADY_PAID") return undefined;
+  const advice = `sign a new authorization${idempotencyKey === undefined ? "" : " and use a new Idempotency-Key"}`;
+  const refusal = obstacle
+    ? refusalOf("LINK_ALREADY_PAID", `${NO_PLACE_LEFT}; to try again later, ${advice}`)
+    : refusalOf("LINK_NOT_PAYABLE", `what was begun with this authorization has expired unpaid; ${advice}`);
+  return { kind: "refused", ...refusal, network: parent.network };
+}
