@@ -740,7 +740,7 @@ END) stored not null,
 CREATE INDEX payment_links_created_block ON public.payment_links USING brin (created_block);
 CREATE INDEX payment_links_customer ON public.payment_links USING btree (user_id, customer_email, created_at DESC, id DESC) WHERE (customer_email IS NOT NULL);
 CREATE INDEX payment_links_discoverable ON public.payment_links USING btree (created_at DESC, id DESC) WHERE (is_discoverable AND (stage = 'OPEN'::text));
-CREATE INDEX payment_links_exception ON public.payment_links USING btree (owner_key(user_id), created_at DESC, id DESC) WHERE (exception <> 'NONE'::text);
+CREATE INDEX payment_links_exception_any ON public.payment_links USING btree (owner_key(user_id), created_at DESC, id DESC) WHERE (exception <> 'NONE'::text);
 CREATE INDEX payment_links_fitting ON public.payment_links USING btree (address_key(recipient), amount_units, expires_at) WHERE is_unpaid;
 CREATE INDEX payment_links_listed_by_time ON public.payment_links USING btree (owner_key(user_id), stage, created_at DESC) WHERE (parent_id IS NULL);
 CREATE INDEX payment_links_open_by_time ON public.payment_links USING btree (network, open_until) WHERE (open_until IS NOT NULL);
