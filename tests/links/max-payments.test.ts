@@ -153,7 +153,9 @@ describe("the maximum of payments", () => {
     const full = await pay(id, await poor, headers);
     expect([full.status, full.body.error]).toEqual([409, "LINK_ALREADY_PAID"]);
     expect(Number(full.headers.get("retry-after"))).toBeGreaterThan(13 * 60);
-    expect(full.body.message).toBe(`all payments of this link are made or begun; to try again later, ${advice}`);
+    expect(full.body.message).toBe(
+      `all payments of this link are made or begun; to try again later, ${advice}`,
+    );
     await sql`update payment_links set created_at = now() - interval '16 minutes' where id = ${next.body.linkId}`;
     const ended = await pay(id, await poor, headers);
     expect([ended.status, ended.body.error]).toEqual([422, "LINK_NOT_PAYABLE"]);

@@ -149,18 +149,21 @@ describe("a payer's only place", () => {
     expect(await statusOf(use)).toBe("ACTIVE");
   });
 
-  test.each(["is 30 minutes old", "expires"])("is kept while a claim that it made is looked for, until it %s", async (end) => {
-    const parentId = await seedCounted(1);
-    const use = await open(parentId, newAddress());
-    await openedMinutesAgo(use, 29);
-    await holdByClaim(use);
-    expect([await open(parentId, newAddress()), await isUsedUp(parentId)]).toEqual(["", true]);
-    if (end === "expires") await sql`update payment_links set expires_at = now() where id = ${use}`;
-    else await openedMinutesAgo(use, 30);
-    expect(await isUsedUp(parentId)).toBe(false);
-    expect(await open(parentId, newAddress())).not.toBe("");
-    expect(await statusOf(use)).toBe("EXPIRED");
-  });
+  test.each(["is 30 minutes old", "expires"])(
+    "is kept while a claim that it made is looked for, until it %s",
+    async (end) => {
+      const parentId = await seedCounted(1);
+      const use = await open(parentId, newAddress());
+      await openedMinutesAgo(use, 29);
+      await holdByClaim(use);
+      expect([await open(parentId, newAddress()), await isUsedUp(parentId)]).toEqual(["", true]);
+      if (end === "expires") await sql`update payment_links set expires_at = now() where id = ${use}`;
+      else await openedMinutesAgo(use, 30);
+      expect(await isUsedUp(parentId)).toBe(false);
+      expect(await open(parentId, newAddress())).not.toBe("");
+      expect(await statusOf(use)).toBe("EXPIRED");
+    },
+  );
 
   test.each(["PAID", "PENDING"])("that is %s is never given away", async (status) => {
     const parentId = await seedCounted(1);
@@ -337,7 +340,13 @@ describe("no more payments are accepted than the link allows", () => {
           });
         },
       });
-      return openUse(interrupted, { parentId, id, tag: linkTag(id), amountUnits: undefined, opener: newAddress() });
+      return openUse(interrupted, {
+        parentId,
+        id,
+        tag: linkTag(id),
+        amountUnits: undefined,
+        opener: newAddress(),
+      });
     });
     expect(opened).toMatchObject({ ok: false, reason: "LINK_ALREADY_PAID" });
     expect(await Promise.all([first, second].map(statusOf))).toEqual(["ACTIVE", "ACTIVE"]);
