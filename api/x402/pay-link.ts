@@ -131,7 +131,8 @@ async function payUse(
   if (opened) {
     const result = await payOpened(tools, parent, use);
     if (result.kind !== "refused" || result.reason !== "LINK_NOT_PAYABLE") return result;
-    return (await refuseEndedUse(tools, parent, { asked: toAsked(use), idempotencyKey })) ?? result;
+    const refusal = await refuseEndedUse(tools, parent, { asked: toAsked(use), idempotencyKey });
+    return refusal ? { ...result, ...refusal } : result;
   }
   const amountUnits = choice ? authorization.value : parent.amountUnits;
   const decision = decideAcceptance({ ...parent, amountUnits }, order.attempt, {

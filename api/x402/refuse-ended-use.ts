@@ -3,18 +3,19 @@
  * its payer is told how to pay the link all the same.
  */
 import { effectiveStatus } from "../../core/domain/link-expiry.ts";
-import { refusalOf } from "../../core/domain/payment.ts";
+import { type Refusal, refusalOf } from "../../core/domain/payment.ts";
 import { findObstacle, NO_PLACE_LEFT, type PayableLink } from "../../core/domain/payment-acceptance.ts";
 import type { AskedLink } from "../../db/links/payable-links.ts";
 import { hasUnknownOutcome } from "../../db/links/unknown-outcomes.ts";
-import type { LinkPayTools, PayResult } from "./pay-link.ts";
+import type { NewPayment } from "../../db/payments/accept-payments.ts";
+import type { PayTools } from "./pay-tools.ts";
 
 /** Undefined when the use may have been paid or can be, and when another one would not be accepted either. */
 export async function refuseEndedUse(
-  tools: LinkPayTools,
+  tools: PayTools<NewPayment>,
   parent: PayableLink,
   { asked, idempotencyKey }: { asked: AskedLink; idempotencyKey: string | undefined },
-): Promise<Extract<PayResult, { kind: "refused" }> | undefined> {
+): Promise<Refusal | undefined> {
   const use = await tools.readLink(asked);
   const now = new Date();
   const hasEnded = use && effectiveStatus(use, now) === "EXPIRED";
@@ -24,8 +25,7 @@ export async function refuseEndedUse(
   const obstacle = findObstacle(parent, tools.config, now);
   if (obstacle && obstacle.reason !== "LINK_ALREADY_PAID") return undefined;
   const advice = `sign a new authorization${idempotencyKey === undefined ? "" : " and use a new Idempotency-Key"}`;
-  const refusal = obstacle
+  return obstacle
     ? refusalOf("LINK_ALREADY_PAID", `${NO_PLACE_LEFT}; to try again later, ${advice}`)
     : refusalOf("LINK_NOT_PAYABLE", `what was begun with this authorization has expired unpaid; ${advice}`);
-  return { kind: "refused", ...refusal, network: parent.network };
 }
