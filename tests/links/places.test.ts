@@ -5,13 +5,14 @@ import { linkTag } from "../../core/domain/link-tag.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { expireLinks } from "../../db/links/expire-links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
-import { findUsedUp } from "../../db/links/max-uses.ts";
+import { findUsedUp, isUsedUp as isFull } from "../../db/links/max-uses.ts";
 import { findNextPlaceOf } from "../../db/links/places.ts";
 import { cancelUses, openUse } from "../../db/links/uses.ts";
 import { insertPayments } from "../../db/payments/accept-payments.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
 import { randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import { countRowsRead } from "../support/rows-read.ts";
 import { randomAddress, type SeededMerchant, seedLinks, seedMerchant } from "../support/seed.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
 
@@ -82,7 +83,6 @@ const failUnknown = async (use: string) => {
     where link_id = ${use}`;
   await sql`update payment_links set status = 'ACTIVE', updated_at = now() where id = ${use}`;
 };
-/** Until a place may become free. */
 const waitMsOf = async (parentId: string) =>
   ((await findNextPlaceOf(sql, parentId))?.getTime() ?? 0) - Date.now();
 const isUsedUp = async (id: string) => {
@@ -233,6 +233,24 @@ describe("a payer's only place", () => {
   });
 });
 
+test("payments of uses that ended more than an hour ago are not looked for", async () => {
+  const parentId = await seedCounted(5);
+  for (let times = 0; times < 3; times++) await failUnknown(await open(parentId, newAddress()));
+  await sql`update payments set doubt_until = now() where doubt_until is not null`;
+  const end = (minutes: number) => sql`
+    update payment_links set status = 'EXPIRED', updated_at = now() - make_interval(mins => ${minutes}) where parent_id = ${parentId}`;
+  const read = () =>
+    countRowsRead(
+      sql,
+      "payments",
+      (tx) => tx`select from payment_links link where id = ${parentId} and ${isFull(tx)}`,
+    );
+  await end(59);
+  expect(await read()).toBeGreaterThanOrEqual(3);
+  await end(61);
+  expect(await read()).toBe(0);
+});
+
 describe("when a place may become free", () => {
   test("is said by the oldest place that is not paid, and not said once all are paid", async () => {
     const parentId = await seedCounted(2);
@@ -329,24 +347,19 @@ describe("no more payments are accepted than the link allows", () => {
     // a transfer came for an expired use, say
     await sql`update payment_links set max_payments = 2 where id = ${parentId}`;
     const id = newLinkId();
+    const given = { parentId, id, tag: linkTag(id), amountUnits: undefined };
     const opened = await sql.begin((tx) => {
       const interrupted = new Proxy(tx, {
-        apply(target, self, given: [TemplateStringsArray, ...unknown[]]) {
-          const query = Reflect.apply(target, self, given);
-          if (!given[0].join?.("").includes("skip locked")) return query;
+        apply(target, self, args: [TemplateStringsArray, ...unknown[]]) {
+          const query = Reflect.apply(target, self, args);
+          if (!args[0].join?.("").includes("skip locked")) return query;
           return query.then(async (locked: unknown) => {
             await sql`update payments set doubt_until = now() + interval '1 hour' where link_id = ${first}`;
             return locked;
           });
         },
       });
-      return openUse(interrupted, {
-        parentId,
-        id,
-        tag: linkTag(id),
-        amountUnits: undefined,
-        opener: newAddress(),
-      });
+      return openUse(interrupted, { ...given, opener: newAddress() });
     });
     expect(opened).toMatchObject({ ok: false, reason: "LINK_ALREADY_PAID" });
     expect(await Promise.all([first, second].map(statusOf))).toEqual(["ACTIVE", "ACTIVE"]);
