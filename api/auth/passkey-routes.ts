@@ -22,7 +22,7 @@ const passkeySchema = z
     backedUp: z.boolean(),
     createdAt: isoTime,
     lastUsedAt: isoTime.nullable(),
-    signsIn: z.boolean().describe("false until the chain confirms it as an owner of the wallet"),
+    signsIn: z.boolean().describe("false while the chain does not confirm it as an owner of the wallet"),
   })
   .meta({ id: "Passkey" });
 

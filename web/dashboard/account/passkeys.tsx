@@ -61,7 +61,7 @@ function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt, signsI
       <span class="what">
         <Name of={name ?? say("Passkey without a name")} />
         {!signsIn && (
-          <span class="muted">{say("Not confirmed as an owner of the wallet yet: it does not sign in")}</span>
+          <span class="muted">{say("Not a confirmed owner of the wallet: it does not sign in")}</span>
         )}
         <span class="muted">
           {synced

@@ -32,6 +32,7 @@ export function ExportList({ query }: ScreenProps) {
   const currency = wantedCurrency ?? books.value?.fiatCurrency ?? "";
   // so that a month's books are those of its statement
   const timeZone = (profile === "books" && books.value?.timeZone) || ownZone;
+  const isZoneUnknown = profile === "books" && !books.value && !books.error;
   const { isBusy, fault, change } = useAction();
   const start = () =>
     change(["/v1/transactions/exports"], async () => {
@@ -70,7 +71,7 @@ export function ExportList({ query }: ScreenProps) {
               />
             )}
             <div>
-              <Button kind="main" type="submit" isBusy={isBusy}>
+              <Button kind="main" type="submit" isBusy={isBusy} isOff={isZoneUnknown}>
                 {say("Create the file")}
               </Button>
             </div>
