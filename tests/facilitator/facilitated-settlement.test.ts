@@ -29,6 +29,7 @@ import {
   until,
 } from "../support/indexer-lab.ts";
 import { authorize, makeSigner, paymentOf, sendBatch } from "../support/indexer-lab-payments.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 setDefaultTimeout(120_000);
 let lab: Lab;
@@ -96,7 +97,7 @@ test("behavior: an authorization executed elsewhere while the ledger lagged, and
     [1, 2].map(async () => authorize(await makeSigner(lab), { to: randomAddress(), value: 1_000n })),
   );
   const calls = made.map(({ data }) => ({ target: USDC, callData: data }));
-  await sendBatch(lab, payer, calls);
+  await waitForReceipt(lab.chain.rpcUrl, await sendBatch(lab, payer, calls));
   const { timeS } = await headOf(lab);
   const [within = "", after = ""] = await Promise.all(made.map(({ authorization }) => show(authorization)));
   await lab.sql`
