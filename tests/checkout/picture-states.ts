@@ -71,6 +71,8 @@ export async function listStates(world: CheckoutWorld): Promise<PictureState[]> 
     where id = ${expired.id}`;
   const usedUp = await create({ maxPayments: 1, amount: null, minAmount: 1, maxAmount: 50 });
   await ann.client.post(`/v1/payment-links/${usedUp.id}/cancel`);
+  const full = await create({ maxPayments: 1, amount: null, minAmount: 1, maxAmount: 50 });
+  await ann.client.post(`/api/v1/public/payment-links/${full.id}/uses`, { amount: 20 });
   const misfit = await create();
   await sql`update payment_links set exception = 'UNDERPAID' where id = ${misfit.id}`;
   const soon = await create();
@@ -237,6 +239,8 @@ export async function listStates(world: CheckoutWorld): Promise<PictureState[]> 
     { name: "expired", path: `/pay/${expired.id}` },
     { name: "cancelled", path: `/pay/${cancelled.id}` },
     { name: "reusable, over", path: `/pay/${usedUp.id}` },
+    { name: "reusable, full", path: `/pay/${full.id}` },
+    { name: "Arabic, reusable, full", path: `/pay/${full.id}?lang=ar` },
     { name: "unknown", path: "/pay/link_AAAAAAAAAAAAAAAAAAAAAA" },
     { name: "other amount came", path: `/pay/${misfit.id}`, wallets: [wallet] },
     {
