@@ -1,6 +1,6 @@
 /**
- * An authorization, or its payer's idempotency key, leads to the same use of a reusable link for ever. When that use has ended unpaid,
- * its payer is told how to pay the link all the same.
+ * An authorization, or its payer's idempotency key, always leads to the same use of a reusable link. When that use has expired unpaid,
+ * the refusal says how to retry.
  */
 import { effectiveStatus } from "../../core/domain/link-expiry.ts";
 import { type Refusal, refusalOf } from "../../core/domain/payment.ts";
@@ -20,7 +20,7 @@ export async function refuseEndedUse(
   const now = new Date();
   const hasEnded = use && effectiveStatus(use, now) === "EXPIRED";
   if (!hasEnded || use.paymentId !== null || use.paidTxHash !== null || use.isExecuted) return undefined;
-  // who signs again then pays twice
+  // a new authorization could then be a second payment
   if (await hasUnknownOutcome(tools.sql, use.id)) return undefined;
   const obstacle = findObstacle(parent, tools.config, now);
   if (obstacle && obstacle.reason !== "LINK_ALREADY_PAID") return undefined;

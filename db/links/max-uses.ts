@@ -28,7 +28,7 @@ export function isUsedUp(tx: Tx) {
 /**
  * SQL: `use` keeps its place although a payer of this rank wants one. Paid, or held by a payment or a transfer, it always does, and while
  * the outcome of one of its payments is unknown, even when it has expired since. Otherwise its payer keeps it from payers whose address has
- * begun more payments than theirs: for a while, and longer while a claim is looked for.
+ * begun more payments than theirs: for SAFE_PLACE_MINUTES, or CLAIMED_PLACE_MINUTES while a claim holds it.
  */
 export function keepsPlace(tx: Tx, rank: number) {
   const isBefore = (minutes: number) => tx`

@@ -1,7 +1,7 @@
 /**
- * The places of a reusable link with a maximum of payments. A use takes one when it is opened. While all are taken, a use that nothing pays
- * yet gives its place to a payer whose address has begun fewer payments of the link (keepsPlace in max-uses.ts), so that nobody can keep
- * others out by opening uses. It expires then: money that comes for it all the same is booked on it, as for any expired link.
+ * Places are reservations of a reusable link with a maximum of payments. A use takes one when it is opened. While all are taken, an unpaid use
+ * gives its place to a payer whose address has begun fewer payments of the link (keepsPlace in max-uses.ts), so that nobody can block the link
+ * by opening uses. That use expires; a transfer that arrives for it later is booked on it, as for any expired link.
  */
 import { SAFE_PLACE_MINUTES } from "../../core/domain/reusable-link.ts";
 import { recordEvents } from "../events/events.ts";
@@ -16,10 +16,13 @@ import { countUnknownOutcomes, hasEndedUnknown } from "./unknown-outcomes.ts";
 const REMEMBERED_S = 3_600;
 /** Ranks beyond are equal. */
 const RANK_MAX = 1_000;
-/** A payment that is in progress may fail, and an outcome that is unknown be known: nobody knows when. */
+/** When a payment in progress fails, or an unknown outcome is resolved, cannot be predicted: payers are told to retry after this long. */
 const IN_PROGRESS_S = 60;
 
-/** `opener`: the payer's address, as rate limits count it. `replaces`: a use that the same browser opened: while no place is left, it gives its place first. */
+/**
+ * `opener`: the payer's address, as rate limits count it. `replaces`: a use that the same browser opened, whose place is the first to be reused
+ * while none is free.
+ */
 export type Opener = { opener: string; replaces?: string | undefined };
 
 export type TakenPlace =

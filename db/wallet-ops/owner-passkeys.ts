@@ -9,7 +9,7 @@ export type OwnerPasskey = Passkey & { signsIn: boolean };
 
 /**
  * Passkeys that own a wallet of the user, or of a merchant that the user is a member of, and those whose addition can still be signed or run, oldest
- * first. Not one whose addition was never signed or has failed for good, nor one that was removed from every wallet: it signs nothing.
+ * first. Excluded, because they sign nothing: those whose addition was never signed or has failed permanently, and those removed from every wallet.
  */
 export async function listOwnerPasskeys(tx: Tx, userId: string, rpId: string): Promise<OwnerPasskey[]> {
   return tx<OwnerPasskey[]>`

@@ -102,7 +102,7 @@ describe("a link that is not paid", () => {
     await bookTransfer(lab, { link: undone ?? null, pays: true, status: "ORPHANED" });
     await bookTransfer(lab, { link: other ?? null, pays: false });
     expect(await fitting(UNITS)).toEqual([open, undone ?? "", other ?? ""].sort());
-    // what was received for a link and does not pay it takes it from nobody
+    // a transfer that was received for a link without paying it leaves the link to others
     const { links } = await factsFor(UNITS);
     expect(links.map(({ isTaken }) => isTaken)).toEqual([false, false, false]);
   });

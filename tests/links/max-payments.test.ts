@@ -2,18 +2,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
-import type { Hex } from "../../core/domain/networks.ts";
 import { openUse } from "../../db/links/uses.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { fundUsdc } from "../../local/chain/usdc.ts";
-import { openClient } from "../support/http-client.ts";
-import { makePayer, shapeA, signPayment } from "../support/payer.ts";
+import { makePayer, signPayment } from "../support/payer.ts";
 import { untilBlocked } from "../support/until-blocked.ts";
 import { type PayerSide, startPayerSide } from "./payer-side.ts";
 import { newProvingPayer } from "./payers.ts";
-
-const LINKS = "/v1/payment-links";
-const PUBLIC = "/api/v1/public/payment-links";
+import { LINKS, PUBLIC, reusableLinks, units } from "./reusable-links.ts";
 
 let side: PayerSide;
 beforeAll(async () => {
@@ -21,30 +16,11 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => side?.world.stop());
 
-const stranger = () => openClient(side.world.baseUrl);
-const create = (fields: Record<string, unknown>) =>
-  side.ann.client.post(LINKS, { amount: 2, description: "Ticket", ...fields });
-const publicData = async (id: string) => (await stranger().get(`${PUBLIC}/${id}/data`)).body;
+const { stranger, publicData, reusable, sign, pay } = reusableLinks(() => side);
 const open = (id: string, body?: unknown) =>
   stranger().post(`${PUBLIC}/${id}/uses`, body ?? {}, fromNewAddress());
 let addresses = 0;
 const fromNewAddress = () => ({ "x-forwarded-for": `203.0.113.${++addresses % 250}` });
-const units = (amount: number) => BigInt(Math.round(amount * 1e6));
-
-async function reusable(fields: Record<string, unknown> = {}): Promise<string> {
-  const { status, body } = await create({ maxPayments: null, ...fields });
-  expect(status).toBe(201);
-  return body.id;
-}
-
-async function sign(amount: number, fields: { nonce?: Hex } = {}) {
-  const payer = makePayer();
-  await fundUsdc(side.rpcUrl, payer.address, 100_000_000n);
-  return signPayment(payer, { to: side.wallet, amountUnits: units(amount), ...fields });
-}
-
-const pay = (id: string, payment: Awaited<ReturnType<typeof sign>>, headers: Record<string, string> = {}) =>
-  stranger().post(`/v1/x402/${id}/pay`, shapeA(payment), headers);
 
 describe("the maximum of payments", () => {
   test("holds for sixteen concurrent payers", async () => {

@@ -1,15 +1,11 @@
 /** Links that many payers pay, and links whose payer chooses the amount: each payment is a use, a link of its own. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
-import { fundUsdc } from "../../local/chain/usdc.ts";
-import { openClient } from "../support/http-client.ts";
 import { assertInvariants } from "../support/invariants.ts";
-import { makePayer, shapeA, signPayment, standardV1 } from "../support/payer.ts";
+import { standardV1 } from "../support/payer.ts";
 import { type PayerSide, startPayerSide, waitFor } from "./payer-side.ts";
 import { newProvingPayer, sendUsdc } from "./payers.ts";
-
-const LINKS = "/v1/payment-links";
-const PUBLIC = "/api/v1/public/payment-links";
+import { LINKS, PUBLIC, reusableLinks, units } from "./reusable-links.ts";
 
 let side: PayerSide;
 beforeAll(async () => {
@@ -17,28 +13,9 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => side?.world.stop());
 
-const stranger = () => openClient(side.world.baseUrl);
-const create = (fields: Record<string, unknown>) =>
-  side.ann.client.post(LINKS, { amount: 2, description: "Ticket", ...fields });
-const publicData = async (id: string) => (await stranger().get(`${PUBLIC}/${id}/data`)).body;
+const { stranger, create, publicData, reusable, sign, pay } = reusableLinks(() => side);
 const open = (id: string, body?: unknown) => stranger().post(`${PUBLIC}/${id}/uses`, body ?? {});
 const paymentsOf = async (id: string) => (await side.ann.client.get(`${LINKS}/${id}/payments`)).body.payments;
-const units = (amount: number) => BigInt(Math.round(amount * 1e6));
-
-async function reusable(fields: Record<string, unknown> = {}): Promise<string> {
-  const { status, body } = await create({ maxPayments: null, ...fields });
-  expect(status).toBe(201);
-  return body.id;
-}
-
-async function sign(amount: number, fields: { nonce?: Hex } = {}) {
-  const payer = makePayer();
-  await fundUsdc(side.rpcUrl, payer.address, 100_000_000n);
-  return signPayment(payer, { to: side.wallet, amountUnits: units(amount), ...fields });
-}
-
-const pay = (id: string, payment: Awaited<ReturnType<typeof sign>>, headers: Record<string, string> = {}) =>
-  stranger().post(`/v1/x402/${id}/pay`, shapeA(payment), headers);
 
 describe("creating", () => {
   test.each([

@@ -67,6 +67,17 @@ async function isLeft({ key, invitationId, scheduleId }: Things) {
   return { key: status === 200, ...row };
 }
 
+/** The merchant's wallet on a second network, where this person is an owner too. */
+async function addWalletOnBase(person: Merchant): Promise<string> {
+  const walletId = newWalletId();
+  await world.sql`
+    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
+    select ${walletId}, user_id, 'base', address, passkey_id, factory, array_append(owners, ${keyOf(person)})
+    from wallets
+    where user_id = ${merchant.userId}`;
+  return walletId;
+}
+
 const ALL = { key: true, invitation: true, schedule: true };
 const NONE = { key: false, invitation: false, schedule: false };
 
@@ -118,12 +129,7 @@ describe.each([
 test("what an owner made stays while another network still has them as an owner", async () => {
   const person = await newOwner();
   const made = await makeThings(person);
-  const walletId = newWalletId();
-  await world.sql`
-    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
-    select ${walletId}, user_id, 'base', address, passkey_id, factory, array_append(owners, ${keyOf(person)})
-    from wallets
-    where user_id = ${merchant.userId}`;
+  const walletId = await addWalletOnBase(person);
   await endOnChain(person);
   expect(await isLeft(made)).toEqual(ALL);
   await world.sql`delete from wallets where id = ${walletId}`;
@@ -148,12 +154,7 @@ test("what a member in another role made stays, even with a credential of the re
 test("removals that two networks report at the same moment end what the owner made", async () => {
   const person = await newOwner();
   const made = await makeThings(person);
-  const walletId = newWalletId();
-  await world.sql`
-    insert into wallets (id, user_id, network, address, passkey_id, factory, owners)
-    select ${walletId}, user_id, 'base', address, passkey_id, factory, array_append(owners, ${keyOf(person)})
-    from wallets
-    where user_id = ${merchant.userId}`;
+  const walletId = await addWalletOnBase(person);
   const remove = async (tx: Tx, network: NetworkId) => {
     await bookOwnerChange(tx, { merchant, person }, { ...removed, network });
     await reportWalletChanges(tx, { network, after: 0, depthNumber: 1_000_000 });
