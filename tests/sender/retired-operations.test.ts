@@ -115,6 +115,15 @@ const operationOf = async (sendId: string) => {
   return row;
 };
 
+/** A worker may resend the old transaction before another key carries the send: the node would mine it, and the new key waits for that. */
+async function waitForNewKey({ sendId, txHash }: Stranded): Promise<void> {
+  await waitFor("the new key's transaction", async () => {
+    await lab.rpc("anvil_dropTransaction", [txHash]);
+    const { relayer, state } = await operationOf(sendId);
+    return relayer === NEW_RELAYER && state === "BROADCAST";
+  });
+}
+
 const relayOf = async ({ relayId }: Stranded) => (await relaysOf(lab)).find(({ id }) => id === relayId);
 
 /** Without a transaction. */
@@ -147,10 +156,7 @@ async function waitUntilRefused({ sendId }: Stranded): Promise<void> {
 test("behavior: the new key's transaction is mined, then the old one's: the money has moved once", async () => {
   const send = await strand();
   await lab.service.start("worker");
-  await waitFor(
-    "the new key's transaction",
-    async () => (await operationOf(send.sendId)).relayer === NEW_RELAYER,
-  );
+  await waitForNewKey(send);
   await mineUntil("the send", async () => (await operationOf(send.sendId)).state === "CONFIRMED");
   const { newHash } = await operationOf(send.sendId);
   expect(await operationOf(send.sendId)).toMatchObject({ txHash: newHash });
@@ -177,10 +183,7 @@ test("behavior: a payment behind the old transaction is mined: that one is resen
   };
   const send = await strand({ payNext });
   await lab.service.start("worker");
-  await waitFor(
-    "the new key's transaction",
-    async () => (await operationOf(send.sendId)).relayer === NEW_RELAYER,
-  );
+  await waitForNewKey(send);
   await mineUntil("the send", async () => (await operationOf(send.sendId)).state === "CONFIRMED");
   await mineUntil("the payment", async () => (await paymentOf(lab, order.linkId))?.state === "CONFIRMED");
   expect(await paidTo(send)).toBe(AMOUNT);
@@ -190,10 +193,7 @@ test("behavior: a payment behind the old transaction is mined: that one is resen
 test("behavior: the old key's transaction is mined before the new one's: the money has moved once", async () => {
   const send = await strand();
   await lab.service.start("worker");
-  await waitFor("the new key's transaction", async () => {
-    const { relayer, state } = await operationOf(send.sendId);
-    return relayer === NEW_RELAYER && state === "BROADCAST";
-  });
+  await waitForNewKey(send);
   await mineOld(send);
   await waitForSend(send.merchant, send.sendId);
   expect(await operationOf(send.sendId)).toMatchObject({ txHash: send.txHash });
@@ -278,12 +278,7 @@ test("behavior: nothing is taken from a key that another worker may have", async
     "the send to be queued again",
     async () => (await operationOf(send.sendId)).state === "QUEUED",
   );
-  // sent again until then: the node would mine it, and the new key waits for that
-  await lab.rpc("anvil_dropTransaction", [send.txHash]);
-  await waitFor(
-    "the new key's transaction",
-    async () => (await operationOf(send.sendId)).relayer === NEW_RELAYER,
-  );
+  await waitForNewKey(send);
   await mineUntil("the send", async () => (await operationOf(send.sendId)).state === "CONFIRMED");
   expect(await paidTo(send)).toBe(AMOUNT);
   await mineOld(send, "0x0");
