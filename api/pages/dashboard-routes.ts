@@ -16,6 +16,7 @@ const SCREENS = [
   "/sign-in",
   "/email-verification",
   "/wallet-setup",
+  "/recover",
   "/links",
   "/links/:id",
   "/transactions",

@@ -77,7 +77,7 @@ export async function makeTestWallet(rpcUrl: string, given: WalletOptions = {}):
       case "eth_signTypedData_v4": {
         await options.holdUntil;
         const { types, ...typed } = JSON.parse(params[1] as string);
-        if (typed.domain.chainId !== chainId)
+        if (typed.domain.chainId !== undefined && typed.domain.chainId !== chainId)
           throw new WalletError(-32603, "The typed data is of another network than the wallet");
         const { EIP712Domain: _domain, ...own } = types;
         const signer = options.signsForeign ? privateKeyToAccount(generatePrivateKey()) : account;

@@ -148,7 +148,7 @@ const PUBLIC: readonly RegExp[] = [
   /^(GET \/facilitator\/(supported|discovery\/resources)|POST \/facilitator\/verify)$/,
   /^POST \/v1\/test\/(token|outbox|wallet)$/,
   // the dashboard's shell, which holds nothing of an account
-  /^GET \/(dashboard|sign-in|email-verification|wallet-setup|invitations|members|links|links\/:id|transactions|documents|statements|exports|saved-exports|exchange-rates|wallet|send|payout|developers\/keys|developers\/webhooks|security|settings)?$/,
+  /^GET \/(dashboard|sign-in|email-verification|wallet-setup|recover|invitations|members|links|links\/:id|transactions|documents|statements|exports|saved-exports|exchange-rates|wallet|send|payout|developers\/keys|developers\/webhooks|security|settings)?$/,
 ];
 
 const LETTERS = { O: "owner", P: "operator", A: "accountant", V: "viewer" } as const;

@@ -5,19 +5,22 @@ import { App } from "./app.tsx";
 import { forgetAll } from "./frame/load.ts";
 import { actAs } from "./frame/merchant.ts";
 import { page } from "./frame/page-data.ts";
-import { navigate } from "./frame/router.tsx";
+import { navigate, usePlace } from "./frame/router.tsx";
 import { call, messageOf, Refusal } from "./frame/service.ts";
 import type { Me } from "./frame/session.tsx";
 import { say } from "./frame/texts.ts";
 import { Button, Notice } from "./parts/controls.tsx";
+import { LazyRecover } from "./recover/lazy-recover.tsx";
 import { SignIn } from "./sign-in/sign-in.tsx";
 
 const UNKNOWN_PATH = page.isUnknown ? location.pathname : undefined;
 /** Notifies the other tabs of this browser of a sign-in: they share the session. */
 const signIns = new BroadcastChannel("sign-ins");
+const RECOVER_PATH = "/recover";
 const ENTRY_PATHS = new Set(["/sign-in", "/email-verification", "/wallet-setup", "/dashboard"]);
 
 function Root() {
+  const { path } = usePlace();
   const [me, setMe] = useState<Me | null>();
   const [fault, setFault] = useState<string>();
   /** Why signing out failed: shown until it succeeds. */
@@ -84,6 +87,7 @@ function Root() {
       </main>
     );
   if (me === undefined) return <p class="hidden">{say("Loading")}</p>;
+  if (path === RECOVER_PATH) return <LazyRecover me={me} onDone={begin} onLeave={leave} />;
   if (location.pathname === UNKNOWN_PATH && me?.status !== "ACTIVE") return <Unknown />;
   if (me === null || me.status !== "ACTIVE")
     return (

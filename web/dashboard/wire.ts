@@ -71,6 +71,7 @@ export type TransactionStatus = "PENDING" | "DETECTED" | "CONFIRMED" | "FAILED" 
 export type TransactionSum = { type: TransactionType; status: TransactionStatus; count: number; amount: string };
 export type TransactionSummary = { success: true; data: { summary: (TransactionSum)[]; summaryByNetwork: ({ network: Network; summary: (TransactionSum)[] })[]; currency: "USDC" }; message: string };
 export type TransactionType = "SEND" | "RECEIVE" | "PAYMENT_LINK";
+export type TypedData = { types: Record<string, ({ name: string; type: string })[]>; primaryType: string; domain: { name: string; version: string }; message: Record<string, string> };
 export type UpdatePaymentLink = { discoverable: boolean };
 export type User = { id: string; email: string; status: UserStatus; createdAt: string; updatedAt: string; hasWallet: boolean; walletAddress?: string };
 /** The unsigned user operation (EntryPoint v0.6): its hash can be recomputed */
@@ -99,11 +100,17 @@ export type Wire = {
   "DELETE /v1/auth/google/accounts/{id}": { query: undefined; body: undefined; answer: { data: { id: string; unlinked: true }; meta: ResponseMeta } };
   "GET /v1/auth/passkeys": { query: undefined; body: undefined; answer: { data: (Passkey)[]; pagination: { hasNextPage: boolean; nextCursor: string | null; limit: number }; meta: ResponseMeta } };
   "PATCH /v1/auth/passkeys/{id}": { query: undefined; body: { name: string | null }; answer: { data: Passkey; meta: ResponseMeta } };
+  "POST /v1/auth/recover/start": { query: undefined; body: { email: string; address: string }; answer: { challengeId: string; typedData: TypedData; timeout: 600000 } };
+  "POST /v1/auth/recover/code": { query: undefined; body: { email: string; address: string; challengeId: string; signature: string }; answer: { success: true; emailVerificationSent: true } };
+  "POST /v1/auth/recover": { query: undefined; body: { email: string; otp?: string; code?: string; address: string; signature: string }; answer: { success: true; userId: string; nextStep: "register-passkey"; expiresAt: string } };
+  "POST /v1/auth/recover/passkey/start": { query: undefined; body: undefined; answer: PasskeyCreation };
+  "POST /v1/auth/recover/passkey/complete": { query: undefined; body: { challengeId: string; passkeyResponse: PasskeyAttestation; name?: string }; answer: { success: true; passkeyId: string; nextStep: "send-transactions"; transactions: ({ network: Network; chainId: number; to: string; data: string; waitsForOwner: boolean })[] } };
   "POST /v1/wallets/setup/start": { query: undefined; body: { network?: Network }; answer: WalletSetupChallenge };
   "POST /v1/wallets/setup/complete": { query: undefined; body: { challengeId: string; network?: Network; passkeyResponse: PasskeyAttestation | PasskeyAssertion }; answer: { user: { id: string; email: string; status: UserStatus; permissions: ("CREATE_PAYMENT_LINK" | "VIEW_TRANSACTIONS" | "MANAGE_WALLET")[] }; wallet: { address: string; isNewWallet: boolean; network: Network; deployed: boolean }; status: "wallet-setup-complete"; message: string; autoSignedIn: boolean } };
   "GET /v1/wallets/balance": { query: { "network"?: Network }; body: undefined; answer: Balance };
   "GET /v1/wallets/owners": { query: { "network"?: Network }; body: undefined; answer: Owners };
   "POST /v1/wallets/owners/passkey/start": { query: undefined; body: undefined; answer: PasskeyCreation };
+  "POST /v1/wallets/owners/address/start": { query: undefined; body: { address: string; network?: Network }; answer: { challengeId: string; typedData: TypedData; timeout: number } };
   "POST /v1/wallets/owners/prepare": { query: undefined; body: { network?: Network; add?: { type: "passkey"; challengeId: string; passkeyResponse: PasskeyAttestation; name?: string } | { type: "address"; challengeId: string; address: string; proof: string; name?: string } | { type: "member"; userId: string; name?: string }; remove?: { ownerId: string } }; answer: PreparedOwnerChange };
   "POST /v1/wallets/owners/confirm": { query: undefined; body: { ownerChangeId: string; challengeId: string; passkeyResponse: PasskeyAssertion }; answer: { ownerChangeId: string; status: OperationStatus; userOpHash: string; action: "ADD" | "REMOVE"; owner: Owner; wallet: string; networks: (OwnerChangeOnNetwork)[]; createdAt: string; expiresAt: string; success: true; statusUrl: string } };
   "GET /v1/wallets/owners/changes/{id}": { query: undefined; body: undefined; answer: OwnerChange };

@@ -1,37 +1,24 @@
 /** A browser wallet (EIP-1193) sends the transaction and pays its gas; for an address owner it is that owner's own. */
 
+import { chooseNetwork } from "../chain/choose-network.ts";
 import type { Hex } from "../chain/networks.ts";
 import type { Wallet } from "../checkout/wallets.ts";
 import type { Account } from "./account.ts";
 import { Fault } from "./user-error.ts";
 import type { Transaction } from "./user-operation.ts";
 
-/** Codes of EIP-1193 and EIP-3085. */
+/** EIP-1193. */
 const DECLINED = 4001;
-const UNKNOWN_CHAIN = 4902;
 
 /** Connects on the account's network, and returns the address that pays. */
 export async function connect(wallet: Wallet, { network, rpc }: Account): Promise<Hex> {
   const accounts = (await ask(wallet, "eth_requestAccounts")) as Hex[];
   const [payer] = accounts;
   if (!payer) throw new Fault(`${wallet.name} gave no account.`);
-  if ((await chainOf(wallet)) === network.chainId) return payer;
-  const chainId = `0x${network.chainId.toString(16)}`;
-  try {
-    await ask(wallet, "wallet_switchEthereumChain", [{ chainId }]);
-  } catch (error) {
-    if (!(error instanceof Fault) || error.code !== UNKNOWN_CHAIN) throw error;
-    await ask(wallet, "wallet_addEthereumChain", [
-      {
-        chainId,
-        chainName: network.name,
-        rpcUrls: [rpc.url],
-        nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
-        blockExplorerUrls: [new URL(network.explorerUrl).origin],
-      },
-    ]);
-  }
-  if ((await chainOf(wallet)) !== network.chainId)
+  const isThere = await chooseNetwork(wallet.provider, network, rpc.url).catch((error: unknown) => {
+    throw toFault(wallet, error);
+  });
+  if (!isThere)
     throw new Fault(`${wallet.name} is on another network. Switch it to ${network.name} and try again.`);
   return payer;
 }
@@ -54,10 +41,6 @@ export async function send(wallet: Wallet, from: Hex, { to, data, gas }: Transac
     if (fault.code === DECLINED) throw fault;
     return { isSent: "unknown", reason: fault.message };
   }
-}
-
-async function chainOf(wallet: Wallet): Promise<number> {
-  return Number(await ask(wallet, "eth_chainId"));
 }
 
 async function ask(wallet: Wallet, method: string, params: unknown[] = []): Promise<unknown> {

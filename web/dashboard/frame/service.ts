@@ -92,7 +92,10 @@ async function send<Of extends Name>(name: Of, { id, query, body, headers }: Giv
     const isJson = /json/.test(response.headers.get("content-type") ?? "");
     const answer = isJson ? await response.json() : await response.text();
     // the membership has ended: the page restarts in the person's own account
-    if (merchantId && issueOf({ body: answer }) === "not_a_member") location.assign("/");
+    const issue = issueOf({ body: answer });
+    if (merchantId && issue === "not_a_member") location.assign("/");
+    // the session of a recovery has no other screen
+    if (issue === "recovery_session" && location.pathname !== "/recover") location.assign("/recover");
     return {
       status: response.status,
       body: answer,

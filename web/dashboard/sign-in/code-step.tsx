@@ -10,9 +10,16 @@ import { Fault, Form } from "../parts/forms.tsx";
 const COOL_DOWN_S = 60;
 const DIGITS = 6;
 
-type Props = { email: string; onVerified: () => void; onBack: () => void };
+type Props = {
+  email: string;
+  verify: (otp: string) => Promise<unknown>;
+  /** Undefined where a new code needs a new start. */
+  resend?: () => Promise<unknown>;
+  onBack: () => void;
+  backText: string;
+};
 
-export function CodeStep({ email, onVerified, onBack }: Props) {
+export function CodeStep({ email, onBack, backText, ...given }: Props) {
   const [code, setCode] = useState("");
   const action = useAction();
   const { isBusy, run } = action;
@@ -22,11 +29,7 @@ export function CodeStep({ email, onVerified, onBack }: Props) {
     return () => clearInterval(timer);
   }, []);
 
-  const verify = (otp: string) =>
-    run(async () => {
-      await call("POST /v1/email-verification/verify", { body: { email, otp }, isQuiet: true });
-      onVerified();
-    });
+  const verify = (otp: string) => run(() => given.verify(otp));
   const type = (text: string) => {
     const digits = text.replace(/\D/g, "").slice(0, DIGITS);
     setCode(digits);
@@ -34,7 +37,7 @@ export function CodeStep({ email, onVerified, onBack }: Props) {
   };
   const resend = () =>
     run(async () => {
-      await call("POST /v1/email-verification/resend", { body: { email }, isQuiet: true });
+      await given.resend?.();
       setWaitS(COOL_DOWN_S);
     });
   const readMailbox = () =>
@@ -70,11 +73,13 @@ export function CodeStep({ email, onVerified, onBack }: Props) {
       )}
       <div class="actions between">
         <Button kind="quiet" onClick={onBack}>
-          {say("Another address")}
+          {backText}
         </Button>
-        <Button kind="quiet" isOff={waitS > 0} onClick={resend}>
-          {waitS > 0 ? say("New code in {seconds} s", { seconds: waitS }) : say("Send a new code")}
-        </Button>
+        {given.resend && (
+          <Button kind="quiet" isOff={waitS > 0} onClick={resend}>
+            {waitS > 0 ? say("New code in {seconds} s", { seconds: waitS }) : say("Send a new code")}
+          </Button>
+        )}
       </div>
     </Form>
   );

@@ -1,13 +1,14 @@
 /** Sign-up and sign-in in one sequence: an e-mail address, a code when it is new, then the passkey. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { isTestOnly, page } from "../frame/page-data.ts";
+import { page } from "../frame/page-data.ts";
 import { signInFromList, signInWithPasskey } from "../frame/passkey.ts";
-import { usePlace } from "../frame/router.tsx";
+import { Link, usePlace } from "../frame/router.tsx";
 import { call, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Field } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { CodeStep } from "./code-step.tsx";
+import { Entry } from "./entry.tsx";
 import { WalletStep } from "./wallet-step.tsx";
 
 type Step = "email" | "code" | "wallet";
@@ -25,41 +26,37 @@ type Props = { begin: { step: Step; email: string }; onDone: () => void; onLeave
 export function SignIn({ begin, onDone, onLeave }: Props) {
   const [{ step, email }, setState] = useState(begin);
   return (
-    <main class="entry">
-      <div class="card">
-        <p class="brand">
-          <span class="mark" aria-hidden="true">
-            $
-          </span>
-          {page.serviceName}
-        </p>
-        {step === "email" && (
-          <EmailStep
-            initial={email}
-            onCode={(address) => setState({ step: "code", email: address })}
-            onDone={onDone}
-          />
-        )}
-        {step === "code" && (
-          <CodeStep
-            email={email}
-            onVerified={() => setState({ step: "wallet", email })}
-            onBack={() => setState({ step: "email", email })}
-          />
-        )}
-        {step === "wallet" && (
-          <WalletStep
-            email={email}
-            onDone={onDone}
-            onLeave={() => {
-              setState({ step: "email", email: "" });
-              onLeave();
-            }}
-          />
-        )}
-      </div>
-      {isTestOnly && <p class="muted">{say("Test network: USDC here has no value.")}</p>}
-    </main>
+    <Entry>
+      {step === "email" && (
+        <EmailStep
+          initial={email}
+          onCode={(address) => setState({ step: "code", email: address })}
+          onDone={onDone}
+        />
+      )}
+      {step === "code" && (
+        <CodeStep
+          email={email}
+          verify={async (otp) => {
+            await call("POST /v1/email-verification/verify", { body: { email, otp }, isQuiet: true });
+            setState({ step: "wallet", email });
+          }}
+          resend={() => call("POST /v1/email-verification/resend", { body: { email }, isQuiet: true })}
+          onBack={() => setState({ step: "email", email })}
+          backText={say("Another address")}
+        />
+      )}
+      {step === "wallet" && (
+        <WalletStep
+          email={email}
+          onDone={onDone}
+          onLeave={() => {
+            setState({ step: "email", email: "" });
+            onLeave();
+          }}
+        />
+      )}
+    </Entry>
   );
 }
 
@@ -134,6 +131,7 @@ function EmailStep({ initial, onCode, onDone }: EmailProps) {
       <p class="muted small">
         {say("No password: your passkey is the only key to your wallet. We cannot move your money.")}
       </p>
+      <Link to="/recover">{say("Lost your passkey?")}</Link>
     </Form>
   );
 }

@@ -4,33 +4,15 @@ import { bytesOfBase64Url } from "../../chain/bytes.ts";
 import { useAction } from "../frame/action.ts";
 import { makePasskey } from "../frame/passkey.ts";
 import { call } from "../frame/service.ts";
-import type { Me } from "../frame/session.tsx";
 import { say } from "../frame/texts.ts";
-import { Button, Dialog, Field } from "../parts/controls.tsx";
-import { Form, Panel, Submit } from "../parts/forms.tsx";
+import { Dialog, Field } from "../parts/controls.tsx";
+import { Form, Submit } from "../parts/forms.tsx";
 import { checkCall, tagOf } from "../send/check-signed-operation.ts";
 import { encodeAddPasskey, pointOf } from "./owner-call.ts";
 import { OwnerSheet, type PreparedChange } from "./owner-sheet.tsx";
 
-export function AddPasskey({ wallets }: { wallets: Me["wallets"] }) {
-  const [isOpen, setOpen] = useState(false);
-  if (wallets.length === 0) return null;
-  return (
-    <Panel title={say("A second owner")} isPadded>
-      <p class="muted">
-        {say(
-          "Create a passkey on another device or a security key, and it owns the wallet too. If you lose one, you sign with the other.",
-        )}
-      </p>
-      <div class="actions">
-        <Button onClick={() => setOpen(true)}>{say("Add a passkey")}</Button>
-      </div>
-      {isOpen && <Add wallet={wallets[0]?.address ?? ""} onClose={() => setOpen(false)} />}
-    </Panel>
-  );
-}
-
-function Add({ wallet, onClose }: { wallet: string; onClose: () => void }) {
+/** `wallet`: the merchant's address. */
+export function AddPasskey({ wallet, onClose }: { wallet: string; onClose: () => void }) {
   const [name, setName] = useState("");
   const [made, setMade] = useState<{ prepared: PreparedChange; point: string }>();
   const action = useAction();

@@ -4,6 +4,7 @@ import type { Hex } from "../../chain/networks.ts";
 import { encodeBytes, encodeExecute, ForeignOperation, word } from "../send/check-signed-operation.ts";
 
 const ADD_PUBLIC_KEY = "29565e3b";
+const ADD_ADDRESS = "0f0f3f24";
 const REMOVE_AT_INDEX = "89625b57";
 const WITHOUT_CHAIN = "2c2abd1e";
 const WORD = 64;
@@ -13,9 +14,16 @@ const KEY_DIGITS = 128;
 
 /** Adds the key of a passkey on every network. `point`: x and y, 128 digits. */
 export function encodeAddPasskey(point: string, tag: string): Hex {
-  const data = `${ADD_PUBLIC_KEY}${point}${tag}`;
-  return `0x${WITHOUT_CHAIN}${word(32n)}${word(1n)}${word(32n)}${encodeBytes(data)}`;
+  return encodeAnyChain(`${ADD_PUBLIC_KEY}${point}${tag}`);
 }
+
+/** Adds an address on every network. */
+export function encodeAddAddress(address: string, tag: string): Hex {
+  return encodeAnyChain(`${ADD_ADDRESS}${word(BigInt(address))}${tag}`);
+}
+
+const encodeAnyChain = (data: string): Hex =>
+  `0x${WITHOUT_CHAIN}${word(32n)}${word(1n)}${word(32n)}${encodeBytes(data)}`;
 
 /** `owner`: its bytes as stored on the chain, with 0x. */
 export function encodeRemoveOwner(

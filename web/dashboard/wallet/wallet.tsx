@@ -12,7 +12,7 @@ import { Button, Copy } from "../parts/controls.tsx";
 import { Fault, Panel } from "../parts/forms.tsx";
 import { Address, Amount, Broken, Screen } from "../parts/page-parts.tsx";
 import { setUpWallet } from "../sign-in/wallet-step.tsx";
-import { AddPasskey } from "./add-passkey.tsx";
+import { AddOwner } from "./add-owner.tsx";
 import { Owners } from "./owners.tsx";
 
 type WalletOf = Me["wallets"][number];
@@ -37,7 +37,7 @@ export function Wallet({ me, onChange }: ScreenProps) {
       {me.wallets.map((wallet) => (
         <OneWallet key={wallet.network} wallet={wallet} />
       ))}
-      {!actingMerchant() && <AddPasskey wallets={me.wallets} />}
+      {!actingMerchant() && <AddOwner wallets={me.wallets} />}
       {missing.map(({ id, name }) => (
         <SecondNetwork key={id} network={id} name={name} onDone={onChange} />
       ))}

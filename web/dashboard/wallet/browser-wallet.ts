@@ -1,0 +1,70 @@
+/** A wallet in this browser (EIP-1193): its account, its signatures, and its transactions as an owner of the merchant's account. */
+import { chooseNetwork } from "../../chain/choose-network.ts";
+import { type Hex, networkOf } from "../../chain/networks.ts";
+import type { Wallet } from "../../checkout/wallets.ts";
+import { say } from "../frame/texts.ts";
+import { word } from "../send/check-signed-operation.ts";
+
+/** EIP-1193. */
+const DECLINED = 4001;
+const IS_OWNER_ADDRESS = "0xa2e1a8d8";
+
+/** Why the wallet did nothing; the message is for the person. */
+export class WalletFault extends Error {}
+
+/** The wallet's selected account. */
+export async function connect(wallet: Wallet): Promise<Hex> {
+  const [account] = (await ask(wallet, "eth_requestAccounts")) as Hex[];
+  if (!account) throw new WalletFault(say("{wallet} gave no account.", { wallet: wallet.name }));
+  return account;
+}
+
+/** `typedData`: EIP-712, as the API returns it. */
+export async function signTypedData(wallet: Wallet, signer: Hex, typedData: unknown): Promise<Hex> {
+  return (await ask(wallet, "eth_signTypedData_v4", [signer, JSON.stringify(typedData)])) as Hex;
+}
+
+export type OwnerCall = { chainId: number; to: string; data: string };
+
+/** Sends a call of the merchant's account, for which the wallet pays the gas. Returns the transaction's hash. */
+export async function sendAsOwner(wallet: Wallet, { chainId, to, data }: OwnerCall): Promise<Hex> {
+  const from = await connect(wallet);
+  const network = networkOf(chainId);
+  if (!network) throw new WalletFault(say("This page does not know the network {chainId}.", { chainId }));
+  const isThere = await chooseNetwork(wallet.provider, network).catch((error: unknown) => {
+    throw faultOf(wallet, error);
+  });
+  if (!isThere)
+    throw new WalletFault(
+      say("{wallet} is on another network. Switch it to {network} and try again.", {
+        ...{ wallet: wallet.name, network: network.name },
+      }),
+    );
+  // from anybody else it would fail, or have no effect where the account is not deployed yet
+  const call = { to, data: `${IS_OWNER_ADDRESS}${word(BigInt(from))}` };
+  const answer = (await ask(wallet, "eth_call", [call, "latest"])) as Hex;
+  if (answer === "0x" || BigInt(answer) !== 1n)
+    throw new WalletFault(
+      say("{address} is not an owner on {network} yet. Choose the right account, or try again in a minute.", {
+        ...{ address: from, network: network.name },
+      }),
+    );
+  return (await ask(wallet, "eth_sendTransaction", [{ from, to, data, value: "0x0" }])) as Hex;
+}
+
+async function ask(wallet: Wallet, method: string, params: unknown[] = []): Promise<unknown> {
+  try {
+    return await wallet.provider.request({ method, params });
+  } catch (error) {
+    throw faultOf(wallet, error);
+  }
+}
+
+function faultOf({ name }: Wallet, error: unknown): WalletFault {
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
+  if (code === DECLINED) return new WalletFault(say("You declined in {wallet}.", { wallet: name }));
+  return new WalletFault(
+    say("{wallet} reports a problem: {reason}", { wallet: name, reason: String(message ?? error) }),
+    { cause: error },
+  );
+}
