@@ -2,7 +2,7 @@
 import { readDocument } from "../support/openapi-document.ts";
 import { renderOperations } from "../support/render-operations.ts";
 
-export const WIRE_TYPES = "web/dashboard/wire.ts";
+export const WIRE_TYPES = "web/wire.ts";
 
 const OPERATIONS = [
   "POST /v1/identity/register",

@@ -1,5 +1,5 @@
 /** The data that the server embeds in the page for this script. */
-import type { PublicPaymentLink } from "../dashboard/wire.ts";
+import type { PublicPaymentLink } from "../wire.ts";
 import type en from "../messages/en.json";
 import { fillMessage } from "../messages/isolate.ts";
 

@@ -3,7 +3,7 @@
  * cache without a call; data it does not contain is read again, immediately and then at most four times a second while the page is visible.
  */
 import { useEffect, useState } from "preact/hooks";
-import type { Wire } from "../wire.ts";
+import type { Wire } from "../../wire.ts";
 import { type LiveRecord, withRecord } from "./live-record.ts";
 import { takeReread } from "./reread-budget.ts";
 import { type Answer, call, type Given, messageOf, Refusal } from "./service.ts";

@@ -1,5 +1,5 @@
 /** API calls, typed by the OpenAPI document. A call that needs the passkey waits for it and is repeated, so nothing typed is lost. */
-import type { Wire } from "../wire.ts";
+import type { Wire } from "../../wire.ts";
 import { say } from "./texts.ts";
 
 type Name = keyof Wire;
