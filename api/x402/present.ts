@@ -6,7 +6,7 @@ import { isSettled, PAYMENT_REFUSALS, type Refusal, standardReason } from "../..
 import type { PayableLink } from "../../core/domain/payment-acceptance.ts";
 import { unreachable } from "../../core/domain/unreachable.ts";
 import type { PaymentView } from "../../db/payments/payments.ts";
-import type { PaymentRef } from "./await-payment.ts";
+import { failureOf, type PaymentRef } from "./await-payment.ts";
 import type { OfferSigner } from "./offers.ts";
 import type { Outcome } from "./openapi-schemas.ts";
 import type { PayResult } from "./pay-link.ts";
@@ -147,7 +147,9 @@ export function presentPayment(payment: PaymentView, baseUrl: string) {
   return {
     ...common(payment, baseUrl),
     success: settled,
-    error: payment.state === "FAILED" ? payment.reason : settled ? null : "SETTLEMENT_PENDING",
+    ...(payment.state === "FAILED"
+      ? presentFailure(payment)
+      : { error: settled ? null : "SETTLEMENT_PENDING" }),
     settled,
     state: payment.state,
     blockNumber: payment.blockNumber === null ? null : Number(payment.blockNumber),
@@ -155,6 +157,12 @@ export function presentPayment(payment: PaymentView, baseUrl: string) {
     createdAt: payment.createdAt.toISOString(),
     updatedAt: payment.updatedAt.toISOString(),
   };
+}
+
+/** In the same words as the response to the payment itself. */
+function presentFailure(payment: PaymentView) {
+  const { reason, message, retryable } = failureOf(payment);
+  return { error: reason, message, ...(retryable ? { retryable } : {}) };
 }
 
 function common(payment: PaymentRef, baseUrl: string) {

@@ -30,6 +30,13 @@ beforeAll(async () => {
 
 afterAll(() => lab?.stop());
 
+/** The payment's public state, from its statusUrl: with documented codes only, whatever ended it. */
+async function readState(linkId: string, paymentId: string | undefined): Promise<unknown> {
+  const response = await fetch(`${lab.service.baseUrl}/v1/x402/${linkId}/payments/${paymentId}`);
+  expect(response.status).toBe(200);
+  return response.json();
+}
+
 async function expectReleased(order: Order, relaysBefore: number) {
   const { status, body } = await pay(lab, order);
   expect({ status, ...body }).toMatchObject({
@@ -40,10 +47,19 @@ async function expectReleased(order: Order, relaysBefore: number) {
     txHash: null,
   });
   expect(await linkStatus(lab, order.linkId)).toBe("ACTIVE");
-  expect(await paymentOf(lab, order.linkId)).toMatchObject({
+  const payment = await paymentOf(lab, order.linkId);
+  expect(payment).toMatchObject({
     state: "FAILED",
     reason: "RELAYER_UNAVAILABLE",
     relayId: null,
+  });
+  expect(await readState(order.linkId, payment?.id)).toMatchObject({
+    state: "FAILED",
+    success: false,
+    settled: false,
+    error: "INTERNAL_ERROR",
+    message: body.message,
+    retryable: true,
   });
   expect((await relaysOf(lab)).length).toBe(relaysBefore);
 }

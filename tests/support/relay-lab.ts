@@ -20,6 +20,7 @@ const PAY_WAIT_MS = 30_000;
 export type PayBody = {
   success: boolean;
   error: string | null;
+  message?: string;
   txHash: string | null;
   retryable?: boolean;
   settled?: boolean;
