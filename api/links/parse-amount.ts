@@ -1,8 +1,10 @@
 /** Parses amounts exactly. JSON.parse rounds to a double, so money is parsed from the digits in the body. */
 import { invalid } from "../../core/domain/errors.ts";
 import { LINK_AMOUNT_MAX_UNITS } from "../../core/domain/link.ts";
-import { formatUnits, parseUnits, parseUnitsFromNumber, USDC_DECIMALS } from "../../core/domain/money.ts";
+import { formatUnits, parseUnitsFromNumber, USDC_DECIMALS } from "../../core/domain/money.ts";
 
+/** Decimal text, which has no exponent. */
+const PLAIN = /^\d+(?:\.\d+)?$/;
 /** A JSON number (RFC 8259 section 6) without a sign. */
 const NUMBER = /^(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?$/;
 const LITERAL_MAX_CHARS = 100;
@@ -23,7 +25,8 @@ export function readAmountUnits(bodyText: string, field: string, parsed: number)
 export function toExactUnits(field: string, given: number | string, literal: string | undefined): bigint {
   if (typeof given === "string" ? given.startsWith("-") : given <= 0)
     throw invalid(field, "must be greater than 0");
-  const units = typeof given === "string" ? parseUnits(given) : unitsOfNumber(given, literal);
+  if (typeof given === "string" && !PLAIN.test(given)) throw invalid(field, "must be decimal text or a number");
+  const units = typeof given === "string" ? unitsOfLiteral(given) : unitsOfNumber(given, literal);
   if (units === undefined) throw invalid(field, `must have at most ${USDC_DECIMALS} decimals`);
   if (units < 1n) throw invalid(field, "must be greater than 0");
   return units;

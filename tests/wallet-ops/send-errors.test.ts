@@ -128,9 +128,14 @@ describe("an amount", () => {
     expectRefusal(await prepare({ payments }), 409, { issue: "insufficient_funds" });
   });
 
-  test("error: an amount beyond every supply is insufficient_funds, not a failure", async () => {
-    const answer = await prepare({ to: TO, amount: "999999999999999999" });
-    expectRefusal(answer, 409, { issue: "insufficient_funds" });
+  test("error: an amount beyond every supply is insufficient_funds, not a failure and not malformed", async () => {
+    for (const amount of ["999999999999999999", "1000000000000000000", "9".repeat(40)])
+      expectRefusal(await prepare({ to: TO, amount }), 409, { issue: "insufficient_funds" });
+  });
+
+  test("zeros behind the sixth decimal are no further decimals, however many", async () => {
+    const { body } = await prepare({ to: TO, amount: `1.5${"0".repeat(37)}` });
+    expect(body.summary.total).toBe("1.500000");
   });
 
   test("error: an amount of more than 256 bits is insufficient_funds, not a failure", async () => {
