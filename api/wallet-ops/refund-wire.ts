@@ -18,16 +18,15 @@ import { knownQuery } from "../http/query.ts";
 import { transactionSchema } from "../transactions/wire.ts";
 import { amount, failureReason, signingFields, statusOf, text } from "./wire.ts";
 
+/** Strict, because with a misspelt field everything would be refunded, or someone else. */
 export const refundBody = z
-  .object({
-    amount: amount
-      .optional()
-      .describe("Default: the remaining amount of the transfer; for an overpaid link, the surplus"),
+  .strictObject({
+    amount: amount.optional().describe("Default: the rest of the transfer; for an overpaid link, the surplus"),
     toAddress: z.string().max(100).optional().describe("Default: who paid"),
     reason: text(REFUND_REASON_MAX_CHARS)
       .refine((given) => given !== "", "must not be empty")
       .optional(),
-    transactionId: z.string().max(100).optional().describe("Which payment, when there are several"),
+    transactionId: z.string().max(100).optional().describe("Which payment, if several"),
   })
   .optional();
 
@@ -39,7 +38,7 @@ export const refundListQuery = knownQuery({
 
 const status = z
   .enum(REFUND_STATES)
-  .describe("REQUESTED: by an operator or API key, not signed by an owner yet");
+  .describe("REQUESTED: by an operator or API key, not signed yet");
 const shownRefund = {
   refundId: z.string(),
   linkId: z.string(),
@@ -51,7 +50,7 @@ const shownRefund = {
 const requester = z
   .object({ type: z.enum(["api_key", "user"]), id: z.string(), name: z.string().nullable() })
   .nullable()
-  .describe("Who requested it; null when an owner prepared it directly");
+  .describe("Who requested it; null: an owner prepared it");
 
 export const preparedRefundSchema = z
   .object({

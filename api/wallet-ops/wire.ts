@@ -33,7 +33,8 @@ export const amount = z
   .union([z.number(), z.string().max(40)], { error: "must be decimal text or a number" })
   .describe("USDC, greater than 0, at most 6 decimals");
 
-const payment = z.object({
+/** Strict, because with a misspelt field another network's money would be sent, or a note lost. */
+const payment = z.strictObject({
   to: z.string().max(100).optional().describe("0x and 40 hex digits; mixed case must be a correct checksum"),
   amount: amount.optional(),
   note: text(NOTE_MAX_CHARS).optional(),

@@ -113,6 +113,14 @@ describe("a refund request", () => {
     expect(toItself.body.error.message).toBe("toAddress is this wallet itself");
     expectRefusal(await ask(linkId, { reason: "" }), 400, { field: "reason" });
     expect((await ask(linkId, { transactionId: "txn_unknown" })).status).toBe(404);
+    // not a request for the whole amount, to whoever paid
+    for (const misspelt of [{ ammount: "0.5" }, { amount: "0.5", toAdress: randomAddress() }]) {
+      const answer = await ask(linkId, misspelt);
+      expectRefusal(answer, 400, { field: "body" });
+      expect(answer.body.error.message).toContain(Object.keys(misspelt).at(-1));
+      expect((await refund(linkId, misspelt)).status).toBe(400);
+    }
+    expect((await merchant.client.get(`/v1/payment-links/${linkId}/refunds`)).body.refunds).toEqual([]);
   });
 
   test("is confirmed only after it was prepared", async () => {

@@ -156,6 +156,14 @@ describe("a payout", () => {
     expect(body.summary.total).toBe("1.000000");
   });
 
+  test("error: a misspelt field is named, instead of a send on another network or without its note", async () => {
+    for (const [body, field] of [
+      [{ to: TO, amount: "1", netwrok: "base" }, "body"],
+      [{ payments: [...of(1), { to: TO, amount: "0.01", Note: "Rent" }] }, "payments.1"],
+    ] as const)
+      expectRefusal(await prepare(body), 400, { field });
+  });
+
   test("error: neither form names `to`", async () => {
     expectRefusal(await prepare({}), 400, { field: "to" });
   });
