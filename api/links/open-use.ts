@@ -1,8 +1,7 @@
 /** Opens a use of a reusable link for a payer on the page or the public API. */
-import { notFound, ServiceError } from "../../core/domain/errors.ts";
+import { invalid, notFound, ServiceError } from "../../core/domain/errors.ts";
 import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
-import { refusalOf } from "../../core/domain/payment.ts";
 import { lowerCreatedBlock } from "../../db/links/created-block.ts";
 import type { Opener } from "../../db/links/places.ts";
 import { openUse } from "../../db/links/uses.ts";
@@ -15,6 +14,13 @@ export function retryAfter(nextPlaceAt: Date | null): Record<string, string> {
   return { "retry-after": String(Math.max(1, Math.ceil((nextPlaceAt.getTime() - Date.now()) / 1_000))) };
 }
 
+/** There is no authorization yet, and the amount is in the body. */
+const AMOUNT_MESSAGES = {
+  AMOUNT_REQUIRED: "amount is chosen by the payer of this link: a number of USDC with at most 5 decimals",
+  AMOUNT_BELOW_REQUIRED: "amount is less than this link accepts",
+  AMOUNT_EXCEEDS_MAXIMUM: "amount is more than this link accepts",
+};
+
 /** Throws NOT_FOUND, CONFLICT when it can no longer be paid, and VALIDATION_ERROR for an amount that it does not accept. */
 export async function openUseFor(
   sql: Sql,
@@ -26,7 +32,6 @@ export async function openUseFor(
     await lowerCreatedBlock(sql, id);
     return opened.link;
   }
-  const { message } = refusalOf(opened.reason);
   switch (opened.reason) {
     case "NOT_FOUND":
       throw notFound("Reusable payment link");
@@ -42,8 +47,6 @@ export async function openUseFor(
     case "AMOUNT_REQUIRED":
     case "AMOUNT_BELOW_REQUIRED":
     case "AMOUNT_EXCEEDS_MAXIMUM":
-      throw new ServiceError("VALIDATION_ERROR", message, {
-        details: { field: "amount", issue: opened.reason },
-      });
+      throw invalid("amount", opened.reason, AMOUNT_MESSAGES[opened.reason]);
   }
 }

@@ -184,6 +184,22 @@ describe("an open amount", () => {
     expect(payments.map(({ amount }: { amount: number }) => amount)).toEqual([1, 7.5]);
   }, 120_000);
 
+  test("error: one that the link does not accept is explained without an authorization or a query, which there are not", async () => {
+    const id = await reusable({ amount: null, minAmount: 1, maxAmount: 10 });
+    for (const [body, issue, message] of [
+      [{}, "AMOUNT_REQUIRED", /at most 5 decimals/],
+      [{ amount: 1.000001 }, "AMOUNT_REQUIRED", /at most 5 decimals/],
+      [{ amount: 0.99 }, "AMOUNT_BELOW_REQUIRED", /less than this link accepts/],
+      [{ amount: 10.01 }, "AMOUNT_EXCEEDS_MAXIMUM", /more than this link accepts/],
+    ] as const) {
+      const answer = await open(id, body);
+      expect(answer.status).toBe(400);
+      expect(answer.body.error.details).toEqual({ field: "amount", issue });
+      expect(answer.body.error.message).toMatch(message);
+      expect(answer.body.error.message).not.toMatch(/authorization|\?amount/);
+    }
+  });
+
   test("is matched by proof, never by the amount alone", async () => {
     const id = await reusable({ amount: null, minAmount: 1, maxAmount: 10 });
     const use = (await open(id, { amount: 6.4 })).body;
