@@ -25,7 +25,8 @@ export function readAmountUnits(bodyText: string, field: string, parsed: number)
 export function toExactUnits(field: string, given: number | string, literal: string | undefined): bigint {
   if (typeof given === "string" ? given.startsWith("-") : given <= 0)
     throw invalid(field, "must be greater than 0");
-  if (typeof given === "string" && !PLAIN.test(given)) throw invalid(field, "must be decimal text or a number");
+  if (typeof given === "string" && !PLAIN.test(given))
+    throw invalid(field, "must be decimal text or a number");
   const units = typeof given === "string" ? unitsOfLiteral(given) : unitsOfNumber(given, literal);
   if (units === undefined) throw invalid(field, `must have at most ${USDC_DECIMALS} decimals`);
   if (units < 1n) throw invalid(field, "must be greater than 0");

@@ -21,7 +21,9 @@ import { amount, failureReason, signingFields, statusOf, text } from "./wire.ts"
 /** Strict, because with a misspelt field everything would be refunded, or someone else. */
 export const refundBody = z
   .strictObject({
-    amount: amount.optional().describe("Default: the rest of the transfer; for an overpaid link, the surplus"),
+    amount: amount
+      .optional()
+      .describe("Default: the rest of the transfer; for an overpaid link, the surplus"),
     toAddress: z.string().max(100).optional().describe("Default: who paid"),
     reason: text(REFUND_REASON_MAX_CHARS)
       .refine((given) => given !== "", "must not be empty")
@@ -36,9 +38,7 @@ export const refundListQuery = knownQuery({
   status: z.enum(REFUND_STATES).optional(),
 });
 
-const status = z
-  .enum(REFUND_STATES)
-  .describe("REQUESTED: by an operator or API key, not signed yet");
+const status = z.enum(REFUND_STATES).describe("REQUESTED: by an operator or API key, not signed yet");
 const shownRefund = {
   refundId: z.string(),
   linkId: z.string(),
