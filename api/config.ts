@@ -1,11 +1,12 @@
 /** The API's environment, read once at startup. All errors are reported together; see core/runtime/env.ts. */
 import { z } from "zod";
 import { type Hex, NETWORK_IDS } from "../core/domain/networks.ts";
-import { parseRecipient } from "../core/domain/recipient.ts";
+import { parseRecipient, type RecipientIssue } from "../core/domain/recipient.ts";
 import { WALLET_FACTORIES } from "../core/domain/wallet-factories.ts";
 import { chainFaults, chainShape, enabledChains } from "../core/runtime/chain-env.ts";
 import {
   commaList,
+  EMPTY_LIST,
   flag,
   listenHost,
   processShape,
@@ -49,6 +50,22 @@ const address = z
   .regex(ADDRESS, "must be an address (0x and 40 hex digits)")
   .transform((text) => text.toLowerCase() as Hex);
 
+/** It receives money, so a mistyped digit must not pass. */
+const feeAddress = z
+  .string()
+  .refine((text) => feeRecipientIssue(text) !== "invalid", "must be an address (0x and 40 hex digits)")
+  .refine(
+    (text) => feeRecipientIssue(text) !== "bad_checksum",
+    "has a wrong checksum (EIP-55), so a digit is mistyped: copy it from the wallet that shall receive the fee",
+  )
+  .transform((text) => text.toLowerCase() as Hex);
+
+/** What makes it unable to receive USDC on one of the networks. */
+function feeRecipientIssue(text: string): RecipientIssue | undefined {
+  const recipients = NETWORK_IDS.map((network) => parseRecipient(text, { network, wallet: "0x" }));
+  return recipients.find((recipient) => !recipient.ok)?.issue;
+}
+
 const shape = {
   ...processShape,
   ...chainShape,
@@ -67,7 +84,7 @@ const shape = {
   WEBHOOK_PRIVATE_TARGETS: flag.default(false),
   RP_ID: z.string().optional(),
   RP_NAME: z.string().default("USDC Payments"),
-  RP_ORIGINS: commaList.pipe(z.array(httpUrl).min(1)).optional(),
+  RP_ORIGINS: commaList.pipe(z.array(httpUrl).min(1, EMPTY_LIST)).optional(),
   RP_RELATED_ORIGINS: commaList.pipe(z.array(httpUrl)).optional(),
   PASSKEY_ATTACHMENT: z.enum(["platform", "any"]).default("platform"),
   GOOGLE_CLIENT_ID: z.string().optional(),
@@ -84,7 +101,7 @@ const shape = {
   WALLET_DEPLOYMENT: z.enum(["eager", "lazy"]).optional(),
   SEND_MIN: usdcAmount("0.01"),
   SEND_FEE_USDC: usdcAmount("0"),
-  FEE_ADDRESS: address.optional(),
+  FEE_ADDRESS: feeAddress.optional(),
   PAY_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(10_000),
   EXPORT_WAIT_MS: wholeNumber(0, WAIT_MAX_MS).default(15_000),
   DRAIN_S: wholeNumber(0, 300).default(5),
@@ -210,19 +227,18 @@ function findFaults(env: Partial<ApiEnv>, broken: ReadonlySet<string>): string[]
   const faults = [...chainFaults(env, broken), ...proxyFaults(env.TRUSTED_PROXIES ?? [])];
   if ((env.GOOGLE_CLIENT_ID === undefined) !== (env.GOOGLE_CLIENT_SECRET === undefined))
     faults.push("GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET: set both or neither");
-  faults.push(...testWalletFaults(env), ...relatedOriginFaults(env), ...sendFeeFaults(env));
+  faults.push(...testWalletFaults(env), ...relatedOriginFaults(env), ...sendFeeFaults(env, broken));
   return env.NODE_ENV === "production" ? [...faults, ...productionFaults(env, broken)] : faults;
 }
 
 /** A fee without a recipient, or with one that cannot receive it. */
-function sendFeeFaults({ SEND_FEE_USDC = 0n, FEE_ADDRESS }: Partial<ApiEnv>): string[] {
-  if (SEND_FEE_USDC === 0n) return [];
+function sendFeeFaults(
+  { SEND_FEE_USDC = 0n, FEE_ADDRESS }: Partial<ApiEnv>,
+  broken: ReadonlySet<string>,
+): string[] {
+  if (SEND_FEE_USDC === 0n || broken.has("FEE_ADDRESS")) return [];
   if (FEE_ADDRESS === undefined) return ["FEE_ADDRESS: must be set with SEND_FEE_USDC, it receives the fee"];
-  const unpayable = NETWORK_IDS.some((network) => {
-    const recipient = parseRecipient(FEE_ADDRESS, { network, wallet: "0x" });
-    return !recipient.ok;
-  });
-  return unpayable ? [`FEE_ADDRESS: ${FEE_ADDRESS} cannot receive USDC`] : [];
+  return feeRecipientIssue(FEE_ADDRESS) ? [`FEE_ADDRESS: ${FEE_ADDRESS} cannot receive USDC`] : [];
 }
 
 /** Everyone who opens a payment page can spend this wallet's funds. */

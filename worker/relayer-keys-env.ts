@@ -6,17 +6,17 @@ import { z } from "zod";
 import { relayerAddress } from "../core/chain/sign-relay.ts";
 import type { Hex, NetworkId } from "../core/domain/networks.ts";
 import { enabledNetworks } from "../core/runtime/chain-env.ts";
-import { commaList } from "../core/runtime/env.ts";
+import { commaList, EMPTY_LIST } from "../core/runtime/env.ts";
 import { isEncryptedOrLocal } from "../core/runtime/public-url.ts";
 
 const privateKey = z
   .string()
   .regex(/^0x[0-9a-fA-F]{64}$/, { error: "must be 0x and 64 hex digits", abort: true })
   .refine(isOnCurve, "must be a secp256k1 private key: not 0, and below the order of the curve");
-const privateKeys = commaList.pipe(z.array(privateKey).min(1)).optional();
+const privateKeys = commaList.pipe(z.array(privateKey).min(1, EMPTY_LIST)).optional();
 
 const signerAddresses = commaList
-  .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{40}$/, "must be 0x and 40 hex digits")).min(1))
+  .pipe(z.array(z.string().regex(/^0x[0-9a-fA-F]{40}$/, "must be 0x and 40 hex digits")).min(1, EMPTY_LIST))
   .optional();
 const signerUrl = z
   .string()

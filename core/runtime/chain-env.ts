@@ -1,6 +1,6 @@
 /** The enabled networks and their RPC URLs: variables shared by every process that reads a chain. */
 import { z } from "zod";
-import { commaList, wholeNumber } from "./env.ts";
+import { commaList, EMPTY_LIST, wholeNumber } from "./env.ts";
 import type { Log } from "./log.ts";
 import { isEncryptedOrLocal } from "./public-url.ts";
 
@@ -9,12 +9,12 @@ type NetworkName = keyof typeof NETWORK_SUFFIX;
 const NAMES = Object.keys(NETWORK_SUFFIX) as NetworkName[];
 
 const rpcUrls = commaList
-  .pipe(z.array(z.url({ protocol: /^https?$/, error: "must be http(s) URLs" })).min(1))
+  .pipe(z.array(z.url({ protocol: /^https?$/, error: "must be http(s) URLs" })).min(1, EMPTY_LIST))
   .optional();
 const confirmations = wholeNumber(1, 1_000).default(3);
 
 export const chainShape = {
-  NETWORKS: commaList.pipe(z.array(z.enum(["base", "base-sepolia"])).min(1)).optional(),
+  NETWORKS: commaList.pipe(z.array(z.enum(["base", "base-sepolia"])).min(1, EMPTY_LIST)).optional(),
   RPC_URL_BASE: rpcUrls,
   RPC_URL_BASE_SEPOLIA: rpcUrls,
   CONFIRMATIONS_BASE: confirmations,

@@ -69,6 +69,9 @@ export const commaList = z.string().transform((text) =>
     .filter((item) => item !== ""),
 );
 
+/** Of a list that must have an item. */
+export const EMPTY_LIST = "must have at least one item, and has only commas";
+
 export const wholeNumber = (min: number, max: number) =>
   z
     .string()

@@ -10,7 +10,7 @@ const SUFFIX = "_FILE";
 const VALUE_MAX_BYTES = 65_536;
 
 export type FileVariables = {
-  /** Each name's value: its own, or the content of its file without trailing line breaks. */
+  /** Each name's value: its own, or the content of its file; without space around it, and never empty. */
   readonly values: Record<string, string | undefined>;
   /** Sentences without any content of a file. */
   readonly faults: string[];
@@ -35,8 +35,7 @@ export function readFileVariables(names: readonly string[], source: Environment)
     const bytes = readBounded(path);
     const fault = faultOf(bytes, path);
     if (fault) return refuse(name, `${name}${SUFFIX}: ${fault}`);
-    const text = bytes.toString("utf8").replace(/[\r\n]+$/, "");
-    return text.trim() === "" ? undefined : text;
+    return trimmed(bytes.toString("utf8"));
   };
   const values = Object.fromEntries(names.map((name) => [name, readOne(name)]));
   return { values, faults, broken };
@@ -74,8 +73,12 @@ function readBounded(path: string): Buffer | Error {
 }
 
 function given(source: Environment, name: string): string | undefined {
-  const text = source[name];
-  return text === undefined || text.trim() === "" ? undefined : text;
+  return trimmed(source[name] ?? "");
+}
+
+/** Without the line end or space that an editor, `echo` or a file of Windows has left at an end of it. */
+function trimmed(text: string): string | undefined {
+  return text.trim() || undefined;
 }
 
 const REASONS: Readonly<Record<string, string>> = {

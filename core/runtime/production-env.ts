@@ -56,6 +56,9 @@ export function riskySettings(env: {
   WEBHOOK_PRIVATE_TARGETS?: boolean;
   RATE_LIMITS?: boolean | undefined;
   TRUSTED_PROXIES?: readonly string[] | undefined;
+  RELAY_MIN_AMOUNT?: bigint;
+  SEND_MIN?: bigint;
+  SEND_FEE_USDC?: bigint;
 }): string[] {
   if (env.NODE_ENV !== "production") return [];
   const risks: string[] = [];
@@ -69,8 +72,16 @@ export function riskySettings(env: {
     risks.push(
       "TRUSTED_PROXIES names every address: a caller can claim any address in X-Forwarded-For and evade its own limits; list only the proxies",
     );
+  const { RELAY_MIN_AMOUNT, SEND_MIN, SEND_FEE_USDC } = env;
+  for (const [name, units = 0n] of Object.entries({ RELAY_MIN_AMOUNT, SEND_MIN, SEND_FEE_USDC }))
+    if (units >= LARGE_AMOUNT_UNITS)
+      risks.push(`${name} is ${units / UNITS_PER_USDC} USDC: its unit is USDC, not micro-USDC; is it meant?`);
   return risks;
 }
+
+const UNITS_PER_USDC = 1_000_000n;
+/** 100 USDC: far above any sensible minimum or fee, and below an amount in micro-USDC. */
+const LARGE_AMOUNT_UNITS = 100n * UNITS_PER_USDC;
 
 const DISTINCT_CHARACTERS_MIN = 8;
 const PLACEHOLDER = /change.?me|secret|password|example|default|development|insecure|1234567890|abcdef0123/i;
