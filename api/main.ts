@@ -4,6 +4,7 @@ import type { NetworkId } from "../core/domain/networks.ts";
 import { type Chain, openChain } from "../core/rpc/chain-client.ts";
 import { wrongChainLog } from "../core/runtime/chain-env.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
+import { openFailureLog } from "../core/runtime/failure-log.ts";
 import { listenAt } from "../core/runtime/listen.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { inspectMachine } from "../core/runtime/machine-limits.ts";
@@ -68,7 +69,9 @@ const replica = config.databaseReadUrl
   : undefined;
 stop.onStop("replica", () => replica?.end({ timeout: 5 }));
 const onRead = openReadMetrics(metrics.registry);
-const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
+const logFailure = openFailureLog(log);
+const onForeign = (message: string) => logFailure("error", { err: undefined }, message);
+const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead, onForeign });
 
 const waitForDatabase = openDatabaseWait(config.databaseUrl, { log, onGivenUp: stop.fail });
 const database = await waitForDatabase(() => inspectDatabase(sql, config.databaseUrl));

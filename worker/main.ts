@@ -2,6 +2,7 @@
 import { openChain } from "../core/rpc/chain-client.ts";
 import { wrongChainLog } from "../core/runtime/chain-env.ts";
 import { exitMisconfigured, readEnvOrExit } from "../core/runtime/env.ts";
+import { openFailureLog } from "../core/runtime/failure-log.ts";
 import { openLog } from "../core/runtime/log.ts";
 import { inspectMachine } from "../core/runtime/machine-limits.ts";
 import { openMetrics, openReadMetrics } from "../core/runtime/metrics.ts";
@@ -108,7 +109,9 @@ const replica = config.databaseReadUrl
   : undefined;
 stop.onStop("replica", () => replica?.end({ timeout: 2 }));
 const onRead = openReadMetrics(metrics.registry);
-const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead });
+const logFailure = openFailureLog(log);
+const onForeign = (message: string) => logFailure("error", { err: undefined }, message);
+const reader = openReader(sql, { replica, waitMs: REPLICA_WAIT_MS, onRead, onForeign });
 
 const deps = { sql, reader, asyncCommitSql, log, chains, proofChains, config, metrics, stop: stop.signal };
 // payment statements never vary, so a connection plans each of them once

@@ -7,6 +7,7 @@ import { checkDatabase } from "./check-database.ts";
 import { checkDomain } from "./check-domain.ts";
 import { checkMail } from "./check-mail.ts";
 import { checkRelayers } from "./check-relayers.ts";
+import { checkReplica } from "./check-replica.ts";
 import { advice, type Finding, fault, good } from "./finding.ts";
 import { type Configuration, readConfiguration } from "./read-configuration.ts";
 
@@ -21,6 +22,7 @@ export async function examine(
   const { chains = [] } = api ?? worker ?? indexer ?? {};
   const found = await Promise.all([
     checkDatabase(configuration),
+    checkReplica(configuration),
     checkChains(chains, { isProduction: env.NODE_ENV === "production" }),
     checkRelayers(configuration),
     checkMail(configuration),

@@ -162,6 +162,23 @@ describe("database", () => {
     expect(fault).toMatch(/allows \d+ connections, but one api, one worker and two indexers need 612/);
   });
 
+  test("a standby's address that leads to another database, or to nothing, is a fault", async () => {
+    const other = await createTestDatabase();
+    const nowhere = new URL(db.url);
+    nowhere.port = String(await findFreePort());
+    try {
+      expect(await faultsOf({ DATABASE_READ_URL: db.url })).toEqual([]);
+      expect(await faultsOf({ DATABASE_READ_URL: other.url })).toEqual([
+        expect.stringMatching(/^database: DATABASE_READ_URL leads to a database that is no standby of .*correct it/),
+      ]);
+      expect(await faultsOf({ DATABASE_READ_URL: nowhere.href })).toEqual([
+        "database: DATABASE_READ_URL does not answer: start that server, or correct the address",
+      ]);
+    } finally {
+      await other.drop();
+    }
+  });
+
   test("passkeys of another RP id are a fault of the domain", async () => {
     const userId = newUserId();
     await asAdmin(db.url, async (sql) => {
