@@ -1,4 +1,5 @@
 /** Reads the environment once, at startup. Reports all errors together and never prints a secret. */
+import { accessSync, constants } from "node:fs";
 import { isIP } from "node:net";
 import { z } from "zod";
 import { readFileVariables } from "./file-variables.ts";
@@ -105,13 +106,41 @@ export const standbyUrl = z
   .refine(
     (text) => !isPostgresUrl(text) || hostOf(text) !== "",
     "must name the host, for example postgres://user@127.0.0.1:5432/payments",
-  );
+  )
+  .superRefine((text, context) => {
+    const message = tlsFault(text);
+    if (message !== undefined) context.addIssue({ code: "custom", message });
+  });
 
 /** One host: neither the job queue's driver nor migrations read a list. */
 export const postgresUrl = standbyUrl.refine(
   (text) => !isPostgresUrl(text) || URL.canParse(text),
   "must name a single host; if the primary can change, use a proxy that leads to it (deploy/ha)",
 );
+
+/** "true", "false" and "no-verify" are the drivers' own. */
+const SSL_MODES = ["disable", "require", "verify-ca", "verify-full", "true", "false", "1", "0", "no-verify"];
+
+/** What of an address's encryption cannot be used; db/postgres/address.ts reads it. */
+function tlsFault(text: string): string | undefined {
+  const given = new URLSearchParams(text.split(/\?(.*)/s)[1]);
+  const mode = given.get("sslmode") ?? given.get("ssl") ?? "disable";
+  if (!SSL_MODES.includes(mode))
+    return `its sslmode must be one of ${SSL_MODES.slice(0, 4).join(", ")}, and is "${mode}"`;
+  const file = ["sslrootcert", "sslcert", "sslkey"]
+    .map((name) => ({ name, path: given.get(name) }))
+    .find(({ path }) => path !== null && path !== "system" && !isReadable(path));
+  return file && `its ${file.name} is "${file.path}", which this user cannot read`;
+}
+
+function isReadable(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** As the driver reads it: decoded, and of several hosts (`a:5432,b:5432`) only the first is part of the URL. */
 function isPostgresUrl(text: string): boolean {

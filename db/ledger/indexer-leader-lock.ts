@@ -6,6 +6,7 @@
  */
 import postgres from "postgres";
 import type { NetworkId } from "../../core/domain/networks.ts";
+import { readAddress } from "../postgres/address.ts";
 import { reconnectPauseS, silenceTimeout } from "../postgres/client.ts";
 
 /** application_name of an indexer's pool. */
@@ -38,7 +39,9 @@ export function openIndexerLeaderLock(
   network: NetworkId,
   { name, onBroken }: { name: string; onBroken: () => void },
 ): IndexerLeaderLock {
-  const sql = postgres(databaseUrl, {
+  const { url, ...tls } = readAddress(databaseUrl);
+  const sql = postgres(url, {
+    ...tls,
     max: 1,
     max_lifetime: null,
     connect_timeout: CONNECT_TIMEOUT_S,

@@ -18,6 +18,7 @@
  * patch.
  */
 import postgres from "postgres";
+import { readAddress } from "./address.ts";
 import { KNOWN_ARRAY_TYPES } from "./array-types.ts";
 import { BYTEA_TYPE, presentColumn } from "./hex-bytes.ts";
 
@@ -72,7 +73,9 @@ export function silenceTimeout(seconds: number): object {
 
 /** Opens a pool. */
 export function openDatabase(url: string, options: DatabaseOptions): Sql {
-  return postgres(url, {
+  const { url: address, ...tls } = readAddress(url);
+  return postgres(address, {
+    ...tls,
     max: options.maxConnections ?? 10,
     connect_timeout: CONNECT_TIMEOUT_S,
     backoff: reconnectPauseS,

@@ -5,6 +5,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
 import postgres from "postgres";
+import { readAddress } from "./address.ts";
 import { applyFile, type SchemaFile } from "./apply-migration.ts";
 import { BASELINE, hashOf, isAdoptable, isReplaced, readBaseline, refuseEarlier } from "./baseline.ts";
 import type { Tx } from "./client.ts";
@@ -35,7 +36,9 @@ export async function migrate(
   databaseUrl: string,
   { only, onWait = () => {}, folder }: MigrateOptions = {},
 ): Promise<string[]> {
-  const sql = postgres(databaseUrl, {
+  const { url, ...tls } = readAddress(databaseUrl);
+  const sql = postgres(url, {
+    ...tls,
     max: 1,
     // the locks are this connection's
     max_lifetime: null,
@@ -185,7 +188,8 @@ function urlOf(folder: string | undefined): URL {
 /** Loaded only here: every process checks what is pending, and these packages take several megabytes. */
 async function prepareJobs(databaseUrl: string): Promise<void> {
   const [{ Logger, runMigrations }, { Pool }] = await Promise.all([import("graphile-worker"), import("pg")]);
-  const pgPool = new Pool({ connectionString: databaseUrl });
+  const { url: connectionString, ...tls } = readAddress(databaseUrl);
+  const pgPool = new Pool({ connectionString, ...tls });
   // a statement on a lost connection rejects by itself; an error of an idle or closing one would end the process
   pgPool.on("error", () => undefined);
   pgPool.on("connect", (client) => client.on("error", () => undefined));

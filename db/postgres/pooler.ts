@@ -4,6 +4,7 @@
  * after it reported that it is ready.
  */
 import postgres from "postgres";
+import { readAddress } from "./address.ts";
 
 const CONNECT_TIMEOUT_S = 5;
 /** First key of the two-key advisory locks for this check; the second is a backend's id. */
@@ -58,7 +59,9 @@ async function probe(sql: postgres.Sql, pid: number): Promise<Probe> {
 }
 
 function openClient(databaseUrl: string): postgres.Sql {
-  return postgres(databaseUrl, {
+  const { url, ...tls } = readAddress(databaseUrl);
+  return postgres(url, {
+    ...tls,
     max: 1,
     prepare: false,
     fetch_types: false,

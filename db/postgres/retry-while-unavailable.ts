@@ -10,6 +10,8 @@ const UNAVAILABLE_CLASSES = ["08", "53", "57"];
 const REFUSED_CLASSES = ["28", "3D"];
 /** Of those classes: stopped, crashed, starting, or out of connections. Others are of one statement: cancelled, or without space. */
 const UNREACHABLE_STATES = new Set(["57P01", "57P02", "57P03", "53300"]);
+/** The server's certificate is of an unknown authority, expired, or of another name. */
+const UNTRUSTED_CODE = /^(ERR_TLS_|CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_)/;
 const SQL_STATE = /^[0-9A-Z]{5}$/;
 /** Socket errors of both drivers; the queue's driver has no code for an ended connection. */
 const UNAVAILABLE_TEXT =
@@ -42,7 +44,8 @@ export function openDatabaseWait(
         return result;
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
-        if (isOfClass(error, REFUSED_CLASSES)) onGivenUp(describeDatabaseFailure(databaseUrl, error));
+        if (isOfClass(error, REFUSED_CLASSES) || isUntrusted(error))
+          onGivenUp(describeDatabaseFailure(databaseUrl, error));
         if (!isUnavailable(error)) throw error;
         if (attempt === 1) log.warn(`${name} is unavailable, waiting for up to ${seconds(maxMs)}: ${reason}`);
         if (waitedMs >= maxMs) {
@@ -59,6 +62,8 @@ export function openDatabaseWait(
 export function describeDatabaseFailure(databaseUrl: string, error: unknown): string {
   const reason = error instanceof Error ? error.message : String(error);
   const name = nameOf(databaseUrl);
+  if (isUntrusted(error))
+    return `${name} has a certificate that is not trusted (DATABASE_URL): ${reason}. Use the name it was issued for, and name the file of its authority with sslrootcert=FILE`;
   if (isOfClass(error, REFUSED_CLASSES)) return `${name} refuses the connection (DATABASE_URL): ${reason}`;
   const isOfStatement = isOfClass(error, ["53", "57"]) && !UNREACHABLE_STATES.has(codeOf(error as Error));
   return isUnavailable(error) && !isOfStatement ? `${name} is unavailable (DATABASE_URL): ${reason}` : reason;
@@ -91,6 +96,10 @@ function isUnavailable(error: unknown): boolean {
   if (error instanceof postgres.PostgresError || SQL_STATE.test(code))
     return isOfClass(error, UNAVAILABLE_CLASSES);
   return UNAVAILABLE_TEXT.test(code) || UNAVAILABLE_TEXT.test(error.message);
+}
+
+function isUntrusted(error: unknown): boolean {
+  return error instanceof Error && UNTRUSTED_CODE.test(codeOf(error));
 }
 
 function isOfClass(error: unknown, classes: readonly string[]): boolean {

@@ -3,8 +3,10 @@
 import { describeSpace, isNearlyFull, readDiskSpace } from "../../core/runtime/machine-limits.ts";
 import { isOnThisMachine } from "../../core/runtime/public-url.ts";
 import { listForeignRpIds } from "../../db/auth/passkeys.ts";
+import { readAddress } from "../../db/postgres/address.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { inspectDatabase } from "../../db/postgres/inspect-database.ts";
+import { describeDatabaseFailure } from "../../db/postgres/retry-while-unavailable.ts";
 import { advice, type Finding, fault, good } from "./finding.ts";
 import type { Configuration } from "./read-configuration.ts";
 
@@ -53,16 +55,21 @@ const CAUSES: Readonly<Record<string, (url: URL) => string>> = {
 
 function explainUnreachable(url: URL, error: unknown): string {
   const code = String((error as { code?: unknown }).code ?? "");
-  const text = error instanceof Error ? error.message : String(error);
-  return CAUSES[code]?.(url) ?? `${url.host} cannot be used: ${text}`;
+  return CAUSES[code]?.(url) ?? `${url.host} cannot be used: ${describeDatabaseFailure(url.href, error)}`;
 }
 
 function describeEncryption(url: URL): Finding[] {
-  const mode = url.searchParams.get("sslmode") ?? url.searchParams.get("ssl");
-  const isEncrypted = mode !== null && mode !== "disable" && mode !== "false";
+  const { ssl = false } = readAddress(url.href);
   const isPrivate =
     isOnThisMachine(url.href.replace(/^postgres(ql)?:/, "http:")) || !url.hostname.includes(".");
-  if (isEncrypted || isPrivate) return [];
+  if ((ssl && ssl.rejectUnauthorized) || isPrivate) return [];
+  if (ssl)
+    return [
+      advice(
+        "database",
+        `the connection to ${url.hostname} is encrypted, but nothing proves that it leads there: use sslmode=verify-full, with sslrootcert=FILE for an authority that this machine does not know`,
+      ),
+    ];
   return [
     advice(
       "database",

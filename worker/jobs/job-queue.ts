@@ -8,6 +8,7 @@ import { EventEmitter } from "node:events";
 import { Logger, parseCronItems, run, type TaskList, type WorkerEvents } from "graphile-worker";
 import { type FailureLog, openFailureLog } from "../../core/runtime/failure-log.ts";
 import type { Log } from "../../core/runtime/log.ts";
+import { readAddress } from "../../db/postgres/address.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { watchLiveness } from "./liveness.ts";
 import { OWN_POLL_MS, pollDueJobs } from "./poll-due-jobs.ts";
@@ -102,7 +103,8 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
   events.on("pool:gracefulShutdown", ({ message }) => ended.resolve(new Error(message)));
   const idle = watchIdleness(events);
   const endPolling = pollDueJobs(events);
-  const pool = new QueuePool({ connectionString: databaseUrl, max: maxConnections }, (error) =>
+  const { url: connectionString, ...tls } = readAddress(databaseUrl);
+  const pool = new QueuePool({ connectionString, ...tls, max: maxConnections }, (error) =>
     log.warn({ err: error }, "queue connection lost"),
   );
   const release = async () => {
