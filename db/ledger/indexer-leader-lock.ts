@@ -8,6 +8,7 @@ import postgres from "postgres";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { readAddress } from "../postgres/address.ts";
 import { reconnectPauseS, silenceTimeout } from "../postgres/client.ts";
+import { SESSION_SETTINGS } from "../postgres/session-settings.ts";
 
 /** application_name of an indexer's pool. */
 export const INDEXER_POOL_NAME = "indexer";
@@ -51,7 +52,7 @@ export function openIndexerLeaderLock(
     onnotice: () => {},
     onclose: onBroken,
     // a heartbeat that a crash takes back was of a leader that is gone
-    connection: { application_name: name, synchronous_commit: "off", ...KEEPALIVE },
+    connection: { ...SESSION_SETTINGS, application_name: name, synchronous_commit: "off", ...KEEPALIVE },
   });
   return {
     async tryToTake() {

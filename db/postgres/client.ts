@@ -21,6 +21,7 @@ import postgres from "postgres";
 import { readAddress } from "./address.ts";
 import { KNOWN_ARRAY_TYPES } from "./array-types.ts";
 import { BYTEA_TYPE, presentColumn } from "./hex-bytes.ts";
+import { SESSION_SETTINGS } from "./session-settings.ts";
 
 type Types = { bigint: bigint; numeric: bigint };
 
@@ -94,6 +95,7 @@ export function openDatabase(url: string, options: DatabaseOptions): Sql {
       },
     },
     connection: {
+      ...SESSION_SETTINGS,
       application_name: options.name,
       statement_timeout: STATEMENT_TIMEOUT_MS,
       idle_in_transaction_session_timeout:

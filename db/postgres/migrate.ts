@@ -10,6 +10,7 @@ import { applyFile, type SchemaFile } from "./apply-migration.ts";
 import { BASELINE, hashOf, isAdoptable, isReplaced, readBaseline, refuseEarlier } from "./baseline.ts";
 import type { Tx } from "./client.ts";
 import { lockMigrations } from "./migration-lock.ts";
+import { SESSION_OPTIONS, SESSION_SETTINGS } from "./session-settings.ts";
 
 const MIGRATIONS_DIR = new URL("../migrations/", import.meta.url);
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
@@ -43,7 +44,7 @@ export async function migrate(
     // the locks are this connection's
     max_lifetime: null,
     onnotice: () => {},
-    connection: { application_name: "migrate" },
+    connection: { ...SESSION_SETTINGS, application_name: "migrate" },
   });
   try {
     await lockMigrations(sql, onWait);
@@ -189,7 +190,7 @@ function urlOf(folder: string | undefined): URL {
 async function prepareJobs(databaseUrl: string): Promise<void> {
   const [{ Logger, runMigrations }, { Pool }] = await Promise.all([import("graphile-worker"), import("pg")]);
   const { url: connectionString, ...tls } = readAddress(databaseUrl);
-  const pgPool = new Pool({ connectionString, ...tls });
+  const pgPool = new Pool({ connectionString, ...tls, options: SESSION_OPTIONS });
   // a statement on a lost connection rejects by itself; an error of an idle or closing one would end the process
   pgPool.on("error", () => undefined);
   pgPool.on("connect", (client) => client.on("error", () => undefined));

@@ -10,6 +10,7 @@ import { type FailureLog, openFailureLog } from "../../core/runtime/failure-log.
 import type { Log } from "../../core/runtime/log.ts";
 import { readAddress } from "../../db/postgres/address.ts";
 import type { Sql } from "../../db/postgres/client.ts";
+import { SESSION_OPTIONS } from "../../db/postgres/session-settings.ts";
 import { watchLiveness } from "./liveness.ts";
 import { OWN_POLL_MS, pollDueJobs } from "./poll-due-jobs.ts";
 import { QueuePool } from "./queue-pool.ts";
@@ -104,7 +105,7 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
   const idle = watchIdleness(events);
   const endPolling = pollDueJobs(events);
   const { url: connectionString, ...tls } = readAddress(databaseUrl);
-  const pool = new QueuePool({ connectionString, ...tls, max: maxConnections }, (error) =>
+  const pool = new QueuePool({ connectionString, ...tls, ...{ max: maxConnections, options: SESSION_OPTIONS } }, (error) =>
     log.warn({ err: error }, "queue connection lost"),
   );
   const release = async () => {
