@@ -1,6 +1,7 @@
 /** The leader's loop on one network: poll the head, read what is new, commit it, wait for the next block. */
 import type { Hex } from "../../core/domain/networks.ts";
 import { RpcResponseError, RpcTransportError } from "../../core/rpc/errors.ts";
+import { type FailureLog, openFailureLog } from "../../core/runtime/failure-log.ts";
 import { sqlStateOf } from "../../core/runtime/sql-state.ts";
 import { pruneBlocks } from "../../db/ledger/blocks.ts";
 import { noteError, noteFinalized, noteHead } from "../../db/ledger/cursors.ts";
@@ -73,6 +74,8 @@ type Memory = {
   hasUndeep: boolean;
   /** Whether payments are waiting that only the logs of their authorizations can settle. */
   needsEveryBlock: boolean;
+  /** Polls fail with each block for as long as their cause lasts. */
+  logFailure: FailureLog;
   /** Consecutive failed polls. */
   failures: number;
   hasWarnedOfHeaders: boolean;
@@ -101,6 +104,7 @@ export async function followChain(term: Term): Promise<void> {
     hasUndeep: false,
     needsEveryBlock: false,
     failures: 0,
+    logFailure: openFailureLog(term.log),
     hasWarnedOfHeaders: false,
   };
   try {
@@ -342,8 +346,9 @@ async function reportFailure(term: Term, memory: Memory, error: unknown): Promis
   term.metrics.pollFailed(term.network);
   if (error instanceof RpcTransportError) term.metrics.rejectedAnswer(term.network, error.kind);
   const isHopeless = error instanceof TooDeepError;
-  if (isHopeless) term.log.error({ network: term.network, err: error }, "the indexer cannot continue");
-  else term.log.warn({ network: term.network, err: error, failures }, "polling the chain failed");
+  const failure = { network: term.network, err: error };
+  if (isHopeless) memory.logFailure("error", failure, "the indexer cannot continue");
+  else memory.logFailure("warn", failure, "polling the chain failed");
   const { network, epoch } = term;
   await noteError(term.sql, { network, epoch, message: toShownMessage(error) }).catch(() => undefined);
   return isHopeless

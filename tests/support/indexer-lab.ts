@@ -5,7 +5,7 @@ import { encodeTransfer } from "../../core/chain/usdc.ts";
 import { newClaimId, newLinkId, newTransactionId, newUserId, newWalletId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
-import { openLog } from "../../core/runtime/log.ts";
+import { type Log, openLog } from "../../core/runtime/log.ts";
 import { openClaim, type StoredClaim } from "../../db/links/claims.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import type { PaymentLink } from "../../db/schema.ts";
@@ -60,6 +60,8 @@ export function startIndexer(
     urls?: readonly string[];
     confirmations?: number;
     logLevel?: string;
+    /** Instead of the process's own output. */
+    log?: Log;
     databaseUrl?: string;
     silenceTimeoutS?: number;
     rpcTimeoutMs?: number;
@@ -79,7 +81,7 @@ export function startIndexer(
     ...{ network: NETWORK, confirmations: options.confirmations ?? 1, chain, sql, databaseUrl },
     mismatchMinUnits: MISMATCH_MIN_UNITS,
     accountLogsEveryMs: ACCOUNT_LOGS_EVERY_MS,
-    log: openLog("indexer", options.logLevel ?? process.env.TEST_LOG_LEVEL ?? "silent"),
+    log: options.log ?? openLog("indexer", options.logLevel ?? process.env.TEST_LOG_LEVEL ?? "silent"),
     metrics: openIndexerMetrics(registry),
     stop: stop.signal,
   });
