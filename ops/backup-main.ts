@@ -43,13 +43,17 @@ async function backUp(): Promise<boolean> {
   const sql = openDatabase(databaseUrl, { name: "backup", maxConnections: 1, silenceTimeoutS: 0 });
   const now = new Date();
   try {
-    const { file, bytes, tables } = await writeBackup(sql, {
+    const { file, bytes, tables, ahead } = await writeBackup(sql, {
       folder: values.folder ?? "backups",
       keys,
       keep,
       now,
     });
     console.log(`${file}: ${tables} tables, ${(bytes / 1e6).toFixed(1)} MB, read back and complete`);
+    if (ahead > 0)
+      console.log(
+        `${ahead} older backup(s) have a later time in their names, of a clock that was ahead: they are kept until you remove them`,
+      );
     await recordBackup(sql, now).catch(reportUnrecorded);
     return true;
   } catch (error) {

@@ -18,7 +18,13 @@ import type { Sql } from "../../db/postgres/client.ts";
 import { openStream, sealStream } from "./seal-stream.ts";
 
 export type Keys = readonly [string, ...string[]];
-export type Backup = { file: string; bytes: number; tables: number };
+export type Backup = {
+  file: string;
+  bytes: number;
+  tables: number;
+  /** Files of a time when the clock was ahead, which are neither counted nor removed. */
+  ahead: number;
+};
 
 /** No backup is read back for longer. */
 const DRAFT_KEPT_MS = 24 * 3_600_000;
@@ -51,9 +57,9 @@ export async function writeBackup(
     });
     const tables = await countTables(draft, keys);
     renameSync(draft, file);
-    removeOldest(folder, keep);
+    const ahead = removeOldest(folder, { keep, newest: file });
     removeAbandoned(folder);
-    return { file, bytes: statSync(file).size, tables };
+    return { file, bytes: statSync(file).size, tables, ahead };
   } finally {
     process.off("exit", discard);
     discard();
@@ -88,8 +94,12 @@ export async function countTables(file: string, keys: Keys): Promise<number> {
   return tables;
 }
 
-function removeOldest(folder: string, keep: number): void {
-  for (const file of listBackups(folder).slice(0, -keep)) rmSync(file, { force: true });
+/** Returns the number of files with a later name than the newest: counted, they would have it removed as the oldest. */
+function removeOldest(folder: string, { keep, newest }: { keep: number; newest: string }): number {
+  const files = listBackups(folder);
+  const kept = files.filter((file) => file <= newest);
+  for (const file of kept.slice(0, -keep)) rmSync(file, { force: true });
+  return files.length - kept.length;
 }
 
 /** Files left behind by a killed process. */
