@@ -7,6 +7,7 @@ import { readAddress } from "../../db/postgres/address.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { inspectDatabase } from "../../db/postgres/inspect-database.ts";
 import { describeDatabaseFailure } from "../../db/postgres/retry-while-unavailable.ts";
+import { checkSecrets } from "./check-secrets.ts";
 import { advice, type Finding, fault, good } from "./finding.ts";
 import type { Configuration } from "./read-configuration.ts";
 
@@ -34,6 +35,7 @@ export async function checkDatabase({ api, worker, indexer }: Configuration): Pr
       ...describeEncryption(new URL(url)),
       ...(await checkConnections(sql, { api, worker, indexer })),
       ...(await checkPasskeys(sql, api)),
+      ...(worker ? await checkSecrets(sql, worker) : []),
       ...(await checkDataDisk(sql, url)),
     ];
   } finally {

@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
 import { privateKeyToAccount } from "viem/accounts";
-import { newUserId } from "../../core/domain/ids.ts";
+import { newUserId, newWebhookEndpointId } from "../../core/domain/ids.ts";
+import { seal } from "../../core/domain/seal-secrets.ts";
 import { BASELINE } from "../../db/postgres/baseline.ts";
 import { skewOf } from "../../db/postgres/inspect-database.ts";
 import { migrate } from "../../db/postgres/migrate.ts";
@@ -177,6 +178,34 @@ describe("database", () => {
     } finally {
       await other.drop();
     }
+  });
+
+  test("stored secrets that no given key decrypts are a fault, and advice where others can be read", async () => {
+    const userId = newUserId();
+    const [known, lost] = [env.OTP_PEPPER ?? "", randomBytes(32).toString("hex")];
+    const addEndpoint = (key: string) =>
+      asAdmin(db.url, async (sql) => {
+        const id = newWebhookEndpointId();
+        const sealed = seal([key], { purpose: "webhook secret", id }, "whsec_x");
+        await sql`
+          insert into webhook_endpoints (id, user_id, url, sealed_secret)
+          values (${id}, ${userId}, 'https://example.com/', ${sealed})`;
+      });
+    await asAdmin(db.url, (sql) => sql`insert into users (id, email) values (${userId}, 'keys@example.com')`);
+    await addEndpoint(lost);
+    const [fault, ...others] = await faultsOf({});
+    expect(others).toEqual([]);
+    expect(fault).toStartWith(
+      "database: 1 of 1 webhook and return secrets cannot be decrypted with WEBHOOK_SEAL_KEYS or OTP_PEPPER: set the keys",
+    );
+    expect(await faultsOf({ WEBHOOK_SEAL_KEYS: lost })).toEqual([]);
+    await addEndpoint(known);
+    expect(await faultsOf({})).toEqual([]);
+    expect(await examine(env)).toContainEqual({
+      ...{ level: "advice", subject: "database" },
+      text: expect.stringMatching(/^1 of 2 webhook and return secrets cannot be decrypted .*add the missing key/),
+    });
+    await asAdmin(db.url, (sql) => sql`delete from users where id = ${userId}`);
   });
 
   test("passkeys of another RP id are a fault of the domain", async () => {
