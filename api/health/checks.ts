@@ -17,6 +17,7 @@ import {
   listRelayerAddresses,
   takesWrites,
 } from "../../db/health/component-status.ts";
+import { findWorkerKeys } from "../../db/health/process-heartbeats.ts";
 import { countDifferences } from "../../db/ledger/reconciliation.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { balanceCall, codeCall } from "./chain-calls.ts";
@@ -82,7 +83,7 @@ export async function checkRelayer(
   chains: readonly Chain[],
   floorWei: bigint,
 ): Promise<Finding & { isMissing: boolean }> {
-  const workers = await countLiveWorkers(sql);
+  const [workers, held] = await Promise.all([countLiveWorkers(sql), findWorkerKeys(sql)]);
   const details: Record<string, string | number | boolean> = { workers };
   const faults: string[] = workers === 0 ? ["no worker is running"] : [];
   let isMissing = false;
@@ -90,6 +91,9 @@ export async function checkRelayer(
     const { id } = chain.network;
     const addresses = await listRelayerAddresses(sql, id);
     details[`keys-${id}`] = addresses.length;
+    // none at all: a worker that has just started has not reported its keys yet
+    if (held?.length && !held.some((key) => key.startsWith(`${id} `)))
+      faults.push(`no worker relays on ${id}: its NETWORKS or relayer keys lack it`);
     if (addresses.length === 0) {
       isMissing = true;
       faults.push(`no relayer key was loaded on ${id}`);

@@ -1,5 +1,6 @@
 /** Health checks: each component is broken once and recovers. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { randomUUID } from "node:crypto";
 import { CONTRACTS } from "../../core/domain/networks.ts";
 import { holdLiveness } from "../../db/jobs/dead-workers.ts";
 import { openDatabase } from "../../db/postgres/client.ts";
@@ -89,6 +90,19 @@ describe("x402-relayer", () => {
     expect((await client.get("/health/ready")).status).toBe(200);
     await callRpc(rpcUrl, "anvil_setBalance", [relayer, "0x56bc75e2d63100000"]);
     await untilCheck("x402-relayer", "healthy");
+
+    // a worker whose NETWORKS lacks this network: its relayers are known from before, and nothing would be relayed
+    const report = (network: string) => world.sql`
+      insert into processes (id, kind, version, host, pid, details)
+      values (${randomUUID()}, 'worker', '0.1.0', 'a', 1, ${world.sql.json({ relayers: [`${network} ${relayer}`] })})`;
+    await report("base");
+    const elsewhere = await untilCheck("x402-relayer", "unhealthy");
+    expect(elsewhere.body.checks["x402-relayer"].error).toBe(
+      "no worker relays on base-sepolia: its NETWORKS or relayer keys lack it",
+    );
+    await report("base-sepolia");
+    await untilCheck("x402-relayer", "healthy");
+    await world.sql`delete from processes`;
 
     const rows = await world.sql<{ address: string }[]>`delete from relayers returning address`;
     const missing = await until("/health/ready", ({ status }) => status === 500);
