@@ -60,7 +60,8 @@ function modeOf(given: URLSearchParams): string | undefined {
   // libpq would bind the password to the certificate; a server that is proven to be the right one is as safe
   if (given.get("channel_binding") === "require" || given.get("sslrootcert") === SYSTEM) return "verify-full";
   // whoever names an authority wants it checked; libpq's default would fall back to no encryption
-  const mode = given.get("sslmode") ?? given.get("ssl") ?? (given.has("sslrootcert") ? "verify-full" : undefined);
+  const mode =
+    given.get("sslmode") ?? given.get("ssl") ?? (given.has("sslrootcert") ? "verify-full" : undefined);
   if (mode === "false" || mode === "0") return "disable";
   if (mode === "true" || mode === "1") return "verify-full";
   // a driver's own name for it

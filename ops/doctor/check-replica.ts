@@ -34,7 +34,10 @@ function describe(source: ReadSource): Finding {
     case "foreign":
       return fault("database", `${FOREIGN_REPLICA}: correct it, or remove it`);
     case "unavailable":
-      return fault("database", "DATABASE_READ_URL does not answer: start that server, or correct the address");
+      return fault(
+        "database",
+        "DATABASE_READ_URL does not answer: start that server, or correct the address",
+      );
     case "behind":
       return advice(
         "database",

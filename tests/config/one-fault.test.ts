@@ -46,8 +46,17 @@ describe("the recipient of the fee of sends", () => {
 });
 
 test("space and line ends around a value, as of a secret made with `echo` or a file of Windows, are no part of it", () => {
-  const config = readApiConfig({ ...BASE, BASE_URL: "https://pay.example.com\n", PORT: " 3100\r", RP_NAME: " Shop\t" });
-  expect(config).toMatchObject({ baseUrl: "https://pay.example.com", port: 3100, passkey: { rpName: "Shop" } });
+  const config = readApiConfig({
+    ...BASE,
+    BASE_URL: "https://pay.example.com\n",
+    PORT: " 3100\r",
+    RP_NAME: " Shop\t",
+  });
+  expect(config).toMatchObject({
+    baseUrl: "https://pay.example.com",
+    port: 3100,
+    passkey: { rpName: "Shop" },
+  });
 });
 
 test("an amount that was given in micro-USDC is a risk reported with its unit, and 99 USDC is none", () => {

@@ -170,7 +170,9 @@ describe("database", () => {
     try {
       expect(await faultsOf({ DATABASE_READ_URL: db.url })).toEqual([]);
       expect(await faultsOf({ DATABASE_READ_URL: other.url })).toEqual([
-        expect.stringMatching(/^database: DATABASE_READ_URL leads to a database that is no standby of .*correct it/),
+        expect.stringMatching(
+          /^database: DATABASE_READ_URL leads to a database that is no standby of .*correct it/,
+        ),
       ]);
       expect(await faultsOf({ DATABASE_READ_URL: nowhere.href })).toEqual([
         "database: DATABASE_READ_URL does not answer: start that server, or correct the address",
@@ -203,7 +205,9 @@ describe("database", () => {
     expect(await faultsOf({})).toEqual([]);
     expect(await examine(env)).toContainEqual({
       ...{ level: "advice", subject: "database" },
-      text: expect.stringMatching(/^1 of 2 webhook and return secrets cannot be decrypted .*add the missing key/),
+      text: expect.stringMatching(
+        /^1 of 2 webhook and return secrets cannot be decrypted .*add the missing key/,
+      ),
     });
     await asAdmin(db.url, (sql) => sql`delete from users where id = ${userId}`);
   });

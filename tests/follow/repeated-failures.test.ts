@@ -1,7 +1,15 @@
 /** The log of an indexer whose node serves another chain than its ledger is of: one line a minute, not one for each block. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import pino from "pino";
-import { type Lab, makeMerchant, mine, openLab, settled, startIndexer, until } from "../support/indexer-lab.ts";
+import {
+  type Lab,
+  makeMerchant,
+  mine,
+  openLab,
+  settled,
+  startIndexer,
+  until,
+} from "../support/indexer-lab.ts";
 
 let lab: Lab;
 

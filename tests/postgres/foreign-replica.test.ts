@@ -30,7 +30,10 @@ async function readTwice(primaryUrl: string, replicaUrl: string) {
     onRead: (source) => void sources.push(source),
     onForeign: (message) => void messages.push(message),
   });
-  const read = () => reader.read((tx) => tx<{ name: string }[]>`select pg_is_in_recovery() as standby, current_database() as name`);
+  const read = () =>
+    reader.read(
+      (tx) => tx<{ name: string }[]>`select pg_is_in_recovery() as standby, current_database() as name`,
+    );
   try {
     const rows = [...(await read()), ...(await read())];
     return { rows, sources, messages };
@@ -39,7 +42,9 @@ async function readTwice(primaryUrl: string, replicaUrl: string) {
   }
 }
 
-const refusal = expect.stringMatching(/^DATABASE_READ_URL leads to a database that is no standby of DATABASE_URL's/);
+const refusal = expect.stringMatching(
+  /^DATABASE_READ_URL leads to a database that is no standby of DATABASE_URL's/,
+);
 const refused = (name: string) => ({
   rows: [
     { standby: false, name },

@@ -13,6 +13,7 @@ import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 const OURS = [
   ...["extra_float_digits", "statement_timeout", "idle_in_transaction_session_timeout", "enable_seqscan"],
   ...["random_page_cost", "jit", "plan_cache_mode", "synchronous_commit"],
+  ...["IntervalStyle", "bytea_output", "default_transaction_isolation"],
 ];
 
 let db: TestDatabase;

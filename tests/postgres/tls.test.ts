@@ -12,7 +12,10 @@ import { QueuePool } from "../../worker/jobs/queue-pool.ts";
 import { startEmbeddedServer, type TestServer } from "../support/postgres-server.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "test-tls-"));
-const [authority, other] = ["authority", "other"].map((name) => join(folder, `${name}.pem`)) as [string, string];
+const [authority, other] = ["authority", "other"].map((name) => join(folder, `${name}.pem`)) as [
+  string,
+  string,
+];
 let server: TestServer;
 
 beforeAll(async () => {
@@ -31,7 +34,9 @@ beforeAll(async () => {
   for (const file of [key, certificate]) {
     const lines = JSON.stringify(await Bun.file(file).text()).slice(1, -1);
     const target = file.endsWith(".key") ? "server.key" : "server.crt";
-    await sql.unsafe(`copy (select 1) to program 'umask 077; printf "%b" "${lines.replaceAll("\\n", "\\\\n")}" > ${target}'`);
+    await sql.unsafe(
+      `copy (select 1) to program 'umask 077; printf "%b" "${lines.replaceAll("\\n", "\\\\n")}" > ${target}'`,
+    );
   }
   await sql`alter system set ssl = on`;
   await sql`select pg_reload_conf()`;
@@ -80,7 +85,10 @@ describe("an address of a Postgres with a provider's own authority", () => {
     expect(await encryptionOf(addressOf("sslmode=disable"))).toEqual([false, false]);
     expect(await encryptionOf(addressOf(""))).toEqual([false, false]);
     // the name is no matter where only the authority is checked
-    expect(await encryptionOf(addressOf(`sslmode=verify-ca&sslrootcert=${authority}`, "127.0.0.1"))).toEqual([true, true]);
+    expect(await encryptionOf(addressOf(`sslmode=verify-ca&sslrootcert=${authority}`, "127.0.0.1"))).toEqual([
+      true,
+      true,
+    ]);
   });
 
   test("migrates, which both drivers do", async () => {
@@ -116,12 +124,19 @@ test("error: a mode that encrypts only perhaps, and a file that cannot be read, 
   expect(() => read(`${url}?sslmode=verify-full&sslrootcert=/no/such.pem`)).toThrow(
     '1 fault:\n  - DATABASE_URL: its sslrootcert is "/no/such.pem", which this user cannot read',
   );
-  for (const query of ["", "?sslmode=verify-full&sslrootcert=system", `?sslmode=verify-ca&sslrootcert=${authority}`])
+  for (const query of [
+    "",
+    "?sslmode=verify-full&sslrootcert=system",
+    `?sslmode=verify-ca&sslrootcert=${authority}`,
+  ])
     expect(read(url + query).databaseUrl).toBe(url + query);
 });
 
 test("an address without anything of these is left as it is, a list of hosts too", () => {
-  for (const url of ["postgres://u:p%2F@a:1,b:2/x?target_session_attrs=primary", "postgresql:///x?host=/var/run/postgresql"])
+  for (const url of [
+    "postgres://u:p%2F@a:1,b:2/x?target_session_attrs=primary",
+    "postgresql:///x?host=/var/run/postgresql",
+  ])
     expect(readAddress(url)).toEqual({ url });
   expect(readAddress("postgres://a:1,b:2/x?sslmode=disable&target_session_attrs=primary")).toEqual({
     ...{ url: "postgres://a:1,b:2/x?target_session_attrs=primary", ssl: false },

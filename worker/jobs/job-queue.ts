@@ -105,8 +105,9 @@ async function openRunner(settings: QueueSettings): Promise<Runner> {
   const idle = watchIdleness(events);
   const endPolling = pollDueJobs(events);
   const { url: connectionString, ...tls } = readAddress(databaseUrl);
-  const pool = new QueuePool({ connectionString, ...tls, ...{ max: maxConnections, options: SESSION_OPTIONS } }, (error) =>
-    log.warn({ err: error }, "queue connection lost"),
+  const pool = new QueuePool(
+    { connectionString, ...tls, ...{ max: maxConnections, options: SESSION_OPTIONS } },
+    (error) => log.warn({ err: error }, "queue connection lost"),
   );
   const release = async () => {
     endPolling();
