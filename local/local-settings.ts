@@ -20,7 +20,7 @@ export type LocalSettings = {
   walletCodeUrl: string | undefined;
 };
 
-const RPC_VARIABLE = { base: "RPC_URL_BASE", "base-sepolia": "RPC_URL_BASE_SEPOLIA" } as const;
+export const RPC_VARIABLE = { base: "RPC_URL_BASE", "base-sepolia": "RPC_URL_BASE_SEPOLIA" } as const;
 const RELAYER_VARIABLE = {
   base: "RELAYER_PRIVATE_KEYS_BASE",
   "base-sepolia": "RELAYER_PRIVATE_KEYS_BASE_SEPOLIA",

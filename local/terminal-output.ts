@@ -1,8 +1,9 @@
 /** The terminal output of `npm start`. */
 import { join } from "node:path";
+import type { NetworkId } from "../core/domain/networks.ts";
 import type { DemoStep } from "./demo.ts";
 import type { DevEnvironment } from "./dev-environment.ts";
-import type { LocalSettings } from "./local-settings.ts";
+import { type LocalSettings, RPC_VARIABLE } from "./local-settings.ts";
 
 const WHO_WIDTH = 10;
 const MS_WIDTH = 6;
@@ -36,9 +37,17 @@ export function withHangingIndent(label: string, text: string, columns = process
   return `${label}${Bun.wrapAnsi(text, width).replaceAll("\n", `\n${" ".repeat(label.length)}`)}`;
 }
 
-export function printAddresses(settings: LocalSettings, environment: DevEnvironment, apiUrl: string): void {
-  const chains = Object.entries(environment.rpcUrls).map(([id, url]) => [`Chain ${id}`, url]);
-  const rows = [
+/** What `npm start` has started, by its address, and what was given, by its variable: a given address may hold a password or an API key. */
+export function listAddresses(
+  settings: LocalSettings,
+  environment: DevEnvironment,
+  apiUrl: string,
+): string[][] {
+  const chains = Object.entries(environment.rpcUrls).map(([id, url]) => [
+    `Chain ${id}`,
+    settings.rpcUrls[id as NetworkId] === undefined ? url : RPC_VARIABLE[id as NetworkId],
+  ]);
+  return [
     ["Dashboard", `${settings.baseUrl}/`],
     ["API", settings.baseUrl],
     ["Documentation", `${settings.baseUrl}/docs`],
@@ -46,9 +55,13 @@ export function printAddresses(settings: LocalSettings, environment: DevEnvironm
     ...(settings.metricsPort ? [["Operations", `http://127.0.0.1:${settings.metricsPort}/ops`]] : []),
     ["Mailbox", environment.mailbox?.httpUrl ?? "SMTP_URL"],
     ...chains,
-    ["Database", environment.databaseUrl],
+    ["Database", settings.databaseUrl ? "DATABASE_URL" : environment.databaseUrl],
     ["Logs", join(settings.dataDir, "logs")],
   ];
+}
+
+export function printAddresses(settings: LocalSettings, environment: DevEnvironment, apiUrl: string): void {
+  const rows = listAddresses(settings, environment, apiUrl);
   console.log(`\n${rows.map(([name = "", value]) => `  ${name.padEnd(20)} ${value}`).join("\n")}`);
   const begin = `Begin at ${settings.baseUrl}/ in a browser: sign up there, and it shows each step to your first paid link.`;
   console.log(`\n${withHangingIndent("  ", begin)}`);

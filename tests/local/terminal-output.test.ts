@@ -1,6 +1,8 @@
 /** Lines of `npm start` in a terminal and in a file. */
 import { expect, test } from "bun:test";
-import { withHangingIndent } from "../../local/terminal-output.ts";
+import type { DevEnvironment } from "../../local/dev-environment.ts";
+import { readLocalSettings } from "../../local/local-settings.ts";
+import { listAddresses, withHangingIndent } from "../../local/terminal-output.ts";
 
 const HASH = `0x${"7a".repeat(32)}`;
 
@@ -26,4 +28,22 @@ test("a terminal that is narrower than the label still has room for words", () =
     `${" ".repeat(23)}proves the address with the`,
     `${" ".repeat(23)}code`,
   ]);
+});
+
+test("addresses that were given are shown by their variables, without a password or an API key", () => {
+  const own: DevEnvironment = {
+    databaseUrl: "postgres://u:PASSWORD@db.example.com/x",
+    rpcUrls: { base: "http://127.0.0.1:8545", "base-sepolia": "https://node.example.com/v2/KEY" },
+    ...{ smtpUrl: "smtp://u:PASSWORD@mail.example.com", mailbox: undefined, localNetworks: ["base"] },
+  };
+  const settings = readLocalSettings({
+    ...{ NETWORKS: "base,base-sepolia", DATABASE_URL: own.databaseUrl, SMTP_URL: own.smtpUrl },
+    ...{ RPC_URL_BASE_SEPOLIA: own.rpcUrls["base-sepolia"], RELAYER_PRIVATE_KEYS: "0x1" },
+  });
+  const rows = Object.fromEntries(listAddresses(settings, own, "http://127.0.0.1:3000"));
+  expect(rows).toMatchObject({
+    ...{ Database: "DATABASE_URL", Mailbox: "SMTP_URL" },
+    ...{ "Chain base": "http://127.0.0.1:8545", "Chain base-sepolia": "RPC_URL_BASE_SEPOLIA" },
+  });
+  expect(JSON.stringify(rows)).not.toMatch(/PASSWORD|KEY/);
 });
