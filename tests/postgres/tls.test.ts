@@ -35,7 +35,7 @@ beforeAll(async () => {
     const lines = JSON.stringify(await Bun.file(file).text()).slice(1, -1);
     const target = file.endsWith(".key") ? "server.key" : "server.crt";
     await sql.unsafe(
-      `copy (select 1) to program 'umask 077; printf "%b" "${lines.replaceAll("\\n", "\\\\n")}" > ${target}'`,
+      `copy (select 1) to program 'umask 077; cat > /dev/null; printf "%b" "${lines.replaceAll("\\n", "\\\\n")}" > ${target}'`,
     );
   }
   await sql`alter system set ssl = on`;
