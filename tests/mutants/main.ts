@@ -36,7 +36,15 @@ const SOURCES = [
   "db/sessions",
   "db/api-keys",
   "db/members",
+  "db/jobs",
+  "db/events",
+  "db/webhooks",
   "indexer",
+  "worker/payments",
+  "worker/sender",
+  "worker/wallet-ops",
+  "worker/webhooks",
+  "worker/jobs",
 ];
 
 const { values } = parseArgs({

@@ -16,6 +16,8 @@ const SUBJECTS: Record<string, readonly string[]> = {
   "db/payments": ["payments", "settle", "ledger", "facilitator", "links"],
   "db/transactions": ["transactions"],
   "db/ledger": ["ledger", "settle", "audit", "follow", "leadership", "source"],
+  "worker/sender": ["sender", "relays"],
+  "worker/payments": ["payments", "relays"],
   "indexer/settle": ["settle", "ledger", "payments"],
   "indexer/audit": ["audit"],
   "indexer/follow": ["follow"],

@@ -184,6 +184,20 @@ test("the lease of one network does not delay another network", async () => {
   expect(await take("two", "base")).toBe("idle");
 });
 
+test("a worker with the lease of one network neither has another network's, nor releases the first when the other is idle", async () => {
+  await lab.sql`
+    insert into drain_leases (network, holder, until) values ('base', 'one', now() + interval '1 minute')`;
+  await queue(1);
+  expect(await take("two")).toBe("taken");
+  expect(await take("one")).toBe("busy");
+  await leaseAll();
+  expect(await take("two")).toBe("released");
+  expect(await take("one")).toBe("idle");
+  expect([...(await lab.sql`select network, holder from drain_leases`)]).toEqual([
+    { network: "base", holder: "one" },
+  ]);
+});
+
 describe("a job that wakes a worker", () => {
   const enqueueUnlessDrained = (tx: Tx) =>
     enqueue(tx, "relay_payments", { network: NETWORK }, { unless: isDrained(tx, NETWORK) });
