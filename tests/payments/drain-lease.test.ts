@@ -93,6 +93,16 @@ test("due payments are pending next to a payment in flight, not next to one that
   expect(turns).toEqual({ QUEUED: "taken", SIGNED: "pending", BROADCAST: "pending", FAILED: "taken" });
 });
 
+test("due payments are not pending next to a payment in flight on another network", async () => {
+  await queue(1);
+  await leaseAll();
+  await lab.sql`update payments set state = 'SIGNED' where id in (select payment_id from payment_leases)`;
+  await queue(1);
+  expect(await take("one")).toBe("pending");
+  await lab.sql`update open_payments set network = 'base' where payment_id in (select payment_id from payment_leases)`;
+  expect(await take("one")).toBe("taken");
+});
+
 test("no drain lease is taken for payments that are leased or not yet due", async () => {
   await queue(1);
   await leaseAll();
@@ -193,7 +203,8 @@ test("a worker with the lease of one network neither has another network's, nor 
   await leaseAll();
   expect(await take("two")).toBe("released");
   expect(await take("one")).toBe("idle");
-  expect([...(await lab.sql`select network, holder from drain_leases`)]).toEqual([
+  await releaseDrainLease(lab.sql, drainOf("one"));
+  expect([...(await lab.sql`select network, holder from drain_leases where until > now()`)]).toEqual([
     { network: "base", holder: "one" },
   ]);
 });

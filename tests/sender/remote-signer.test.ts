@@ -170,23 +170,28 @@ test("error: a signer that raises the fee or is down signs nothing for us; the p
   expect(await sentNonces()).toHaveLength(before.length + 1);
 }, 120_000);
 
-test("error: a link paid while the signer signs a higher fee and the indexer is stopped: no replacement is stored", async () => {
-  await waitForLedger(lab);
-  const order = await newOrder(lab);
-  const balance = await balanceOf(lab, order);
-  const readAttempts = () => lab.sql<{ isNoop: boolean; sends: number }[]>`
-    select attempt.is_noop, attempt.sends
-    from relay_attempts attempt
-    join payments on payments.relay_id = attempt.relay_id
-    where payments.link_id = ${order.linkId}
-    order by attempt.created_at`;
-  // a node that says it took our bytes, and keeps them to itself
+/** A node that says it took our bytes, and keeps them to itself. */
+function swallowSends(): void {
   lab.proxy.fault = (calls) =>
     calls.some(({ method }) => method === "eth_sendRawTransaction")
       ? { kind: "reply", reply: ({ params }) => keccak256(params[0] as Hex) }
       : undefined;
+}
+
+const attemptsOf = ({ linkId }: Order) => lab.sql<{ isNoop: boolean; sends: number }[]>`
+  select attempt.is_noop, attempt.sends
+  from relay_attempts attempt
+  join payments on payments.relay_id = attempt.relay_id
+  where payments.link_id = ${linkId}
+  order by attempt.created_at`;
+
+test("error: a link paid while the signer signs a higher fee and the indexer is stopped: no replacement is stored", async () => {
+  await waitForLedger(lab);
+  const order = await newOrder(lab);
+  const balance = await balanceOf(lab, order);
+  swallowSends();
   pay(lab, order).catch(() => {});
-  await waitFor("the first bytes to be sent", async () => ((await readAttempts())[0]?.sends ?? 0) > 0);
+  await waitFor("the first bytes to be sent", async () => ((await attemptsOf(order))[0]?.sends ?? 0) > 0);
   const asked = signer.requests.length;
   const release = signer.hold();
   await waitFor("the signer to be asked for a higher fee", async () => {
@@ -198,23 +203,50 @@ test("error: a link paid while the signer signs a higher fee and the indexer is 
   await waitForLedger(lab);
   await whileIndexerStands(lab, async () => {
     await payByHand(lab, BigInt(order.payment.value));
-    const sends = (await readAttempts())[0]?.sends ?? 0;
+    const sends = (await attemptsOf(order))[0]?.sends ?? 0;
     release();
     await waitFor("the first bytes to be sent again, or new ones to be stored", async () => {
-      const attempts = await readAttempts();
+      const attempts = await attemptsOf(order);
       return attempts.length > 1 || (attempts[0]?.sends ?? 0) > sends;
     });
-    expect(await readAttempts()).toMatchObject([{ isNoop: false }]);
+    expect(await attemptsOf(order)).toMatchObject([{ isNoop: false }]);
   });
   await waitForLink(lab, order.linkId, "PAID");
   await waitFor("a no-op to replace it", async () => {
-    if ((await readAttempts()).at(-1)?.isNoop) return true;
+    if ((await attemptsOf(order)).at(-1)?.isNoop) return true;
     await waitForLedger(lab);
     await lab.rpc("evm_mine");
     return false;
   });
   lab.proxy.fault = () => undefined;
   await waitFor("the payment to end", async () => (await paymentState(order)) === "FAILED");
+  expect(await balanceOf(lab, order)).toBe(balance);
+}, 120_000);
+
+test("error: bytes that a node lost are not sent again once the link is paid, although the signer can't replace them", async () => {
+  await waitForLedger(lab);
+  const order = await newOrder(lab);
+  const balance = await balanceOf(lab, order);
+  swallowSends();
+  pay(lab, order).catch(() => {});
+  await waitFor("the first bytes to be sent", async () => ((await attemptsOf(order))[0]?.sends ?? 0) > 0);
+  signer.behave(async () => ({ error: { code: -32000, message: "the module is locked" } }));
+  await payByHand(lab, BigInt(order.payment.value));
+  await waitForLink(lab, order.linkId, "PAID");
+  // the second request is of a pass that knows the link to be paid
+  await waitForRequest(signer.requests.length + 1);
+  lab.proxy.fault = () => undefined;
+  // at least a second each: bytes that may be sent again are due after two and a half
+  const asked = signer.requests.length;
+  await waitFor(
+    "the signer to be asked six times, or the lost bytes to be mined",
+    async () => signer.requests.length > asked + 5 || (await balanceOf(lab, order)) !== balance,
+  );
+  expect(await balanceOf(lab, order)).toBe(balance);
+  expect(await attemptsOf(order)).toMatchObject([{ isNoop: false }]);
+  signer.behave(async () => "honest");
+  await waitFor("the payment to end", async () => (await paymentState(order)) === "FAILED");
+  expect(await countTransfers(lab, order.linkId)).toBe(1);
   expect(await balanceOf(lab, order)).toBe(balance);
 }, 120_000);
 

@@ -93,6 +93,16 @@ describe("an end", () => {
     ]);
   });
 
+  test("FAILED has no event that says CONFIRMED", async () => {
+    const made = await lab.queued(undefined, 0n, { items: [item(5n)] });
+    const event = eventOf(made, { blockNumber: 10, succeeded: false, failure: "INSUFFICIENT_FUNDS" });
+    await recordOperationEvents(sql, NETWORK, [event]);
+    await settleOperations(sql, NETWORK, [event]);
+    await confirmDeepOperations(sql, { network: NETWORK, depthNumber: 10 });
+    expect(await rowOf(made)).toMatchObject({ state: "FAILED", reason: "INSUFFICIENT_FUNDS" });
+    expect((await eventsOf(made)).map(({ type }) => type)).toEqual(["wallet.send_failed"]);
+  });
+
   test("FAILED fails its own PENDING history rows, and none that a block has decided", async () => {
     const made = await lab.queued(undefined, 0n, { items: [item(5n)] });
     const other = await lab.queued(undefined, 0n, { items: [item(5n)] });

@@ -5,7 +5,8 @@ import { waitFor } from "../links/payer-side.ts";
 import { signUp } from "../support/sign-up.ts";
 import { type Receiver, startReceiver } from "./receiver.ts";
 
-const ANSWER_MS = 1_500;
+/** Longer than whatever else a worker waits for when it ends. */
+const ANSWER_MS = 4_000;
 const MESSAGES = 12;
 
 let world: MerchantWorld;
