@@ -4,6 +4,7 @@ import { newPaymentId } from "../../core/domain/ids.ts";
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import {
   confirmFacilitatedPayments,
+  findUnsettledFacilitated,
   insertFacilitatedPayments,
   listRelayers,
   loadFacilitatedPayments,
@@ -12,7 +13,7 @@ import {
 } from "../../db/payments/facilitated-payments.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
-import { randomAddress, seedLink } from "../support/seed.ts";
+import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 
 const TOKEN = NETWORKS[NETWORK].usdc.address;
 let lab: BooksLab;
@@ -141,6 +142,33 @@ describe("payments of authorizations", () => {
     });
     expect(await free()).toHaveLength(1);
   });
+});
+
+test("an authorization is accepted at the height of its own network's ledger", async () => {
+  await lab.sql`
+    insert into cursors (network, number, hash, head_number) values ('base', 500, ${randomHash()}, 500)`;
+  const here = await inserted();
+  const there = await inserted({ network: "base", token: NETWORKS.base.usdc.address });
+  const rows = await lab.sql<{ acceptedBlock: bigint }[]>`
+    select accepted_block from payments where id in (${here.id}, ${there.id}) order by accepted_block`;
+  expect(rows.map(({ acceptedBlock }) => Number(acceptedBlock))).toEqual([100, 500]);
+});
+
+test("unsettled payments are those that no block has settled, to no wallet of this network, and of no link", async () => {
+  const [open, failed, mined] = [await inserted(), await inserted(), await inserted()];
+  await lab.sql`update payments set state = 'FAILED', reason = 'EXPIRED_TRANSFER' where id = ${failed.id}`;
+  await lab.sql`update payments set state = 'MINED' where id = ${mined.id}`;
+  const [elsewhere, unknown] = [await seedMerchant(lab.sql, { network: "base" }), randomAddress()];
+  const toOther = await inserted({ recipient: elsewhere.address });
+  const toWallet = await inserted({ recipient: lab.merchant.address });
+  const ofLink = await accept(lab, await seedLink(lab.sql, lab.merchant));
+  if (!ofLink) throw new Error("the payment was not accepted");
+  await lab.sql`update payments set recipient = ${unknown} where id = ${ofLink.id}`;
+  const all = [open, failed, mined, toOther, toWallet, ofLink];
+  const found = await findUnsettledFacilitated(lab.sql, { network: NETWORK, token: TOKEN }, all);
+  expect(found.map(({ nonce }) => nonce).sort()).toEqual(
+    [open.nonce, failed.nonce, toOther.nonce].sort(),
+  );
 });
 
 test("mined payments are confirmed up to a block, each network separately", async () => {

@@ -147,6 +147,26 @@ test("error: a link paid manually while the signer works and the indexer is stop
   expect(await balanceOf(lab, order)).toBe(balance);
 }, 120_000);
 
+test("error: a link paid while the signer works, in a block that the ledger has not read, is not paid twice", async () => {
+  await waitForLedger(lab);
+  const order = await newOrder(lab);
+  await waitForLedger(lab);
+  const [before, balance] = [await sentNonces(), await balanceOf(lab, order)];
+  const asked = signer.requests.length;
+  const release = signer.hold();
+  const paying = pay(lab, order);
+  await waitForRequest(asked);
+  await whileIndexerStands(lab, async () => {
+    await payByHand(lab, BigInt(order.payment.value));
+    release();
+    expect(await paying).toMatchObject({ status: 500, body: { retryable: true } });
+    expect(await sentNonces()).toEqual(before);
+  });
+  await waitForLink(lab, order.linkId, "PAID");
+  expect(await countTransfers(lab, order.linkId)).toBe(1);
+  expect(await balanceOf(lab, order)).toBe(balance);
+}, 120_000);
+
 test("error: a signer that raises the fee or is down signs nothing for us; the payment is paid when it signs again", async () => {
   const order = await newOrder(lab);
   const [before, asked] = [await sentNonces(), signer.requests.length];

@@ -277,6 +277,17 @@ test.each([
   expect(await rowOf(made)).toMatchObject({ state: "MINED", idempotencyKey: expected });
 });
 
+test("of two expired sends with one idempotency key that one block executes, one keeps it", async () => {
+  const early = await makeOperation(undefined, 0n, { idempotencyKey: "k" });
+  await sql`update wallet_operations set state = 'EXPIRED' where id = ${early.id}`;
+  const late = await makeOperation(early, 1n, { idempotencyKey: "k" });
+  await sql`update wallet_operations set state = 'EXPIRED' where id = ${late.id}`;
+  const settled = await settleOperations(sql, NETWORK, [eventOf(late, { nonce: 1n }), eventOf(early)]);
+  expect(settled.toSorted()).toEqual([early.id, late.id].sort());
+  const keys = await Promise.all([early, late].map(async (made) => (await rowOf(made)).idempotencyKey));
+  expect(keys).toEqual(early.id < late.id ? ["k", null] : [null, "k"]);
+});
+
 test("a second relay keeps the time of the first, so that the operation cannot become NOT_SENT later", async () => {
   const made = await relayed("LOST");
   const { relayedAt } = await rowOf(made);
