@@ -116,8 +116,9 @@ export async function takeDeliveries(
       set attempts = attempts + 1, tries = tries + 1, lease_until = now() + make_interval(secs => ${leaseS})
       from chosen
       where delivery.id = chosen.id
+        -- not if the result of an earlier attempt, whose lease is over, has been recorded meanwhile
         and delivery.state = 'PENDING'
-        and (delivery.lease_until is null or delivery.lease_until <= now())
+        and delivery.next_try_at <= now()
       returning delivery.id, delivery.endpoint_id, delivery.event_id, delivery.attempts, delivery.tries, delivery.created_at
     )
     select

@@ -6,7 +6,9 @@ import { cancelLink } from "../../db/links/links.ts";
 import { findReceipt } from "../../db/links/receipts.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import { listRefundable } from "../../db/wallet-ops/list-refundable.ts";
+import { noteOrphanedRefunds } from "../../db/wallet-ops/reorganised-refunds.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accepted,
   type BooksLab,
@@ -98,6 +100,26 @@ test("a transfer refunded for one link has nothing left when assigned to another
   await readAssigned(books, second, moved(transfer, { logIndex: 7 }));
   expect(await linkOf(books, second)).toMatchObject({ status: "PAID" });
   expect(await leftOf(second)).toEqual([0n]);
+});
+
+test("a refund stays with its own transfer: not one that has its position later, nor one of another network", async () => {
+  const books = await openMerchant();
+  const link = await seedLink(sql, books.merchant);
+  const transfer = makeTransfer(books, 101);
+  await refundWhole(books, link, transfer);
+  const place = { link, txHash: transfer.txHash, status: "ORPHANED" } as const;
+  for (const network of ["base", NETWORK, NETWORK] as const) await bookTransfer(books, { ...place, network });
+  const gone = await sql<{ id: bigint }[]>`select id from transfers where tx_hash = ${place.txHash} order by id`;
+  const [elsewhere = "", own = "", later = ""] = gone.map(({ id }) => id.toString());
+  const orphaned = async () => {
+    const [row] = await sql<{ id: string | null }[]>`
+      select orphaned_transfer_id::text as id from refunds where paid_tx_hash = ${place.txHash}`;
+    return row?.id;
+  };
+  await noteOrphanedRefunds(sql, [elsewhere]);
+  expect(await orphaned()).toBeNull();
+  for (const id of [own, later]) await noteOrphanedRefunds(sql, [id]);
+  expect(await orphaned()).toBe(own);
 });
 
 test("of a link paid twice, the refunded transfer has nothing left, wherever reorganisations put both", async () => {
