@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type Hex, toHex } from "viem";
 import {
+  countTransfers,
   type Lab,
   linkStatus,
   newOrder,
@@ -15,6 +16,8 @@ import {
   waitFor,
   waitForLink,
 } from "../support/relay-lab.ts";
+import { broadcastAsStranger } from "../support/stranger.ts";
+import { waitUntilPutOff, whileIndexerStands } from "./second-payer.ts";
 
 /** The worker caches a balance for a second. */
 const BALANCE_KEPT_MS = 1_100;
@@ -73,6 +76,28 @@ describe("nothing can be sent", () => {
     await expectReleased(order, before);
     await lab.rpc("anvil_setBalance", [lab.relayer, toHex(TEN_ETH)]);
     expect(await payWithRetries(lab, order)).toMatchObject({ status: 200, body: { success: true } });
+  }, 120_000);
+
+  test("behavior: a payment that another transaction has executed does not fail before the ledger has that block", async () => {
+    const order = await newOrder(lab);
+    await lab.rpc("anvil_setBalance", [lab.relayer, "0x0"]);
+    await Bun.sleep(BALANCE_KEPT_MS);
+    await whileIndexerStands(lab, async () => {
+      pay(lab, order).catch(() => {});
+      await waitUntilPutOff(lab, order);
+      await broadcastAsStranger(lab.chain.rpcUrl, order.payment);
+      await waitFor("the time after which payments are given up", async () => {
+        const [row] = await lab.sql<{ isOver: boolean }[]>`
+          select state = 'FAILED' or unavailable_since < now() - interval '10 seconds' as is_over
+          from payments
+          where link_id = ${order.linkId}`;
+        return row?.isOver;
+      });
+      expect(await paymentOf(lab, order.linkId)).toMatchObject({ state: "QUEUED", reason: null });
+    });
+    await lab.rpc("anvil_setBalance", [lab.relayer, toHex(TEN_ETH)]);
+    await waitForLink(lab, order.linkId, "PAID");
+    expect(await countTransfers(lab, order.linkId)).toBe(1);
   }, 120_000);
 
   test("error: INTERNAL_ERROR while the node is down; pays when it is back", async () => {
