@@ -31,6 +31,18 @@ test("the nonce after the newest spent one is missing, until a signed operation 
   expect(await findMissingNonce(lab.sql, live.id)).toBeUndefined();
 });
 
+test("what other accounts and other keys have spent is no part of the account's sequence, nor is a nonce missing that is spent", async () => {
+  const live = await waitingBehindGap();
+  const other = await lab.makeOperation();
+  await recordOperationEvents(lab.sql, NETWORK, [
+    eventOf(other, { nonce: 1n }),
+    eventOf(live, { userOpHash: randomHash(), nonce: 2n ** 64n + 1n }),
+  ]);
+  expect(BigInt((await findMissingNonce(lab.sql, live.id)) ?? -1n)).toBe(1n);
+  await recordOperationEvents(lab.sql, NETWORK, [eventOf(live, { userOpHash: randomHash(), nonce: 5n })]);
+  expect(await findMissingNonce(lab.sql, live.id)).toBeUndefined();
+});
+
 test("no nonce is missing for an operation that is already on its way to a block", async () => {
   const live = await waitingBehindGap();
   await markOperationsSigned(lab.sql, await lab.makeRelay("BROADCAST"), [live.id]);
