@@ -166,9 +166,7 @@ test("unsettled payments are those that no block has settled, to no wallet of th
   await lab.sql`update payments set recipient = ${unknown} where id = ${ofLink.id}`;
   const all = [open, failed, mined, toOther, toWallet, ofLink];
   const found = await findUnsettledFacilitated(lab.sql, { network: NETWORK, token: TOKEN }, all);
-  expect(found.map(({ nonce }) => nonce).sort()).toEqual(
-    [open.nonce, failed.nonce, toOther.nonce].sort(),
-  );
+  expect(found.map(({ nonce }) => nonce).sort()).toEqual([open.nonce, failed.nonce, toOther.nonce].sort());
 });
 
 test("mined payments are confirmed up to a block, each network separately", async () => {

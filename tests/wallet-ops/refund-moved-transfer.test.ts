@@ -109,7 +109,8 @@ test("a refund stays with its own transfer: not one that has its position later,
   await refundWhole(books, link, transfer);
   const place = { link, txHash: transfer.txHash, status: "ORPHANED" } as const;
   for (const network of ["base", NETWORK, NETWORK] as const) await bookTransfer(books, { ...place, network });
-  const gone = await sql<{ id: bigint }[]>`select id from transfers where tx_hash = ${place.txHash} order by id`;
+  const gone = await sql<{ id: bigint }[]>`
+    select id from transfers where tx_hash = ${place.txHash} order by id`;
   const [elsewhere = "", own = "", later = ""] = gone.map(({ id }) => id.toString());
   const orphaned = async () => {
     const [row] = await sql<{ id: string | null }[]>`
