@@ -69,7 +69,7 @@ export function startFlow(show: (step: Step) => void): Flow {
         }
         const signed = await signPayment(wallet, link, payer);
         if (mine !== turn) return;
-        await submit({ kind: "signature", payer, key: crypto.randomUUID(), ...signed }, showIfCurrent);
+        await submit({ kind: "signature", payer, ...signed }, showIfCurrent);
       } catch (error) {
         if (mine === turn) fail(error, show, wallet);
       }

@@ -28,17 +28,22 @@ export function storeAttempt(linkId: string, attempt: Attempt | undefined): void
   } catch {}
 }
 
-/** Runs `work` unless another tab of this browser is paying the same link: then false. */
+/** Runs `work` unless another tab of this browser is paying the same link: then false. A browser that refuses storage has no locks either. */
 export async function withBrowserLock(linkId: string, work: () => Promise<void>): Promise<boolean> {
-  if (!navigator.locks) {
-    await work();
-    return true;
-  }
-  return navigator.locks.request(nameOf(linkId), { ifAvailable: true }, async (lock) => {
-    if (!lock) return false;
-    await work();
-    return true;
-  });
+  let running: Promise<void> | undefined;
+  let isFree = true;
+  const run = () => {
+    running ??= work();
+    return running;
+  };
+  try {
+    await navigator.locks.request(nameOf(linkId), { ifAvailable: true }, (lock) => {
+      isFree = !!lock;
+      return isFree && run();
+    });
+  } catch {}
+  if (isFree) await run();
+  return isFree;
 }
 
 /** When the tab that held the lock has finished, or was closed. */

@@ -51,7 +51,7 @@ export async function connect(
   onStep: (key: "switching" | "checkingBalance") => void,
 ): Promise<Hex> {
   const accounts = await ask(wallet, "eth_requestAccounts");
-  const payer = (accounts as Hex[])[0];
+  const payer = (accounts as Hex[] | null)?.[0];
   if (!payer) throw new Stop("declined", { wallet: wallet.name });
   await chooseNetwork(wallet, { link, network }, onStep);
   onStep("checkingBalance");
@@ -109,7 +109,8 @@ async function readBalance({ provider }: Wallet, link: Link, payer: Hex): Promis
   }
 }
 
-export type SignedPayment = { body: string; validBefore: number };
+/** `key`: of this payment alone. */
+export type SignedPayment = { body: string; validBefore: number; key: string };
 
 /** The body of `POST /v1/x402/{linkId}/pay`. Its nonce begins with the link's tag, so it can pay no other link. */
 export async function signPayment(wallet: Wallet, link: Link, payer: Hex): Promise<SignedPayment> {
@@ -142,6 +143,7 @@ export async function signPayment(wallet: Wallet, link: Link, payer: Hex): Promi
   return {
     body: JSON.stringify({ x402Version: 1, scheme: "exact", network: link.network, payload }),
     validBefore,
+    key: random,
   };
 }
 
