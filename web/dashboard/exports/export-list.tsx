@@ -11,7 +11,7 @@ import { Fault, Form } from "../parts/forms.tsx";
 import { Screen } from "../parts/page-parts.tsx";
 import { ownZone } from "../parts/time-zone-choice.tsx";
 import { daysInZone } from "../transactions/days-in-zone.ts";
-import { Filters, readFilters } from "../transactions/filters.tsx";
+import { Filters, isFaulty, readFilters } from "../transactions/filters.tsx";
 import { Files } from "./files.tsx";
 import { FORMATS, type Format, IMPORTED, PROFILE_NAMES, type Profile } from "./formats.ts";
 
@@ -71,7 +71,7 @@ export function ExportList({ query }: ScreenProps) {
               />
             )}
             <div>
-              <Button kind="main" type="submit" isBusy={isBusy} isOff={isZoneUnknown}>
+              <Button kind="main" type="submit" isBusy={isBusy} isOff={isZoneUnknown || isFaulty(query)}>
                 {say("Create the file")}
               </Button>
             </div>

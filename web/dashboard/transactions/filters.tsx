@@ -2,7 +2,8 @@
 import { nameOfNetwork, page } from "../frame/page-data.ts";
 import { setQuery } from "../frame/router.tsx";
 import type { Given } from "../frame/service.ts";
-import { say } from "../frame/texts.ts";
+import { groupsWithPoint, say } from "../frame/texts.ts";
+import { faultOfAmount } from "../parts/amount-fault.ts";
 import { Choice, Field } from "../parts/controls.tsx";
 import { nameOfStatus } from "../parts/page-parts.tsx";
 import { SearchField } from "../parts/search-field.tsx";
@@ -15,8 +16,20 @@ export type TransactionFilters = Pick<
 const TYPES = ["PAYMENT_LINK", "RECEIVE", "SEND"] as const;
 const STATUSES = ["PENDING", "DETECTED", "CONFIRMED", "FAILED", "ORPHANED"] as const;
 export const TYPE_NAMES = { PAYMENT_LINK: "Paid links", RECEIVE: "Other received", SEND: "Sent" } as const;
-const AMOUNT = /^\d+(\.\d{1,6})?$/;
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
+
+/** What was typed; while it ends with a decimal point, the number before it. */
+const amountIn = (query: URLSearchParams, name: string) => (query.get(name) ?? "").trim().replace(/[.,]$/, "");
+
+function faultIn(query: URLSearchParams, name: string): string | undefined {
+  const typed = amountIn(query, name);
+  const fault = typed && faultOfAmount(typed, groupsWithPoint);
+  return fault ? say(fault) : undefined;
+}
+
+/** An amount cannot be read: until it is corrected, the filters select more than what was meant. */
+export const isFaulty = (query: URLSearchParams) =>
+  ["amountMin", "amountMax"].some((name) => faultIn(query, name));
 
 /** Anything that is not a filter is ignored: a URL can be typed manually. */
 export function readFilters(query: URLSearchParams): TransactionFilters {
@@ -28,7 +41,11 @@ export function readFilters(query: URLSearchParams): TransactionFilters {
     const text = query.get(name) ?? "";
     return pattern.test(text) ? text : undefined;
   };
-  const amountOf = (name: string) => textOf(name, AMOUNT) as unknown as number | undefined;
+  const amountOf = (name: string) => {
+    const typed = amountIn(query, name);
+    if (!typed || faultIn(query, name)) return undefined;
+    return typed.replace(",", ".") as unknown as number;
+  };
   return {
     types: listOf("types", TYPES),
     statuses: listOf("statuses", STATUSES),
@@ -47,8 +64,13 @@ export function readFilters(query: URLSearchParams): TransactionFilters {
 export function Filters({ query }: { query: URLSearchParams }) {
   const value = (name: string) => query.get(name) ?? "";
   const set = (name: string) => (text: string) => setQuery({ [name]: text });
-  const typed = (name: string) => (text: string) =>
-    setQuery({ [name]: text.replace(",", ".") }, { replace: true });
+  const amount = (name: string) => ({
+    unit: "USDC",
+    value: value(name),
+    onInput: (text: string) => setQuery({ [name]: text }, { replace: true }),
+    inputMode: "decimal" as const,
+    error: faultIn(query, name),
+  });
   return (
     <>
       <div class="filters">
@@ -73,20 +95,8 @@ export function Filters({ query }: { query: URLSearchParams }) {
         />
         <Field label={say("From")} type="date" value={value("dateFrom")} onInput={set("dateFrom")} />
         <Field label={say("To")} type="date" value={value("dateTo")} onInput={set("dateTo")} />
-        <Field
-          label={say("At least")}
-          unit="USDC"
-          value={value("amountMin")}
-          onInput={typed("amountMin")}
-          inputMode="decimal"
-        />
-        <Field
-          label={say("At most")}
-          unit="USDC"
-          value={value("amountMax")}
-          onInput={typed("amountMax")}
-          inputMode="decimal"
-        />
+        <Field label={say("At least")} {...amount("amountMin")} />
+        <Field label={say("At most")} {...amount("amountMax")} />
         {page.networks.length > 1 && (
           <Choice
             label={say("Network")}
