@@ -81,10 +81,7 @@ describe.if(isBrowserThere)("an amount typed as a filter", () => {
     const create = page.getByRole("button", { name: "Create the file" });
     expect(await create.isDisabled()).toBe(true);
     await atLeast().fill("1000,00");
-    const [request] = await Promise.all([
-      page.waitForRequest(/\/v1\/transactions\/export$/),
-      create.click(),
-    ]);
+    const [request] = await Promise.all([page.waitForRequest(/\/v1\/transactions\/export$/), create.click()]);
     expect(request.postDataJSON()).toMatchObject({ amountMin: "1000.00" });
   });
 

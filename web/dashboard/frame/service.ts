@@ -1,6 +1,6 @@
 /** API calls, typed by the OpenAPI document. A call that needs the passkey waits for it and is repeated, so nothing typed is lost. */
 import type { Wire } from "../../wire.ts";
-import { say } from "./texts.ts";
+import { say, sayError } from "./texts.ts";
 
 type Name = keyof Wire;
 export type Answer<Of extends Name> = Wire[Of]["answer"];
@@ -125,7 +125,9 @@ function take<Body>({ status, body }: Reply): Body {
   throw new Refusal(
     status,
     error?.code ?? "UNKNOWN",
-    error?.message ?? message ?? say("The service answered {status}.", { status }),
+    error || message
+      ? sayError(error?.message ?? message ?? "", error?.details?.field)
+      : say("The service answered {status}.", { status }),
     error?.details,
   );
 }

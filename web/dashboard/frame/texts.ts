@@ -14,9 +14,7 @@ export function say(text: string, values: Readonly<Record<string, string | numbe
 const amounts = new Intl.NumberFormat(digits, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
 const counts = new Intl.NumberFormat(digits);
 /** "1.000" is a thousand in the reader's language. */
-export const groupsWithPoint = counts
-  .formatToParts(12_345)
-  .some(({ type, value }) => type === "group" && value === ".");
+export const groupsWithPoint = counts.format(12_345).includes(".");
 
 /** `amount`: decimal text or a number of USDC. Decimal text is formatted without becoming a float. */
 export function formatAmount(amount: string | number): string {
@@ -29,40 +27,44 @@ export const formatCount = (count: number) => counts.format(count);
 export const sayCount = (count: number, one: string, many: string) =>
   say(count === 1 ? one : many, { count: formatCount(count) });
 
+/**
+ * An error of the API in the reader's language; without a translation it is shown as the API wrote it. `field`: the one it names, which is not
+ * the label on the screen. One of a list, such as "payments.2.to", says which one, and is shown as it is.
+ */
+export const sayError = (message: string, field?: string): string =>
+  page.messages[`error ${message}`.replace(/\d+/, "{n}").replace(` ${field} `, " ")]?.replace(
+    "{n}",
+    /\d+/.exec(message)?.[0] ?? "",
+  ) ?? message;
+
 const DAY_MS = 86_400_000;
-const times = new Intl.DateTimeFormat(digits, { timeStyle: "short" });
-const days = new Intl.DateTimeFormat(digits, { day: "numeric", month: "short" });
-const dates = new Intl.DateTimeFormat(digits, { day: "numeric", month: "short", year: "numeric" });
-const full = new Intl.DateTimeFormat(digits, { dateStyle: "medium", timeStyle: "long" });
-const weekdays = new Intl.DateTimeFormat(digits, {
-  weekday: "short",
-  day: "numeric",
-  month: "short",
-  timeZone: "UTC",
-});
+/** Writes an instant; a plain date or month is one of UTC. */
+function writer(options: Intl.DateTimeFormatOptions): (time: string | Date) => string {
+  const format = new Intl.DateTimeFormat(digits, options);
+  return (time) => format.format(new Date(time));
+}
+const times = writer({ timeStyle: "short" });
+const days = writer({ day: "numeric", month: "short" });
+const dates = writer({ day: "numeric", month: "short", year: "numeric" });
 
 /** The time if it is today, the day if it is this year, otherwise the date. */
 export function formatShort(iso: string): string {
   const time = new Date(iso);
   const now = new Date();
-  if (time.toDateString() === now.toDateString()) return times.format(time);
-  if (Math.abs(now.getTime() - time.getTime()) < 300 * DAY_MS)
-    return `${days.format(time)}, ${times.format(time)}`;
-  return dates.format(time);
+  if (time.toDateString() === now.toDateString()) return times(time);
+  if (Math.abs(now.getTime() - time.getTime()) < 300 * DAY_MS) return `${days(time)}, ${times(time)}`;
+  return dates(time);
 }
 
-export const formatFull = (iso: string) => full.format(new Date(iso));
+export const formatFull = writer({ dateStyle: "medium", timeStyle: "long" });
 /** Of a plain date, which has no time zone. */
-export const formatDay = (date: string) => weekdays.format(new Date(`${date}T00:00:00Z`));
-const bareDates = new Intl.DateTimeFormat(digits, { dateStyle: "medium", timeZone: "UTC" });
-/** The same with its year. */
-export const formatDate = (date: string) => bareDates.format(new Date(`${date}T00:00:00Z`));
+export const formatDay = writer({ weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
 /** The day of an instant, with its year, in a time zone. */
-export const formatDateIn = (iso: string, timeZone: string) =>
-  new Intl.DateTimeFormat(digits, { dateStyle: "medium", timeZone }).format(new Date(iso));
-const months = new Intl.DateTimeFormat(digits, { month: "long", year: "numeric", timeZone: "UTC" });
+export const formatDateIn = (iso: string, timeZone: string) => writer({ dateStyle: "medium", timeZone })(iso);
+/** Of a plain date, with its year. */
+export const formatDate = (date: string) => formatDateIn(date, "UTC");
 /** Of a month such as 2026-10. */
-export const formatMonth = (month: string) => months.format(new Date(`${month}-01T00:00:00Z`));
+export const formatMonth = writer({ month: "long", year: "numeric", timeZone: "UTC" });
 export const toUtc = (iso: string) => `${iso.slice(0, 19).replace("T", " ")} UTC`;
 
 export function formatBytes(count: number): string {

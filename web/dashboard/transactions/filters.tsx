@@ -19,17 +19,17 @@ export const TYPE_NAMES = { PAYMENT_LINK: "Paid links", RECEIVE: "Other received
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 
 /** What was typed; while it ends with a decimal point, the number before it. */
-const amountIn = (query: URLSearchParams, name: string) => (query.get(name) ?? "").trim().replace(/[.,]$/, "");
+const amountIn = (query: URLSearchParams, name: string) =>
+  (query.get(name) ?? "").trim().replace(/[.,]$/, "");
 
 function faultIn(query: URLSearchParams, name: string): string | undefined {
   const typed = amountIn(query, name);
-  const fault = typed && faultOfAmount(typed, groupsWithPoint);
-  return fault ? say(fault) : undefined;
+  return typed ? faultOfAmount(typed, groupsWithPoint) : undefined;
 }
 
 /** An amount cannot be read: until it is corrected, the filters select more than what was meant. */
 export const isFaulty = (query: URLSearchParams) =>
-  ["amountMin", "amountMax"].some((name) => faultIn(query, name));
+  Boolean(faultIn(query, "amountMin") ?? faultIn(query, "amountMax"));
 
 /** Anything that is not a filter is ignored: a URL can be typed manually. */
 export function readFilters(query: URLSearchParams): TransactionFilters {
@@ -41,11 +41,8 @@ export function readFilters(query: URLSearchParams): TransactionFilters {
     const text = query.get(name) ?? "";
     return pattern.test(text) ? text : undefined;
   };
-  const amountOf = (name: string) => {
-    const typed = amountIn(query, name);
-    if (!typed || faultIn(query, name)) return undefined;
-    return typed.replace(",", ".") as unknown as number;
-  };
+  const amountOf = (name: string) =>
+    (faultIn(query, name) ? undefined : amountIn(query, name).replace(",", ".")) as number | undefined;
   return {
     types: listOf("types", TYPES),
     statuses: listOf("statuses", STATUSES),
@@ -64,13 +61,8 @@ export function readFilters(query: URLSearchParams): TransactionFilters {
 export function Filters({ query }: { query: URLSearchParams }) {
   const value = (name: string) => query.get(name) ?? "";
   const set = (name: string) => (text: string) => setQuery({ [name]: text });
-  const amount = (name: string) => ({
-    unit: "USDC",
-    value: value(name),
-    onInput: (text: string) => setQuery({ [name]: text }, { replace: true }),
-    inputMode: "decimal" as const,
-    error: faultIn(query, name),
-  });
+  const typed = (name: string) => (text: string) => setQuery({ [name]: text }, { replace: true });
+  const errorOf = (name: string) => say(faultIn(query, name) ?? "");
   return (
     <>
       <div class="filters">
@@ -95,8 +87,22 @@ export function Filters({ query }: { query: URLSearchParams }) {
         />
         <Field label={say("From")} type="date" value={value("dateFrom")} onInput={set("dateFrom")} />
         <Field label={say("To")} type="date" value={value("dateTo")} onInput={set("dateTo")} />
-        <Field label={say("At least")} {...amount("amountMin")} />
-        <Field label={say("At most")} {...amount("amountMax")} />
+        <Field
+          label={say("At least")}
+          unit="USDC"
+          value={value("amountMin")}
+          onInput={typed("amountMin")}
+          inputMode="decimal"
+          error={errorOf("amountMin")}
+        />
+        <Field
+          label={say("At most")}
+          unit="USDC"
+          value={value("amountMax")}
+          onInput={typed("amountMax")}
+          inputMode="decimal"
+          error={errorOf("amountMax")}
+        />
         {page.networks.length > 1 && (
           <Choice
             label={say("Network")}
