@@ -77,11 +77,12 @@ function form(
     ? say("amountRange", { min: formatAmount(minAmount), max: formatAmount(maxAmount) })
     : "";
   const advice = problem === "twoReadings" ? ` ${say("twoReadings")}` : "";
-  // a text field, because a number field accepts a comma or point depending on the browser's language and discards anything else
+  // a text field without a pattern: a number field accepts a comma or point depending on the browser's language and discards anything else,
+  // and of a pattern the browser says only that it was not met, not why
   const field =
     isOpen &&
     html`<label>${say("yourAmount")}
-<input name="amount" inputmode="decimal" autocomplete="off" required pattern="[0-9]{1,7}([.,][0-9]{1,5})?" aria-describedby="range"${given !== undefined && html` value="${given}"`}${problem && html` aria-invalid="true"`}></label>
+<input name="amount" inputmode="decimal" autocomplete="off" required aria-describedby="range"${given !== undefined && html` value="${given}"`}${problem && html` aria-invalid="true"`}></label>
 <p class="hint" id="range"${problem && html` role="alert"`}>${range}${advice}</p>`;
   return html`<form class="claim" method="post" action="/pay/${link.linkId}?lang=${language}${embedQuery(shopOrigin)}">
 ${field}

@@ -8,7 +8,7 @@ import { invalid, ServiceError } from "../../core/domain/errors.ts";
 import { LINK_ID } from "../../core/domain/ids.ts";
 import { parseUnits } from "../../core/domain/money.ts";
 import { COUNTED_USE_LIFE_MINUTES } from "../../core/domain/reusable-link.ts";
-import { hasTwoReadings } from "../../core/domain/typed-amount.ts";
+import { hasTwoReadings, toLatinDigits } from "../../core/domain/typed-amount.ts";
 import { findPublicLink, type PublicLink } from "../../db/links/links.ts";
 import { findUnpaidUse } from "../../db/links/uses.ts";
 import type { PaymentLink } from "../../db/schema.ts";
@@ -77,11 +77,12 @@ export const useFormRoutes = (deps: ApiDeps) =>
           branding: current,
           retryS: retryAfter === undefined ? undefined : Number(retryAfter),
           given,
-          problem: isAmbiguous
-            ? ("twoReadings" as const)
-            : use.status === 400
-              ? ("amountRange" as const)
-              : undefined,
+          problem:
+            use.status !== 400
+              ? undefined
+              : isAmbiguous || amountUnits === undefined || isInRange(link, amountUnits)
+                ? ("twoReadings" as const)
+                : ("amountRange" as const),
         };
         const page = reusablePage(presentPublicLink(current, deps.config), texts, files, view);
         return sendPage(page, request, use.status, { hasForm: true, shopOrigin });
@@ -109,8 +110,13 @@ function cookieOf({ id, parentId }: PaymentLink, baseUrl: string): string {
   return `${USE_COOKIE}=${id}; Path=/pay/${parentId}; Max-Age=${COUNTED_USE_LIFE_MINUTES * 60}; HttpOnly; SameSite=Lax${secure}`;
 }
 
+/** Then another amount is not the advice: it was written in a way that is not accepted. */
+const isInRange = ({ minUnits, maxUnits }: PublicLink, units: bigint) =>
+  minUnits !== null && maxUnits !== null && units >= minUnits && units <= maxUnits;
+
 /** As typed: "12.50" or "12,50". */
 function readAmount(body: unknown): string | undefined {
   const text = typeof body === "string" ? body.slice(0, BODY_MAX_CHARS) : "";
-  return new URLSearchParams(text).get("amount")?.trim().slice(0, AMOUNT_MAX_CHARS);
+  const typed = new URLSearchParams(text).get("amount")?.trim().slice(0, AMOUNT_MAX_CHARS);
+  return typed === undefined ? undefined : toLatinDigits(typed);
 }
