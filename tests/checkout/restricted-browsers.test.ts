@@ -26,7 +26,7 @@ describe.if(isBrowserThere)("the payment page", () => {
   test("in a browser that blocks the site's data is paid with one click", async () => {
     const { id } = await world.makeLink();
     const { page, expectClean, close } = await world.open(id, [await world.wallet()], {
-      prepare: (page) => page.addInitScript(BLOCK_SITE_DATA),
+      prepare: async (page) => void (await page.addInitScript(BLOCK_SITE_DATA)),
     });
     await payWith(page).click();
     await thanks(page).waitFor({ timeout: PAID_MS });
