@@ -1,53 +1,26 @@
 /** The frame around every screen: navigation, the signed-in person, and the screen for the URL. */
-import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { useAction } from "./frame/action.ts";
 import { useLiveEvents } from "./frame/event-stream.ts";
 import { Shortcuts } from "./frame/keyboard-shortcuts.tsx";
+import { Later } from "./frame/later.tsx";
 import { actingMerchant, type Capability, can, chooseMerchant, forMerchant } from "./frame/merchant.ts";
 import { isTestOnly, page } from "./frame/page-data.ts";
 import { Link, usePlace } from "./frame/router.tsx";
-import type { ScreenProps } from "./frame/screen-props.ts";
+import { LATER_PATHS, type ScreenComponent, type ScreenProps } from "./frame/screen-props.ts";
 import { type Me, PasskeyDialog } from "./frame/session.tsx";
 import { say } from "./frame/texts.ts";
 import { LinkDetail } from "./links/link-detail.tsx";
 import { LinkList } from "./links/link-list.tsx";
 import { Overview } from "./overview/overview.tsx";
 import { Button, Choice, Notice } from "./parts/controls.tsx";
-import { ScreenLoadFailed } from "./parts/lazy-sign-dialog.tsx";
 import { Empty, Screen, Skeleton } from "./parts/page-parts.tsx";
 
-type ScreenComponent = ComponentType<ScreenProps>;
-
-/** The first screens are loaded with the page; the others when they are opened. */
+/** The first screens are loaded with the page; the others when one of them is opened. */
 const AT_ONCE: Readonly<Record<string, ScreenComponent>> = {
   "/": Overview,
   "/links": LinkList,
   "/links/:id": LinkDetail,
 };
-const transactions = () => import("./transactions/transaction-list.tsx");
-const books = () => import("./exports/lazy-screens.ts");
-const money = () => import("./wallet/lazy-screens.ts");
-const account = () => import("./account/lazy-screens.ts");
-type Part = { screens: Readonly<Record<string, ScreenComponent>> };
-const LATER: Readonly<Record<string, () => Promise<Part>>> = {
-  "/transactions": transactions,
-  "/documents": books,
-  "/exports": books,
-  "/saved-exports": books,
-  "/exchange-rates": books,
-  "/statements": books,
-  "/wallet": money,
-  "/send": money,
-  "/payout": money,
-  "/developers/keys": account,
-  "/developers/webhooks": account,
-  "/members": account,
-  "/invitations": account,
-  "/security": account,
-  "/settings": account,
-};
-
 type Entry = readonly [path: string, text: string];
 
 /** What a member's role must include for a screen; the others are for every member. */
@@ -225,8 +198,13 @@ function Place({ path, query, me, onChange }: Omit<ScreenProps, "id"> & { path: 
   const Now = AT_ONCE[key];
   const props = { me, query, id: linkId ?? "", onChange };
   if (Now) return <Now key={path} {...props} />;
-  const load = LATER[key];
-  if (load) return <Later key={key} path={key} load={load} {...props} />;
+  const later = LATER_PATHS.find((one) => one === key);
+  if (later)
+    return (
+      <Later placeholder={<Skeleton />}>
+        {({ screens: { [later]: Part } }) => <Part key={key} {...props} />}
+      </Later>
+    );
   return (
     <Screen title={say("Not found")}>
       <Empty title={say("There is no such screen")} action={<Link to="/">{say("Overview")}</Link>}>
@@ -234,22 +212,4 @@ function Place({ path, query, me, onChange }: Omit<ScreenProps, "id"> & { path: 
       </Empty>
     </Screen>
   );
-}
-
-const loaded = new Map<() => Promise<Part>, Part>();
-
-function Later({ path, load, ...props }: ScreenProps & { path: string; load: () => Promise<Part> }) {
-  const [, setTurn] = useState(0);
-  const { fault, run } = useAction();
-  useEffect(() => {
-    if (loaded.has(load)) return;
-    void run(async () => {
-      loaded.set(load, await load());
-      setTurn((turn) => turn + 1);
-    });
-  }, [load]);
-  const Part = loaded.get(load)?.screens[path];
-  if (Part) return <Part {...props} />;
-  if (!fault) return <Skeleton />;
-  return <ScreenLoadFailed />;
 }

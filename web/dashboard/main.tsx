@@ -2,6 +2,7 @@
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { App } from "./app.tsx";
+import { Later } from "./frame/later.tsx";
 import { forgetAll } from "./frame/load.ts";
 import { actAs } from "./frame/merchant.ts";
 import { page } from "./frame/page-data.ts";
@@ -10,7 +11,6 @@ import { call, messageOf, Refusal } from "./frame/service.ts";
 import type { Me } from "./frame/session.tsx";
 import { say } from "./frame/texts.ts";
 import { Button, Notice } from "./parts/controls.tsx";
-import { LazyRecover } from "./recover/lazy-recover.tsx";
 import { SignIn } from "./sign-in/sign-in.tsx";
 
 const UNKNOWN_PATH = page.isUnknown ? location.pathname : undefined;
@@ -87,7 +87,8 @@ function Root() {
       </main>
     );
   if (me === undefined) return <p class="hidden">{say("Loading")}</p>;
-  if (path === RECOVER_PATH) return <LazyRecover me={me} onDone={begin} onLeave={leave} />;
+  if (path === RECOVER_PATH)
+    return <Later>{({ others: { Recover } }) => <Recover me={me} onDone={begin} onLeave={leave} />}</Later>;
   if (location.pathname === UNKNOWN_PATH && me?.status !== "ACTIVE") return <Unknown />;
   if (me === null || me.status !== "ACTIVE")
     return (

@@ -10,8 +10,8 @@ import { say } from "../frame/texts.ts";
 import { Confirm } from "../parts/confirm-dialog.tsx";
 import { Button, Choice, Dialog, Field } from "../parts/controls.tsx";
 import { Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
-import { LazySignDialog } from "../parts/lazy-sign-dialog.tsx";
 import { Broken, Name, Screen, Time } from "../parts/page-parts.tsx";
+import { AddMember } from "../wallet/add-member.tsx";
 import { nameOfRole, ROLES, type Role, whatRoleMay } from "./roles.ts";
 
 type Member = Answer<"GET /v1/members">["data"][number];
@@ -96,16 +96,12 @@ export function Members({ me }: ScreenProps) {
       </Panel>
       {isManager && <Open />}
       {promoted && wallet && (
-        <LazySignDialog>
-          {({ AddMember }) => (
-            <AddMember
-              userId={promoted.userId}
-              email={promoted.email}
-              wallet={wallet}
-              onClose={() => setPromoted(undefined)}
-            />
-          )}
-        </LazySignDialog>
+        <AddMember
+          userId={promoted.userId}
+          email={promoted.email}
+          wallet={wallet}
+          onClose={() => setPromoted(undefined)}
+        />
       )}
       {isInviting && <Invite onClose={() => setInviting(false)} />}
       {removing && (

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
+import { Later } from "../frame/later.tsx";
 import { invalidate, useLoad } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
 import { nameOfNetwork, page } from "../frame/page-data.ts";
@@ -13,7 +14,6 @@ import { ADVICE } from "../overview/link-exceptions.tsx";
 import { Confirm } from "../parts/confirm-dialog.tsx";
 import { Button, Check, Copy, Notice } from "../parts/controls.tsx";
 import { Fault, Panel } from "../parts/forms.tsx";
-import { LazySignDialog } from "../parts/lazy-sign-dialog.tsx";
 import {
   Address,
   Amount,
@@ -207,14 +207,14 @@ function Found({ link, outdated, open, refunds, from, isNew, isRefunding }: Foun
       {refunds && refunds.refunds.length > 0 && <RefundRows refunds={refunds} />}
       {/* stays when nothing is left to refund: it is still following what was signed */}
       {isRefunding && refunds && (canSign || canAsk) && (
-        <LazySignDialog>
-          {({ Refund }) => (
+        <Later>
+          {({ others: { Refund } }) => (
             <Refund
               {...{ link, refunds, from }}
               onClose={() => setQuery({ open: undefined }, { replace: true })}
             />
           )}
-        </LazySignDialog>
+        </Later>
       )}
     </Screen>
   );

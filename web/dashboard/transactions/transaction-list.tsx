@@ -16,7 +16,7 @@ import { TransactionSheet } from "./transaction-sheet.tsx";
 
 const PAGE = 50;
 
-function TransactionList({ query }: ScreenProps) {
+export function TransactionList({ query }: ScreenProps) {
   const filters = readFilters(query);
   const pageNumber = Math.max(1, Number(query.get("page")) || 1);
   const offset = (pageNumber - 1) * PAGE;
@@ -104,5 +104,3 @@ function TransactionList({ query }: ScreenProps) {
     </Screen>
   );
 }
-
-export const screens = { "/transactions": TransactionList };
