@@ -64,7 +64,7 @@ function describeEncryption(url: URL): Finding[] {
   const { ssl = false } = readAddress(url.href);
   const isPrivate =
     isOnThisMachine(url.href.replace(/^postgres(ql)?:/, "http:")) || !url.hostname.includes(".");
-  if ((ssl && ssl.rejectUnauthorized) || isPrivate) return [];
+  if (ssl?.rejectUnauthorized || isPrivate) return [];
   if (ssl)
     return [
       advice(

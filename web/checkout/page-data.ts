@@ -1,7 +1,8 @@
 /** The data that the server embeds in the page for this script. */
-import type { PublicPaymentLink } from "../wire.ts";
+
 import type en from "../messages/en.json";
 import { fillMessage } from "../messages/isolate.ts";
+import type { PublicPaymentLink } from "../wire.ts";
 
 export type Hex = `0x${string}`;
 
