@@ -61,10 +61,11 @@ function explainUnreachable(url: URL, error: unknown): string {
 }
 
 function describeEncryption(url: URL): Finding[] {
-  const { ssl = false } = readAddress(url.href);
+  const { ssl } = readAddress(url.href);
   const isPrivate =
     isOnThisMachine(url.href.replace(/^postgres(ql)?:/, "http:")) || !url.hostname.includes(".");
-  if (ssl?.rejectUnauthorized || isPrivate) return [];
+  const isProven = ssl ? ssl.rejectUnauthorized : false;
+  if (isProven || isPrivate) return [];
   if (ssl)
     return [
       advice(
