@@ -1,6 +1,7 @@
 /** The page of a payment link: everything that works without a script, and the data the script starts with. */
 import { NETWORKS } from "../../core/domain/networks.ts";
 import type { FixedLinkData } from "../links/wire.ts";
+import { embedQuery } from "./embed-origin.ts";
 import { type ForeignOrigins, type FurtherWallets, originsOf } from "./further-wallets.ts";
 import { type Html, html, jsonBlock } from "./html.ts";
 import {
@@ -17,11 +18,19 @@ import type { Messages, PageTexts } from "./page-texts.ts";
 /** How often a page without script refreshes a payment's progress. */
 const REFRESH_S = 10;
 
+type View = {
+  url: string;
+  shopOrigin?: string | undefined;
+  branding: Branding;
+  /** Of the reusable link that this is a payment of. */
+  parentId: string | null;
+};
+
 export function linkPage(
   link: FixedLinkData,
   texts: PageTexts,
   files: PageFiles,
-  { url, shopOrigin, branding }: { url: string; shopOrigin?: string | undefined; branding: Branding },
+  { url, shopOrigin, branding, parentId }: View,
 ): Html {
   const { merchantName: merchant, status } = link;
   const amount = texts.formatAmount(link.amount);
@@ -32,6 +41,7 @@ export function linkPage(
 ${heading(link, texts, { amount, branding })}
 <section id="pay" aria-live="polite">${isOpen ? waysToPay(link, texts) : stateOf(link, texts, shopOrigin)}</section>
 ${isOpen && html`<div id="ways">${phonePart(url, texts)}${byHandPart(link, texts)}</div>`}
+${status === "EXPIRED" && parentId !== null && html`<p><a class="plain" href="/pay/${parentId}?lang=${texts.language}${embedQuery(shopOrigin)}">${texts.say("payAgain")}</a></p>`}
 ${returnPart(link, texts)}
 </main>
 <footer><p>USDC · ${displayName}</p><p>${texts.say("reference")} <bdi>${link.reference ?? link.linkId}</bdi></p></footer>`;

@@ -81,10 +81,9 @@ async function respond(deps: ApiDeps, files: PageFiles, page: PageRequest): Prom
     }
     const fixed = { ...data, amount: data.amount ?? 0 };
     const foreignOrigins = foreignOriginsOf(fixed, files);
-    return sendPage(linkPage(fixed, texts, files, { url, shopOrigin, branding: link }), request, 200, {
-      shopOrigin,
-      foreignOrigins,
-    });
+    const { parentId } = link;
+    const page = linkPage(fixed, texts, files, { url, shopOrigin, branding: link, parentId });
+    return sendPage(page, request, 200, { shopOrigin, foreignOrigins });
   } catch (error) {
     const isRefusal = error instanceof ServiceError && error.status < 500;
     if (!isRefusal) fail(error);

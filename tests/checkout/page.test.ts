@@ -123,18 +123,34 @@ describe("a link that cannot be paid shows neither address nor QR code", () => {
     expectNoWayToPay(text);
   });
 
+  const end = (id: string, seconds: number) => side.world.sql`
+    update payment_links
+    set created_at = now() - interval '2 days', expires_at = now() + make_interval(secs => ${seconds})
+    where id = ${id}`;
+
   test("expired, the moment the clock passes its end and not before", async () => {
     const id = await makeLink();
-    const end = (seconds: number) => side.world.sql`
-      update payment_links
-      set created_at = now() - interval '2 days', expires_at = now() + make_interval(secs => ${seconds})
-      where id = ${id}`;
-    await end(30);
+    await end(id, 30);
     expect((await read(id)).text).not.toContain("This link has expired");
-    await end(0);
+    await end(id, 0);
     const { text } = await read(id);
     expect(text).toContain("This link has expired");
+    expect(text).not.toContain("Start a new payment");
     expectNoWayToPay(text);
+  });
+
+  test("expired, of a reusable link: leads back to it, while an open or cancelled payment does not", async () => {
+    const parent = await makeLink({ maxPayments: 3 });
+    const open = async (): Promise<string> =>
+      (await openClient(side.world.baseUrl).post(`/api/v1/public/payment-links/${parent}/uses`, {})).body
+        .linkId;
+    const [expired, cancelled] = [await open(), await open()];
+    const again = `<a class="plain" href="/pay/${parent}?lang=en">Start a new payment</a>`;
+    expect((await read(expired)).text).not.toContain(again);
+    await end(expired, 0);
+    await side.world.sql`update payment_links set status = 'CANCELLED' where id = ${cancelled}`;
+    expect((await read(expired)).text).toContain(again);
+    expect((await read(cancelled)).text).not.toContain(again);
   });
 
   test("paid: who reads it later is not thanked, and sees the transaction", async () => {
