@@ -49,24 +49,28 @@ beforeAll(async () => {
   userId = newUserId();
   await insertUser(sql, { id: userId, email: "random@example.com" });
   // n counts from the newest; a third costs 5 or 25 USDC, one in 50 is PENDING, one in 3,000 is saffron, one in ten has two numbers
-  await sql`
-    insert into transactions
-      (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, detected_at)
-    select
-      'txn_' || lpad(n::text, 22, '0'), owner_key(${userId}),
-      case when n % 5 = 0 then 'base-sepolia' else 'base' end,
-      case when n % 7 < 4 then 'PAYMENT_LINK' when n % 7 < 6 then 'RECEIVE' else 'SEND' end,
-      case
-        when n % 50 = 11 then 'PENDING' when n % 50 = 12 then 'FAILED' when n % 50 = 13 then 'DETECTED'
-        when n % 50 = 14 then 'ORPHANED' else 'CONFIRMED'
-      end,
-      case when n % 6 = 0 then 5000000 when n % 6 = 1 then 25000000 else 10000 + n * 7919 % 90000000 end,
-      ${`0x${"ab".repeat(20)}`},
-      case when n % 3000 = 11 then 'Saffron ' || n when n % 10 = 0 then 'Coffee ' || n
-        when n % 10 = 3 then 'No. ' || lpad((n * 7919::bigint % 100000000)::text, 8, '0') || '-' || n else '' end,
-      bytes_of('0x' || lpad(to_hex(n), 64, '0')),
-      ${new Date(NEWEST_MS)}::timestamptz - (n + 2 - n % 3) * ${STEP_MS}::float8 * interval '1 millisecond'
-    from generate_series(1, ${ROWS}::int) n`;
+  await sql.begin(async (tx) => {
+    // slow beside much other work
+    await tx`set local statement_timeout = 0`;
+    await tx`
+      insert into transactions
+        (id, owner, network, type, status, amount_units, counterparty, description, tx_hash, detected_at)
+      select
+        'txn_' || lpad(n::text, 22, '0'), owner_key(${userId}),
+        case when n % 5 = 0 then 'base-sepolia' else 'base' end,
+        case when n % 7 < 4 then 'PAYMENT_LINK' when n % 7 < 6 then 'RECEIVE' else 'SEND' end,
+        case
+          when n % 50 = 11 then 'PENDING' when n % 50 = 12 then 'FAILED' when n % 50 = 13 then 'DETECTED'
+          when n % 50 = 14 then 'ORPHANED' else 'CONFIRMED'
+        end,
+        case when n % 6 = 0 then 5000000 when n % 6 = 1 then 25000000 else 10000 + n * 7919 % 90000000 end,
+        ${`0x${"ab".repeat(20)}`},
+        case when n % 3000 = 11 then 'Saffron ' || n when n % 10 = 0 then 'Coffee ' || n
+          when n % 10 = 3 then 'No. ' || lpad((n * 7919::bigint % 100000000)::text, 8, '0') || '-' || n else '' end,
+        bytes_of('0x' || lpad(to_hex(n), 64, '0')),
+        ${new Date(NEWEST_MS)}::timestamptz - (n + 2 - n % 3) * ${STEP_MS}::float8 * interval '1 millisecond'
+      from generate_series(1, ${ROWS}::int) n`;
+  });
   await sql.begin((tx) => foldTransactionCounts(tx, 1_000_000));
   await sql`analyze`;
   rows = await readRows();
