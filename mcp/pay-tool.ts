@@ -3,7 +3,8 @@
  * over stdio only: a key that was sent to the service would make the service its custodian.
  *
  * A payment whose outcome is unknown is kept, and the next call for its link sends the same signed bytes again: the service answers with
- * the outcome of that payment, and a second one is never signed before it is known. The signer enforces the limits (limit-signer.ts),
+ * the outcome of that payment, and a second one is never signed before it is known. A payment of a call that its client cancelled is
+ * reported by the next call for its link, instead of made a second time. The signer enforces the limits (limit-signer.ts),
  * without trusting the service's responses.
  */
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
@@ -32,6 +33,9 @@ export type Payer = {
   waitMs?: number | undefined;
 };
 
+type Wanted = { maxAmount: number; amount: number | undefined; signal: AbortSignal };
+type Answer = { paid: true; amount: string; isEarlierPayment?: true } & Record<string, unknown>;
+
 const WAIT_MS = 45_000;
 /** After its authorization has expired, blocks that hold it may still be read for this long. */
 const SETTLING_S = 120;
@@ -43,6 +47,8 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
   const sending = () => ({ fetch: payer.fetch, waitMs: payer.waitMs ?? WAIT_MS });
   /** By link. One call at a time pays it. */
   const unknown = new Map<string, Attempt>();
+  /** Payments whose call was cancelled, so that nobody got its answer; by link. */
+  const unreported = new Map<string, Answer>();
   const busy = new Set<string>();
   let signing: Promise<unknown> = Promise.resolve();
 
@@ -62,7 +68,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
       }),
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
     },
-    ({ link, maxAmount, amount }) =>
+    ({ link, maxAmount, amount }, { signal }) =>
       answering(async () => {
         const id = readLinkId(link, baseUrl);
         if (busy.has(id))
@@ -73,10 +79,8 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
           );
         busy.add(id);
         try {
-          const earlier = unknown.get(id);
-          const payment = earlier
-            ? await resume(id, earlier)
-            : await pay(id, { maxAmount, ...(amount === undefined ? {} : { amount }) });
+          const payment = await payOrReport(id, { maxAmount, amount, signal });
+          if (signal.aborted) unreported.set(id, payment);
           return answerWith({ ...payment, linkId: id, sessionLimitLeft: formatUnits(spending.leftUnits) });
         } finally {
           busy.delete(id);
@@ -84,7 +88,15 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
       }),
   );
 
-  async function pay(id: string, wanted: { maxAmount: number; amount?: number }) {
+  async function payOrReport(id: string, wanted: Wanted): Promise<Answer> {
+    const made = unreported.get(id);
+    unreported.delete(id);
+    if (made) return { ...made, isEarlierPayment: true };
+    const earlier = unknown.get(id);
+    return earlier ? resume(id, earlier) : pay(id, wanted);
+  }
+
+  async function pay(id: string, wanted: Wanted): Promise<Answer> {
     // serialised: two calls that read the limit concurrently would both be within it
     const signed = signing.then(() => signWithinLimits(id, wanted));
     signing = signed.catch(() => undefined);
@@ -93,11 +105,16 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
 
   async function signWithinLimits(
     id: string,
-    { maxAmount, amount }: { maxAmount: number; amount?: number },
+    { maxAmount, amount, signal }: Wanted,
   ): Promise<Attempt> {
     const wanted = toUnits(maxAmount);
     const allowedUnits = spending.allowed(wanted);
-    const signer = limitSigner(account, { chainId, allowedUnits, spend: spending.spend });
+    const spend = (units: bigint) => {
+      // the last moment at which a cancelled call costs nothing
+      signal.throwIfAborted();
+      spending.spend(units);
+    };
+    const signer = limitSigner(account, { chainId, allowedUnits, spend });
     const attempt = await signPayment(`${baseUrl}/v1/x402/${id}`, signer, {
       maxAmount: Number(allowedUnits) / 1e6,
       amount,
@@ -116,7 +133,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     return attempt;
   }
 
-  async function send(id: string, attempt: Attempt) {
+  async function send(id: string, attempt: Attempt): Promise<Answer> {
     try {
       const payment = await sendPayment(attempt, sending());
       unknown.delete(id);
@@ -129,7 +146,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
   }
 
   /** First asks the service about the earlier payment, by its bytes; once they have expired, by the link. */
-  async function resume(id: string, attempt: Attempt) {
+  async function resume(id: string, attempt: Attempt): Promise<Answer> {
     const expiredS = Date.now() / 1_000 - attempt.validBefore;
     if (expiredS <= 0) return { ...(await send(id, attempt)), isEarlierPayment: true };
     const seen = await service.links.public(id);
@@ -149,7 +166,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
   }
 }
 
-function present({ txHash, paymentId, amountUnits }: Payment) {
+function present({ txHash, paymentId, amountUnits }: Payment): Answer {
   return { paid: true, amount: formatUnits(amountUnits), txHash, ...(paymentId ? { paymentId } : {}) };
 }
 

@@ -28,7 +28,8 @@ export async function waitForPayment(
     PROGRESS_EVERY_MS,
   );
   try {
-    if (link.maxPayments !== 1) return await waitForNextUse(service, id, over);
+    if (link.maxPayments !== 1)
+      return isOpen(link) ? await waitForNextUse(service, id, over) : presentEnd(link);
     for await (const seen of service.links.watch(id, { signal: over })) {
       state = describe(seen);
       onProgress(state);
@@ -48,8 +49,11 @@ function describe({ status, ...link }: Pick<WatchedLink, "status"> & Partial<Wat
 }
 
 function presentEnd(link: Awaited<ReturnType<Client["links"]["get"]>>): Record<string, unknown> {
-  const isOpen = link.status === "ACTIVE" || link.status === "PENDING";
-  return { outcome: isOpen ? "STILL_WAITING" : link.status, ...compactLink(link) };
+  return { outcome: isOpen(link) ? "STILL_WAITING" : link.status, ...compactLink(link) };
+}
+
+function isOpen({ status }: Pick<WatchedLink, "status">): boolean {
+  return status === "ACTIVE" || status === "PENDING";
 }
 
 /** A reusable link stays ACTIVE: its payments are separate links, named in the account's events. */

@@ -179,6 +179,18 @@ describe("wait_for_payment", () => {
     expect(read.value).toMatchObject({ status: "ACTIVE", isPaid: false, maxPayments: "unlimited" });
     expect(read.value.payments[0]).toMatchObject({ status: "PAID", amount: AMOUNT });
   });
+
+  test("of a reusable link that has ended answers immediately", async () => {
+    const agent = await open("http");
+    const { body } = await ann.client.post("/v1/payment-links", {
+      ...{ amount: AMOUNT, description: "Withdrawn", maxPayments: null },
+    });
+    await ann.client.post(`/v1/payment-links/${body.id}/cancel`);
+    const startedMs = performance.now();
+    const { value } = await agent.call("wait_for_payment", { id: body.id, timeoutSeconds: 30 });
+    expect(value).toMatchObject({ outcome: "CANCELLED", id: body.id, isPaid: false });
+    expect(performance.now() - startedMs).toBeLessThan(15_000);
+  });
 });
 
 test("sums keep networks separate, so that test USDC is not added to real USDC", async () => {

@@ -157,6 +157,67 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
       expect(await paymentsOf(id)).toBe(1);
     });
 
+    test("behavior: a call that its client cancelled while it paid is reported by the next one, and pays a reusable link once", async () => {
+      const held = Promise.withResolvers<void>();
+      const sent = Promise.withResolvers<void>();
+      // the service has taken the payment when the client gives up
+      const slow = (async (url: string | URL, init?: RequestInit) => {
+        const answer = await fetch(url, init);
+        if (init?.method !== "POST") return answer;
+        sent.resolve();
+        await held.promise;
+        return answer;
+      }) as typeof fetch;
+      const { agent, payer } = await openPayer({ units: 2_000_000n, fetch: slow });
+      const given = { amount: 0.3, description: "A call of an API", maxPayments: null };
+      const { id } = (await ann.client.post("/v1/payment-links", given)).body;
+      const stop = new AbortController();
+      const cancelled = agent.call("pay_link", { link: id, maxAmount: 1 }, { signal: stop.signal });
+      await sent.promise;
+      stop.abort();
+      await expect(cancelled).rejects.toThrow();
+      held.resolve();
+      const answer = await waitFor("the outcome", async () => {
+        const { isError, text, value } = await agent.call("pay_link", { link: id, maxAmount: 1 });
+        if (isError) expect(text).toStartWith("BUSY: ");
+        return isError ? undefined : value;
+      });
+      expect(answer).toMatchObject({ paid: true, isEarlierPayment: true, sessionLimitLeft: "1.700000" });
+      expect(answer.txHash).toMatch(/^0x[0-9a-f]{64}$/);
+      const payments = async () => (await ann.client.get(`/v1/payment-links/${id}/payments`)).body.payments;
+      expect(await payments()).toHaveLength(1);
+      // it was reported: the next call is another payment
+      const again = await agent.call("pay_link", { link: id, maxAmount: 1 });
+      expect(again.value).toMatchObject({ paid: true, sessionLimitLeft: "1.400000" });
+      expect(again.value.isEarlierPayment).toBeUndefined();
+      expect(await payments()).toHaveLength(2);
+      expect(payer.spending.leftUnits).toBe(1_400_000n);
+    });
+
+    test("behavior: a call that its client cancelled before its turn to sign signs nothing", async () => {
+      const held = Promise.withResolvers<void>();
+      const asked = Promise.withResolvers<void>();
+      const slow = (async (url: string | URL, init?: RequestInit) => {
+        asked.resolve();
+        await held.promise;
+        return fetch(url, init);
+      }) as typeof fetch;
+      const { agent, payer } = await openPayer({ units: 2_000_000n, fetch: slow });
+      const { id } = await newLink(0.3);
+      const stop = new AbortController();
+      const cancelled = agent.call("pay_link", { link: id, maxAmount: 1 }, { signal: stop.signal });
+      await asked.promise;
+      stop.abort();
+      await expect(cancelled).rejects.toThrow();
+      held.resolve();
+      // payments are signed one after the other: this one only after the cancelled one has ended
+      const { id: other } = await newLink(0.2);
+      const { value } = await agent.call("pay_link", { link: other, maxAmount: 1 });
+      expect(value).toMatchObject({ paid: true, sessionLimitLeft: "1.800000" });
+      expect(await paymentsOf(id)).toBe(0);
+      expect(payer.spending.leftUnits).toBe(1_800_000n);
+    });
+
     test("race: of five concurrent payments of which the session's limit covers one, one is made", async () => {
       const { agent, payer } = await openPayer({ units: 2_000_000n, limit: 300_000n, session: 500_000n });
       const links = await Promise.all(Array.from({ length: 5 }, () => newLink(0.3)));
