@@ -23,7 +23,6 @@ const LINKS = "/v1/payment-links";
 const TRANSACTIONS = "/v1/transactions";
 const WAIT_MS = 10 * 60_000;
 const POLL_MS = 1_000;
-const SEEN_MAX = 1_000;
 
 export function createClient(options: ClientOptions) {
   async function call<Name extends keyof Operations>(given: Call): Promise<Answer<Name>> {
@@ -141,10 +140,10 @@ export function createClient(options: ClientOptions) {
       })) {
         if (type !== "message") continue;
         const event = JSON.parse(data) as Event;
-        // a connection that broke within a page is continued from the page's beginning
+        // a connection that broke within a page is continued from the page's beginning; only a page's last event has an id
         if (seen.has(event.id)) continue;
-        if (seen.size >= SEEN_MAX) seen.clear();
-        seen.add(event.id);
+        if (id) seen.clear();
+        else seen.add(event.id);
         yield { event, cursor: id };
       }
     },

@@ -359,6 +359,41 @@ describe("event streams", () => {
     expect(positions.at(-1)).not.toBe(cursor);
   });
 
+  test("events.stream yields each event once when a long stream breaks within a page", async () => {
+    // pages begin at other events than multiples of 50
+    const FIRST = 25;
+    const { events, links } = client();
+    const earlier = await links.create({ amount: 1, description: "before many" });
+    const cursor = await waitFor("the event of the newest link", async () => {
+      let page = await events.page({ limit: 100 });
+      while (page.pagination.hasNextPage)
+        page = await events.page({ limit: 100, cursor: page.pagination.nextCursor ?? "" });
+      return page.data.at(-1)?.subjectId === earlier.id && (page.pagination.nextCursor ?? undefined);
+    });
+    const insert = (count: number) => world.sql`
+      insert into events (user_id, type, subject_id, data)
+      select ${ann.userId}, 'wallet.created', 'many', '{}'
+      from generate_series(1, ${count}::int)`;
+    let connections = 0;
+    const breaking = async (url: string | URL | Request, init?: RequestInit) => {
+      const answer = await fetch(url, init);
+      connections += 1;
+      if (connections > 1 || !answer.body) return answer;
+      // within the last page of 50
+      return new Response(answer.body.pipeThrough(cutAfter(FIRST + 978)), answer);
+    };
+    await insert(FIRST);
+    const got: string[] = [];
+    for await (const { event } of client({ fetch: breaking as typeof fetch }).events.stream({ cursor })) {
+      if (event.subjectId !== "many") continue;
+      got.push(event.id);
+      if (got.length === FIRST) await insert(1_000);
+      if (got.length === FIRST + 1_000) break;
+    }
+    expect(connections).toBe(2);
+    expect(new Set(got).size).toBe(FIRST + 1_000);
+  }, 60_000);
+
   test("error: a key without the scope ends the stream with the refusal", async () => {
     const { body } = await ann.client.post("/v1/api-keys", { name: "Links", scopes: ["links:read"] });
     const { events } = client({ apiKey: body.data.key });
