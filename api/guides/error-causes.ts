@@ -63,8 +63,8 @@ export const PAYMENTS: Readonly<Record<PaymentRefusal | "SETTLEMENT_PENDING", En
   ],
   NOT_FOUND: ["No link has this id", "Check the link's URL"],
   NONCE_USED: [
-    "This authorization has been used or cancelled on the chain",
-    "If it paid this link (`txHash` is its transaction), nothing. Otherwise sign a new one",
+    "This authorization has been executed or cancelled on the chain, or belongs to another link",
+    "If it paid this link (`txHash` is its transaction), nothing. If it was executed otherwise, its money has moved: find that transaction and ask the merchant. Sign a new one only if it was cancelled",
   ],
   LINK_ALREADY_PAID: [
     "This link has already been paid, or all its `maxPayments` are made or begun",

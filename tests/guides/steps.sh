@@ -21,7 +21,7 @@ sell() {
 # The receiver that was started last verifies a message of the service, and refuses one that nobody signed.
 receive() {
   wait_for_port "$PORT"
-  test "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$PORT/" -d '{"type":"payment_link.paid"}' \
+  test "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$PORT/hooks" -d '{"type":"payment_link.paid"}' \
     -H "webhook-id: evt_1" -H "webhook-timestamp: $(date +%s)" -H "webhook-signature: v1,AAAA")" = 400
   local link
   link=$(curl -sf "$BASE_URL/v1/payment-links" -H "Authorization: Bearer $API_KEY" -H "Content-Type: application/json" \
