@@ -1,6 +1,7 @@
 /** A resource server's request to the facilitator: a payer's payload and the requirements it must meet, in version 1 or 2. */
 import { NETWORKS, type NetworkId, parseNetwork } from "../../core/domain/networks.ts";
-import type { IdentifiedPayment } from "../../db/payments/payment-identifiers.ts";
+import type { Asker } from "../../db/payments/claim-success-answer.ts";
+import type { IdentifiedPayment, KeyedPayment } from "../../db/payments/payment-identifiers.ts";
 import { type PaymentAttempt, parsePayment } from "../x402/payload.ts";
 
 export type FacilitatorRequest = {
@@ -68,6 +69,16 @@ export function identifiedOf(
   const { authorization, paymentIdentifier: identifier } = attempt;
   if (identifier === undefined) return undefined;
   return { userId, network, payer: authorization.from, nonce: authorization.nonce, identifier };
+}
+
+/** With the Idempotency-Key of the request, if it has one. */
+export function keyedOf(
+  { network, attempt }: FacilitatorRequest,
+  { userId, idempotencyKey }: Pick<Asker, "userId" | "idempotencyKey">,
+): KeyedPayment | undefined {
+  if (idempotencyKey === undefined) return undefined;
+  const { from: payer, nonce } = attempt.authorization;
+  return { userId, network, payer, nonce, idempotencyKey };
 }
 
 function fieldsOf(value: unknown): Fields {

@@ -19,7 +19,7 @@ import {
   requeueFacilitatedPayment,
 } from "../../db/payments/facilitated-payments.ts";
 import { findMerchantBudget } from "../../db/payments/merchant-gas-budget.ts";
-import { claimIdentifier } from "../../db/payments/payment-identifiers.ts";
+import { claimIdentifier, claimSettleKey } from "../../db/payments/payment-identifiers.ts";
 import {
   type AuthorizedView,
   findPaymentByAuthorization,
@@ -36,7 +36,7 @@ import type { PayTools } from "../x402/pay-tools.ts";
 import { matchKnown } from "../x402/verify-payer.ts";
 import { findExecution } from "./find-execution.ts";
 import { type Connection, reportSuccessOnce } from "./report-success-once.ts";
-import { type FacilitatorRequest, identifiedOf, keyOf } from "./request.ts";
+import { type FacilitatorRequest, identifiedOf, keyedOf, keyOf } from "./request.ts";
 import { checkPayment, type VerifyTools } from "./verify-payment.ts";
 
 export type SettleTools = VerifyTools & PayTools<NewFacilitatedPayment>;
@@ -67,6 +67,8 @@ export async function settlePayment(
   }
 }
 
+const KEY_REUSED =
+  "this Idempotency-Key was used with another authorization; this one was ignored. Use a new key for a new payment";
 export const IDENTIFIER_REUSED =
   "this payment-identifier was used with another authorization of this payer; this one was ignored";
 
@@ -83,6 +85,9 @@ async function bringToEnd(
   if (!checked.ok) return { refusal: checked.reason, ...messageOf(checked.message) };
   const spent = await findSpentBudget(tools, request, call.asker);
   if (spent) return { refusal: spent.reason, message: spent.message };
+  const keyed = keyedOf(request, call.asker);
+  if (keyed && !(await claimSettleKey(tools.sql, keyed)))
+    return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: KEY_REUSED };
   const identified = identifiedOf(request, call.asker.userId);
   if (identified && !(await claimIdentifier(tools.sql, identified)))
     return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: IDENTIFIER_REUSED };

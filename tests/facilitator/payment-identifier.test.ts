@@ -1,4 +1,4 @@
-/** x402's `payment-identifier` in a facilitated payment: signing again for the same purchase does not pay twice. */
+/** x402's `payment-identifier` and the seller's Idempotency-Key of a facilitated payment: signing again for the same purchase does not pay twice. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
 import { signPayment } from "../support/payer.ts";
@@ -78,4 +78,41 @@ test("error: an identifier that a payer has added repeats no success for a selle
   }
   for (const prefer of ["", "no-repeats"])
     expect(await ask("settle", bought, id, { prefer })).toMatchObject({ success: true, transaction });
+});
+
+test("error: another authorization under the same Idempotency-Key is not settled, even when both arrive concurrently", async () => {
+  const bought = await purchase(lab);
+  const signAgain = async (): Promise<Purchase> => ({
+    ...bought,
+    payment: await signPayment(bought.payer, { to: bought.payTo, amountUnits: bought.amount }),
+  });
+  const settle = async (order: Purchase, idempotencyKey: string, key = lab.key) => {
+    const { payload, requirements } = inVersion2(order);
+    const response = await fetch(`${lab.url}/settle`, {
+      method: "POST",
+      headers: {
+        ...{ "content-type": "application/json", authorization: `Bearer ${key}` },
+        "idempotency-key": idempotencyKey,
+      },
+      body: JSON.stringify({ x402Version: 2, paymentPayload: payload, paymentRequirements: requirements }),
+    });
+    return (await response.json()) as { success: boolean };
+  };
+  const refused = { success: false, errorReason: "IDEMPOTENCY_KEY_REUSED", transaction: "" };
+  const orders = [bought, await signAgain(), await signAgain()];
+  const answers = await Promise.all(orders.map((order) => settle(order, "order 2026-1")));
+  const [paid] = orders.filter((_, index) => answers[index]?.success);
+  const [other] = orders.filter((_, index) => !answers[index]?.success);
+  expect(answers.filter(({ success }) => success)).toHaveLength(1);
+  expect(answers.filter(({ success }) => !success)).toEqual(Array(2).fill(expect.objectContaining(refused)));
+  expect(await readUsdcBalance(lab.world.chain.rpcUrl, bought.payTo)).toBe(bought.amount);
+  if (!paid || !other) throw new Error("not one of the three was paid");
+  // the payment of the key gets its success again, and another payer's is another payment too
+  expect(await settle(paid, "order 2026-1")).toMatchObject({ success: true });
+  expect(await settle(await purchase(lab), "order 2026-1")).toMatchObject(refused);
+
+  const { userId } = await seedMerchant(lab.sql);
+  const otherSeller = await makeKey(lab.sql, userId, ["facilitator"]);
+  expect(await settle(await purchase(lab), "order 2026-1", otherSeller)).toMatchObject({ success: true });
+  expect(await settle(other, "order 2026-2")).toMatchObject({ success: true });
 });
