@@ -29,8 +29,7 @@ export const createLink: Command = async (given, { service }, output) => {
       : { expiresInHours: parseCount(expires, "expires-in", EXPIRES_MAX_HOURS) }),
     ...(Object.keys(metadata).length === 0 ? {} : { metadata }),
   } as NewLink;
-  const key = given.text("idempotency-key");
-  const link = await service.links.create(body, key === undefined ? {} : { idempotencyKey: key });
+  const link = await service.links.create(body, { idempotencyKey: parseKey(given.text("idempotency-key")) });
   output.value(link, () => facts(link));
   return 0;
 };
@@ -95,6 +94,12 @@ const nameOf = ({ description, reference, exception }: PaymentLink) =>
 
 function optional<Name extends string>(name: Name, value: string | undefined) {
   return value === undefined ? {} : { [name]: value };
+}
+
+/** A header cannot hold other characters: without this check the service would seem unreachable. */
+function parseKey(text: string | undefined): string | undefined {
+  if (text === undefined || /^[\x20-\x7e]{1,255}$/.test(text)) return text;
+  throw new UsageError("--idempotency-key must be 1 to 255 printable ASCII characters");
 }
 
 function parsePair(text: string): [string, string] {

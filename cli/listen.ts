@@ -45,7 +45,7 @@ export const listen: Command = async (given, { service, url }, output) => {
   try {
     const stream = service.events.stream({
       signal: stop.signal,
-      ...(cursor === undefined ? {} : { cursor }),
+      cursor,
     });
     for await (const { event, cursor: position } of stream) {
       if (types && !types.includes(event.type)) continue;

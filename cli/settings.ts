@@ -27,13 +27,16 @@ export function openSettings(given: Given, env: Environment): Settings {
   const { username, password, search, hash } = new URL(url);
   if (username || password || search || hash)
     throw new UsageError("The service's address must have no user, password, query or fragment");
-  const apiKey = env.API_KEY || undefined;
+  const apiKey = env.API_KEY?.trim() || undefined;
+  // fetch refuses such a header, which would look like a service that does not answer
+  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
+    throw new UsageError("API_KEY contains characters that no key has");
   return {
     url,
     apiKey,
     payerKey: env.PAYER_PRIVATE_KEY || undefined,
     folder: env.CALLER_FOLDER ?? process.cwd(),
-    service: createClient({ baseUrl: url, ...(apiKey === undefined ? {} : { apiKey }) }),
+    service: createClient({ baseUrl: url, apiKey }),
   };
 }
 

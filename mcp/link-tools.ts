@@ -46,8 +46,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
         const body = Object.fromEntries(
           Object.entries(given).filter(([, value]) => value !== undefined),
         ) as typeof given & { amount: number; description: string };
-        const once = idempotencyKey === undefined ? {} : { idempotencyKey };
-        return answerWith(compactLink(await links.create(body as never, once)));
+        return answerWith(compactLink(await links.create(body as never, { idempotencyKey })));
       }),
   );
 
@@ -133,7 +132,6 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
           ...(amount === undefined ? {} : { amount }),
           ...(reason === undefined ? {} : { reason }),
         };
-        const once = idempotencyKey === undefined ? {} : { idempotencyKey };
         const {
           refundId,
           status,
@@ -141,7 +139,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
           amount: asked,
           network,
           refundable,
-        } = await refunds.request(linkId, body, once);
+        } = await refunds.request(linkId, body, { idempotencyKey });
         return answerWith({
           refundId,
           linkId,

@@ -49,7 +49,7 @@ function readUsdc(env: Environment, name: string, fallback: string): bigint {
 
 export async function serveStdio({ baseUrl, apiKey, payer }: StdioSettings): Promise<void> {
   const stop = new AbortController();
-  const service = createClient({ baseUrl, retries: RETRIES, ...(apiKey === undefined ? {} : { apiKey }) });
+  const service = createClient({ baseUrl, apiKey, retries: RETRIES });
   const server = createMcpServer({ service, baseUrl, payer, signal: stop.signal });
   await server.connect(new StdioServerTransport());
   const closed = new Promise<void>((resolve) => {

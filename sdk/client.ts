@@ -10,12 +10,15 @@ import type { Event, Export, Operations, PaymentLinkDetail, PublicPaymentLink } 
 type Query<Name extends keyof Operations> = Operations[Name]["query"];
 type Body<Name extends keyof Operations> = Operations[Name]["body"];
 type Answer<Name extends keyof Operations> = Operations[Name]["answer"];
-type Once = { idempotencyKey?: string };
+type Once = { idempotencyKey?: string | undefined };
 type Abortable = { signal?: AbortSignal | undefined };
 
 /** `seen`: the block being built contains a transfer that would pay the link. Only a hint. */
 export type WatchedLink = PublicPaymentLink & { seen?: true };
-type WaitOptions = { timeoutMs?: number; signal?: AbortSignal; onChange?: (link: WatchedLink) => void };
+type WaitOptions = Abortable & {
+  timeoutMs?: number | undefined;
+  onChange?: ((link: WatchedLink) => void) | undefined;
+};
 
 export type Client = ReturnType<typeof createClient>;
 
@@ -127,7 +130,7 @@ export function createClient(options: ClientOptions) {
     async *stream({
       cursor,
       signal,
-    }: Abortable & { cursor?: string } = {}): AsyncGenerator<
+    }: Abortable & { cursor?: string | undefined } = {}): AsyncGenerator<
       { event: Event; cursor: string | undefined },
       void,
       undefined

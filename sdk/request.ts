@@ -6,11 +6,11 @@ export type ClientOptions = {
   /** Origin of the service, for example https://pay.example.com. */
   baseUrl: string;
   /** `sk_…`; not needed for public routes. Never give one to a browser. */
-  apiKey?: string;
-  fetch?: typeof fetch;
+  apiKey?: string | undefined;
+  fetch?: typeof fetch | undefined;
   /** Attempts after the first; default 4. */
-  retries?: number;
-  timeoutMs?: number;
+  retries?: number | undefined;
+  timeoutMs?: number | undefined;
 };
 
 export type Call = {

@@ -15,10 +15,14 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => rmSync(folder, { recursive: true }));
 
-async function run(args: readonly string[]): Promise<{ code: number; out: string; err: string }> {
+async function run(
+  args: readonly string[],
+  given: Record<string, string> = {},
+): Promise<{ code: number; out: string; err: string }> {
   const env = {
     ...{ PATH: process.env.PATH ?? "", SERVICE_URL: "http://127.0.0.1:9" },
     API_KEY: `sk_${"x".repeat(43)}`,
+    ...given,
   };
   const child = Bun.spawn([node, file, ...args], {
     ...{ cwd: folder, env, stdin: "ignore", stdout: "pipe", stderr: "pipe" },
@@ -35,6 +39,13 @@ test("--version prints the version alone", async () => {
   expect(await run(["--version"])).toMatchObject({ code: 0, out: `${packageJson.version}\n` });
 });
 
+test("error: an API_KEY that no header can hold is named, without its value", async () => {
+  for (const key of ["sk_a\nb", "sk_ключ"]) {
+    const { code, err } = await run(["links", "list", "--json"], { API_KEY: key });
+    expect([code, JSON.parse(err).error.message]).toEqual([2, "API_KEY contains characters that no key has"]);
+  }
+});
+
 test("error: wrong usage exits with 2 and the reason, as JSON for a program", async () => {
   for (const args of [["nonsense"], ["links", "create", "--amout", "3"], ["links", "create"], ["pay"]]) {
     const { code, err, out } = await run([...args, "--json"]);
@@ -47,6 +58,10 @@ test("error: wrong usage exits with 2 and the reason, as JSON for a program", as
     [[...create, "--metadata", "a=1", "--metadata", "a=2"], "--metadata gives the key a twice"],
     [[...create, "--expires-in", "2161"], "--expires-in must be a whole number from 1 to 2160, not 2161"],
     [[...create, "--expires-in", "0x10"], "--expires-in must be a whole number from 1 to 2160, not 0x10"],
+    [
+      [...create, "--idempotency-key", "order 1 €"],
+      "--idempotency-key must be 1 to 255 printable ASCII characters",
+    ],
     [["links", "list", "--limit", "1001"], "--limit must be a whole number from 1 to 1000, not 1001"],
     [["links", "list", "--limit", "0"], "--limit must be a whole number from 1 to 1000, not 0"],
     [["listen", "--events", ""], "--events must be types such as payment_link.paid, not nothing"],
