@@ -2,7 +2,8 @@
 export const USAGE = `Usage: usdc <command> [options]
 
   links create --amount 12.50 --description TEXT    a payment link
-      [--reference ID] [--expires-in HOURS] [--network base|base-sepolia]
+      [--network base]       real money; without it test money: base-sepolia
+      [--reference ID] [--expires-in HOURS]
       [--email ADDRESS] [--metadata KEY=VALUE]… [--idempotency-key KEY]
   links list [--status STATUS] [--reference ID] [--limit 20]
   links cancel LINK

@@ -21,6 +21,7 @@ export function compactLink(link: PaymentLink): Compact {
     maxAmount,
     currency: link.currency,
     network: link.network,
+    isTestMoney: link.network === "base-sepolia" ? true : null,
     description: link.description,
     reference: link.reference,
     url: link.url,

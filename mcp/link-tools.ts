@@ -34,7 +34,10 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
         description: z.string().min(1).describe("What is paid for; the payer reads it"),
         reference: z.string().min(1).max(100).optional().describe("Your own order number"),
         expiresInHours: z.int().min(1).optional().describe("Default: the service's"),
-        network: z.enum(["base", "base-sepolia"]).optional().describe("base-sepolia uses test money"),
+        network: z
+          .enum(["base", "base-sepolia"])
+          .optional()
+          .describe("base is real money; the default, base-sepolia, is test money that is worth nothing"),
         metadata: z.record(z.string(), z.string()).optional(),
         customerEmail: z.string().optional().describe("Receives the receipt by e-mail once the link is paid"),
         idempotencyKey: idempotencyKey.optional(),

@@ -122,6 +122,17 @@ describe("a model is guided by what it reads", () => {
     }
   });
 
+  test("a link that was created without a network says that it is paid with test money", async () => {
+    const agent = await open("http");
+    const { tools } = await agent.client.listTools();
+    const properties = tools.find(({ name }) => name === "create_link")?.inputSchema.properties;
+    expect((properties?.network as { description: string }).description).toContain("the default, base-sepolia");
+    expect(agent.client.getInstructions()).toContain("isTestMoney");
+    const { value } = await agent.call("create_link", { amount: AMOUNT, description: "No network" });
+    expect(value).toMatchObject({ network: "base-sepolia", isTestMoney: true });
+    expect((await agent.call("get_link", { id: value.id })).value.isTestMoney).toBe(true);
+  });
+
   test("every tool and every argument is described, in at most 700 characters", async () => {
     const { tools } = await (await open("http")).client.listTools();
     for (const { name, description = "", inputSchema } of tools) {
