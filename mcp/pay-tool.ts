@@ -103,10 +103,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     return send(id, await signed);
   }
 
-  async function signWithinLimits(
-    id: string,
-    { maxAmount, amount, signal }: Wanted,
-  ): Promise<Attempt> {
+  async function signWithinLimits(id: string, { maxAmount, amount, signal }: Wanted): Promise<Attempt> {
     const wanted = toUnits(maxAmount);
     const allowedUnits = spending.allowed(wanted);
     const spend = (units: bigint) => {

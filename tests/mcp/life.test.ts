@@ -126,7 +126,9 @@ describe("a model is guided by what it reads", () => {
     const agent = await open("http");
     const { tools } = await agent.client.listTools();
     const properties = tools.find(({ name }) => name === "create_link")?.inputSchema.properties;
-    expect((properties?.network as { description: string }).description).toContain("the default, base-sepolia");
+    expect((properties?.network as { description: string }).description).toContain(
+      "the default, base-sepolia",
+    );
     expect(agent.client.getInstructions()).toContain("isTestMoney");
     const { value } = await agent.call("create_link", { amount: AMOUNT, description: "No network" });
     expect(value).toMatchObject({ network: "base-sepolia", isTestMoney: true });

@@ -25,8 +25,7 @@ afterAll(async () => {
   await receiver?.stop();
 });
 
-const rpc = (method: string, params: readonly unknown[] = []) =>
-  callRpc(world.chain.rpcUrl, method, params);
+const rpc = (method: string, params: readonly unknown[] = []) => callRpc(world.chain.rpcUrl, method, params);
 
 async function mine(blocks: number): Promise<void> {
   for (let block = 0; block < blocks; block += 1) await rpc("evm_mine");
