@@ -96,6 +96,23 @@ function idOfLog(tx: Tx) {
     ))`;
 }
 
+/**
+ * The newest block with something CONFIRMED, -1 without any. What stands at or below it was confirmed, and stays so: a reorganisation may have
+ * left fewer blocks above it, and more confirmations may be asked for since. Call before `dropChainRows`.
+ */
+export async function findConfirmedBlock(tx: Tx, network: NetworkId): Promise<number> {
+  const [row] = await tx<{ number: bigint | null }[]>`
+    select max(block_number) as number
+    from (
+      select max(block_number) as block_number from transfers where network = ${network} and status = 'CONFIRMED'
+      union all
+      select max(block_number) from payments where network = ${network} and state = 'CONFIRMED'
+      union all
+      select max(block_number) from wallet_operations where network = ${network} and state in ('CONFIRMED', 'FAILED')
+    ) confirmed`;
+  return Number(row?.number ?? -1);
+}
+
 /** Deletes everything derived from canonical blocks. Returns the links whose state must be computed again. */
 export async function dropChainRows(tx: Tx, network: NetworkId): Promise<string[]> {
   await tx`

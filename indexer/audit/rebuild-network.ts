@@ -15,6 +15,7 @@ import {
   compareWithSnapshot,
   dropChainRows,
   dropOwnEvents,
+  findConfirmedBlock,
   keepRowIds,
   type RebuildDifference,
   restoreRowIds,
@@ -68,13 +69,14 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await takeSnapshot(tx, network);
     await keepDecisions(tx, network);
     await keepRowIds(tx, network);
+    const confirmedTo = await findConfirmedBlock(tx, network);
     // first reset links to their state without any transfer, because only unpaid links can be paid
     await recomputeLinkStatus(tx, {
       linkIds: await dropChainRows(tx, network),
       isReorg: false,
       mismatchMinUnits: term.mismatchMinUnits,
     });
-    const { touched, transfers } = await replay(tx, term, fromBlock);
+    const { touched, transfers } = await replay(tx, term, { from: fromBlock, confirmedTo });
     await restoreRowIds(tx);
     await matchPastClaims(tx);
     await recomputeLinkStatus(tx, {
@@ -83,7 +85,8 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
       mismatchMinUnits: term.mismatchMinUnits,
     });
     await applyUnappliedTransfers(tx, term);
-    const depth = { network, depthNumber: newestConfirmedBlock(cursor.number, term.confirmations) };
+    const depthNumber = Math.max(newestConfirmedBlock(cursor.number, term.confirmations), confirmedTo);
+    const depth = { network, depthNumber };
     await writeIsolating(term, tx, (part, isolate) =>
       isolate ? confirmOperationsIsolated(part, depth, isolate) : confirmDeepOperations(part, depth),
     );
@@ -102,11 +105,14 @@ async function assertOnChain({ chain, network, sql }: Term): Promise<void> {
   );
 }
 
-/** All blocks from `from` to the cursor, in order, through the same rules as at the head. */
+/**
+ * All blocks from `from` to the cursor, in order, through the same rules as at the head. Those up to `confirmedTo` are deep enough, however few
+ * are above them.
+ */
 async function replay(
   tx: OpenTransaction,
   term: Term,
-  from: number,
+  { from, confirmedTo }: { from: number; confirmedTo: number },
 ): Promise<{ touched: string[]; transfers: number }> {
   const { network, cursor, watched, confirmations } = term;
   const touched = new Set<string>();
@@ -130,7 +136,8 @@ async function replay(
       bulk: { eventsFromS: Number.POSITIVE_INFINITY },
       confirmedAtS(number: number) {
         const confirming = confirmingBlock(number, confirmations);
-        return confirming <= cursor.number ? times.get(confirming) : undefined;
+        if (confirming <= cursor.number) return times.get(confirming);
+        return number <= confirmedTo ? times.get(number) : undefined;
       },
     };
     const { linkIds } = await writeIsolating(term, tx, (part, isolate) =>

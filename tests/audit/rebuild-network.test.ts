@@ -119,7 +119,7 @@ async function dump(): Promise<string> {
   return parts.join("\n");
 }
 
-async function rebuild(): Promise<{ code: number | string; output: string }> {
+async function rebuild({ confirmations = 1 } = {}): Promise<{ code: number | string; output: string }> {
   const { PATH, HOME } = process.env;
   let output = "";
   const child = await spawnBound({
@@ -128,7 +128,7 @@ async function rebuild(): Promise<{ code: number | string; output: string }> {
     cwd: `${import.meta.dir}/../..`,
     env: {
       ...{ PATH, HOME, NODE_ENV: "test", DATABASE_URL: lab.db.url, NETWORKS: NETWORK },
-      ...{ RPC_URL_BASE_SEPOLIA: lab.chain.rpcUrl, CONFIRMATIONS_BASE_SEPOLIA: "1", LOG_LEVEL: "warn" },
+      ...{ RPC_URL_BASE_SEPOLIA: lab.chain.rpcUrl, CONFIRMATIONS_BASE_SEPOLIA: `${confirmations}`, LOG_LEVEL: "warn" },
     },
     stopSignal: "SIGTERM",
     onOutput: (chunk) => {
@@ -160,6 +160,24 @@ test("repairs damaged rows, and reports which", async () => {
   // the running indexer may have read a deleted transfer again first, which is an event each
   const rowsOf = (text: string) => text.split("\n").filter((line) => !line.startsWith("events "));
   expect(rowsOf(await dump())).toHaveLength(rowsOf(before).length);
+});
+
+test("what was confirmed stays so where blocks above it are missing or more are asked for, and is not reported a second time", async () => {
+  const units = freshUnits();
+  const linkId = await makeLink(lab, merchant, { units });
+  await pay(lab, payer, merchant.address, units);
+  await settled(lab);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PAID" });
+  const before = await dump();
+  expect(await rebuild({ confirmations: 40 })).toMatchObject({
+    ...{ code: 0, output: expect.stringContaining("identical") },
+  });
+  expect(await dump()).toBe(before);
+  await mine(lab, 2);
+  await settled(lab);
+  const paid = await lab.sql`
+    select from events where subject_id = ${linkId} and type = 'payment_link.paid'`;
+  expect(paid).toHaveLength(1);
 });
 
 test("refuses when the node is on another chain than the cursor, and changes nothing", async () => {
