@@ -189,3 +189,21 @@ export async function refreshRefundedUnits(tx: Tx, operationIds: readonly string
   await queueDocuments(tx, linkIds);
   return linkIds;
 }
+
+/** Queues the documents of refunds that were CONFIRMED before their transfers were read. */
+export async function queueCreditNotes(
+  tx: Tx,
+  network: NetworkId,
+  userOpHashes: readonly Hex[],
+): Promise<void> {
+  if (userOpHashes.length === 0) return;
+  const rows = await tx<{ linkId: string }[]>`
+    select distinct refund.link_id
+    from wallet_operations op
+    join refunds refund on refund.id = op.id
+    where op.network = ${network} and op.user_op_hash = any(${[...userOpHashes]}::text[]) and op.state = 'CONFIRMED'`;
+  await queueDocuments(
+    tx,
+    rows.map(({ linkId }) => linkId),
+  );
+}

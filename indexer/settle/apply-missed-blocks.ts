@@ -11,6 +11,7 @@ import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
+import { queueCreditNotes } from "../../db/wallet-ops/refunds.ts";
 import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import { readHeader } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
@@ -112,6 +113,12 @@ async function writeMissed(
   const confirmedOperationIds = await (isolate
     ? confirmOperationsIsolated(tx, depth, isolate)
     : confirmDeepOperations(tx, depth));
+  if (missing.length > 0)
+    await queueCreditNotes(
+      tx,
+      network,
+      operations.map(({ userOpHash }) => userOpHash),
+    );
   await storeAccountChanges(tx, network, accountChangesOf(own), isolate);
   const reported = { network, after: from - 1, depthNumber: Math.min(to, depthNumber) };
   await reportWalletChanges(tx, reported, isolate);
