@@ -32,19 +32,19 @@ export const CHAIN_MAILS_AN_HOUR = 60;
 
 /**
  * Of what happened on the chain, in one statement. Of a user's within an hour the first of each kind are mailed: no number of sends hides that an
- * owner was added. The security trail has all.
+ * owner was added. The security trail has all. Returns the keys of those that are new: after a reorganisation the same may be deep enough again.
  */
-export async function addChainNotices(tx: Tx, notices: readonly NewNotice[]): Promise<void> {
-  if (notices.length === 0) return;
+export async function addChainNotices(tx: Tx, notices: readonly NewNotice[]): Promise<Set<string>> {
+  if (notices.length === 0) return new Set();
   const rows = notices.map(({ userId, kind, key, details }) => ({ user_id: userId, kind, key, details }));
-  const mailed = await tx<{ id: bigint }[]>`
+  const added = await tx<{ id: bigint; key: string; isMailed: boolean }[]>`
     with added as (
       insert into notices (user_id, kind, key, details)
       select user_id, kind, key, details
       from json_to_recordset(${JSON.stringify(rows)}::text::json)
         as given (user_id text, kind text, key text, details jsonb)
       on conflict (user_id, key) do nothing
-      returning id, user_id, kind
+      returning id, user_id, kind, key
     ),
     earlier as (
       select added.user_id, added.kind, (
@@ -58,15 +58,16 @@ export async function addChainNotices(tx: Tx, notices: readonly NewNotice[]): Pr
       group by added.user_id, added.kind
     ),
     placed as (
-      select id, user_id, kind, row_number() over (partition by user_id, kind order by id) as place
+      select id, user_id, kind, key, row_number() over (partition by user_id, kind order by id) as place
       from added
     )
-    select placed.id
+    select placed.id, placed.key, earlier.count + placed.place <= ${CHAIN_MAILS_AN_HOUR} as is_mailed
     from placed
     join earlier using (user_id, kind)
-    where earlier.count + placed.place <= ${CHAIN_MAILS_AN_HOUR}
     order by placed.id`;
-  for (const { id } of mailed) await enqueue(tx, "send_notice", { noticeId: id.toString() });
+  for (const { id, isMailed } of added)
+    if (isMailed) await enqueue(tx, "send_notice", { noticeId: id.toString() });
+  return new Set(added.map(({ key }) => key));
 }
 
 export type UnsentNotice = Notice & { email: string };

@@ -105,8 +105,8 @@ async function reportSent(
     const details = { network, txHash, amount: formatUnits(units), recipients, recipient, isOurs };
     return { userId, kind: "money_sent" as const, key: `sent:${walletId}:${txHash}`, details };
   });
-  await addChainNotices(tx, reports);
-  const elsewhere = reports.filter(({ details }) => !details.isOurs);
+  const newKeys = await addChainNotices(tx, reports);
+  const elsewhere = reports.filter(({ key, details }) => !details.isOurs && newKeys.has(key));
   await recordChainSecurityEvents(
     tx,
     elsewhere.map(({ userId, details: { txHash, amount } }) => ({

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { CHAIN_MAILS_AN_HOUR } from "../../db/notices/notices.ts";
 import type { NewAccountChange } from "../../db/wallet-ops/account-changes.ts";
 import { reportWalletChanges, storeAccountChanges } from "../../indexer/settle/report-wallet-changes.ts";
+import { bookTransfer } from "../support/book-transfer.ts";
 import { type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { randomAddress, type SeededMerchant, seedMerchant } from "../support/seed.ts";
 
@@ -83,4 +84,23 @@ test("an added owner is mailed after any number of sends within the hour", async
     from generate_series(1, ${CHAIN_MAILS_AN_HOUR}) as number`;
   await report({ 0: merchant });
   expect(await told(merchant)).toMatchObject({ trail: 1, mails: 1 });
+});
+
+test("money that was sent elsewhere is in the trail once, although a reorganisation above its block makes it deep enough again", async () => {
+  const merchant = await seedMerchant(lab.sql);
+  const { userId, address: from } = merchant;
+  const sent = () => lab.sql`
+    select details ->> 'txHash' as tx_hash
+    from security_events
+    where user_id = ${userId} and type = 'money_sent_elsewhere'
+    order by id`;
+  const [first, second] = [randomHash(), randomHash()];
+  const reach = (depthNumber: number, after: number) =>
+    lab.sql.begin((tx) => reportWalletChanges(tx, { network: NETWORK, after, depthNumber }));
+  const given = { merchant, sql: lab.sql };
+  await bookTransfer(given, { from, to: randomAddress(), txHash: first, blockNumber: 1_000 });
+  await reach(1_000, 999);
+  await bookTransfer(given, { from, to: randomAddress(), txHash: second, blockNumber: 1_001 });
+  await reach(1_001, 999);
+  expect([...(await sent())]).toEqual([{ txHash: first }, { txHash: second }]);
 });
