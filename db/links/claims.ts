@@ -126,6 +126,7 @@ export async function openClaim(tx: Tx, given: NewClaim): Promise<StoredClaim | 
   const isEarly = !given.mayHaveBlock && !ledger.isBooked && known?.isEarly !== false;
   if (ledger.isCounted) {
     const claim = await upsertClaim(tx, { ...given, state: "MATCHED", isEarly });
+    await closeHistoryRow(tx, claim.id);
     return { claim, isNew: false, proofRequired: false };
   }
   // the plain amount of a use identifies nothing, so neither does a claim without proof
@@ -259,6 +260,11 @@ async function openHistoryRow(tx: Tx, link: PaymentLink, claim: Claim, transacti
       ${claim.clientAddress}, ${link.description}, ${claim.txHash}, ${link.id}, ${claim.id}, now()
     )
     on conflict do nothing`;
+}
+
+/** The transfer has a row of its own. */
+async function closeHistoryRow(tx: Tx, claimId: string): Promise<void> {
+  await tx`delete from transactions where claim_id = ${claimId} and status = 'PENDING' and transfer_id is null`;
 }
 
 async function holdLink(tx: Tx, link: PaymentLink, claimId: string): Promise<void> {

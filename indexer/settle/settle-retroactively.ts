@@ -9,6 +9,7 @@ import { isInferred } from "../../core/domain/settled-by.ts";
 import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
 import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import { disputeTransfers, findPendingLinks, releaseMatchedClaims } from "../../db/links/claim-proofs.ts";
+import { findCountedClaims, matchCountedClaims } from "../../db/links/counted-claims.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { findUnappliedTransfers } from "../../db/links/unapplied-transfers.ts";
 import {
@@ -29,6 +30,12 @@ export async function settleRetroactively(term: Term): Promise<void> {
   if ((await findNamedTransfers(sql, network)).length > 0) {
     await write(term, async (tx) => settleNamed(tx, term, await findNamedTransfers(tx, network)));
   }
+  if ((await findCountedClaims(sql, network)).length > 0)
+    await write(term, async (tx) => {
+      const linkIds = await findCountedClaims(tx, network);
+      await matchCountedClaims(tx, network, linkIds);
+      await recomputeLinkStatus(tx, { linkIds, isReorg: false, mismatchMinUnits: term.mismatchMinUnits });
+    });
   if ((await findUnappliedTransfers(sql, network)).length > 0)
     await write(term, (tx) => applyUnappliedTransfers(tx, term));
 }
