@@ -128,7 +128,11 @@ async function rebuild({ confirmations = 1 } = {}): Promise<{ code: number | str
     cwd: `${import.meta.dir}/../..`,
     env: {
       ...{ PATH, HOME, NODE_ENV: "test", DATABASE_URL: lab.db.url, NETWORKS: NETWORK },
-      ...{ RPC_URL_BASE_SEPOLIA: lab.chain.rpcUrl, CONFIRMATIONS_BASE_SEPOLIA: `${confirmations}`, LOG_LEVEL: "warn" },
+      ...{
+        RPC_URL_BASE_SEPOLIA: lab.chain.rpcUrl,
+        CONFIRMATIONS_BASE_SEPOLIA: `${confirmations}`,
+        LOG_LEVEL: "warn",
+      },
     },
     stopSignal: "SIGTERM",
     onOutput: (chunk) => {
