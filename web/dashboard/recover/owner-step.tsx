@@ -1,5 +1,5 @@
 /** The recovery wallet makes the new passkey an owner, on each network by a transaction of its own. On one of them it signs in. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Wallet } from "../../checkout/wallets.ts";
 import { useAction } from "../frame/action.ts";
 import { nameOfNetwork } from "../frame/page-data.ts";
@@ -11,29 +11,39 @@ import { Fault } from "../parts/forms.tsx";
 import { Hash } from "../parts/page-parts.tsx";
 import { WalletChoice } from "../parts/wallet-choice.tsx";
 import { sendAsOwner } from "../wallet/browser-wallet.ts";
-import type { Registered } from "./registered.ts";
+import { type Registered, storeRegistered } from "./registered.ts";
 
-/** Sign-in options have a limit of 10 requests per minute. */
-const POLL_MS = 8_000;
+/** Sign-in options have a limit of 10 requests per minute, which everybody behind one address shares. */
+const POLL_MS = 20_000;
 
+type Transaction = Registered["transactions"][number];
 type Props = { registered: Registered; onSignedIn: () => void };
 
-export function OwnerStep({ registered: { email, passkeyId, transactions }, onSignedIn }: Props) {
+export function OwnerStep({ registered, onSignedIn }: Props) {
+  const { email, passkeyId, transactions } = registered;
   const [wallet, setWallet] = useState<Wallet>();
-  const [hashes, setHashes] = useState<Readonly<Record<string, string>>>({});
+  const [hashes, setHashes] = useState(registered.hashes ?? {});
   const [isOwner, setOwner] = useState(false);
   const { isBusy, fault, run } = useAction();
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => heading.current?.focus(), []);
+  const isSent = Object.keys(hashes).length > 0;
+  const unsent = transactions.filter(({ network }) => !hashes[network]);
+  const isDone = isOwner && unsent.length === 0;
   useEffect(() => {
     if (isOwner) return;
     const look = () => void signsIn({ email, passkeyId }).then((isThere) => isThere && setOwner(true));
     look();
+    if (!isSent) return;
     const timer = setInterval(look, POLL_MS);
     return () => clearInterval(timer);
-  }, [isOwner]);
-  const send = (chosen: Wallet, transaction: Registered["transactions"][number]) =>
+  }, [isOwner, isSent]);
+  const send = (chosen: Wallet, transaction: Transaction) =>
     run(async () => {
       const hash = await sendAsOwner(chosen, transaction);
-      setHashes((known) => ({ ...known, [transaction.network]: hash }));
+      const known = { ...hashes, [transaction.network]: hash };
+      storeRegistered({ ...registered, hashes: known });
+      setHashes(known);
     });
   const signIn = () =>
     run(async () => {
@@ -44,64 +54,88 @@ export function OwnerStep({ registered: { email, passkeyId, transactions }, onSi
     });
   return (
     <div class="steps">
-      <h1>{say("Make the new passkey an owner")}</h1>
+      <h1 ref={heading} tabIndex={-1}>
+        {say("Make the new passkey an owner")}
+      </h1>
       <p class="muted">
         {say(
           "Your recovery wallet sends a transaction on each network and pays its gas, a few cents of ETH.",
         )}
       </p>
       <ul class="rows flush">
-        {transactions.map((transaction) => {
-          const { network } = transaction;
-          const hash = hashes[network];
-          return (
-            <li key={network}>
-              <span class="what">
-                {nameOfNetwork(network)}
-                {transaction.waitsForOwner && !hash && (
-                  <span class="muted">
-                    {say(
-                      "Your account is being deployed here first. If the wallet is refused, try again later.",
-                    )}
-                  </span>
-                )}
-              </span>
-              {hash ? (
-                <Hash of={hash} network={network} />
-              ) : (
-                wallet && (
-                  <Button
-                    isBusy={isBusy}
-                    label={say("Send on {network}", { network: nameOfNetwork(network) })}
-                    onClick={() => send(wallet, transaction)}
-                  >
-                    {say("Send")}
-                  </Button>
-                )
-              )}
-            </li>
-          );
-        })}
+        {transactions.map((transaction) => (
+          <TransactionRow
+            key={transaction.network}
+            transaction={transaction}
+            hash={hashes[transaction.network]}
+            isBusy={isBusy}
+            onSend={wallet && !isDone ? () => send(wallet, transaction) : undefined}
+          />
+        ))}
       </ul>
       <Fault of={fault} />
-      {!wallet && !isOwner && <WalletChoice isBusy={isBusy} onChoose={setWallet} />}
-      {isOwner ? (
+      {!isDone && !wallet && <WalletChoice isBusy={isBusy} onChoose={setWallet} />}
+      {!isDone && wallet && (
+        <Button kind="quiet" isBusy={isBusy} onClick={() => setWallet(undefined)}>
+          {say("Use another wallet")}
+        </Button>
+      )}
+      <p class="muted" role="status">
+        {isSent && !isOwner && say("Sent. Waiting until the network has confirmed it…")}
+      </p>
+      {isOwner && (
         <>
           <Notice kind="ok">
             {say("The new passkey is an owner. Sign in, then remove the lost one under Wallet.")}
           </Notice>
+          {unsent.length > 0 && (
+            <Notice kind="warn">
+              {say("Send on {network} first: without it the new passkey cannot move what is there.", {
+                network: unsent.map(({ network }) => nameOfNetwork(network)).join(", "),
+              })}
+            </Notice>
+          )}
           <Button kind="main" isBusy={isBusy} onClick={signIn}>
             {say("Sign in with the new passkey")}
           </Button>
         </>
-      ) : (
-        Object.keys(hashes).length > 0 && (
-          <p class="muted" role="status">
-            {say("Sent. Waiting until the network has confirmed it…")}
-          </p>
-        )
       )}
     </div>
+  );
+}
+
+type RowProps = {
+  transaction: Transaction;
+  hash: string | undefined;
+  isBusy: boolean;
+  /** Undefined before a wallet is chosen. */
+  onSend: (() => unknown) | undefined;
+};
+
+/** A transaction can be sent again: a wallet may drop it, or it may have failed. */
+function TransactionRow({ transaction: { network, waitsForOwner }, hash, isBusy, onSend }: RowProps) {
+  const name = nameOfNetwork(network);
+  const text = hash ? say("Send again") : say("Send");
+  const label = hash
+    ? say("Send again on {network}", { network: name })
+    : say("Send on {network}", { network: name });
+  return (
+    <li>
+      <span class="what">
+        {name}
+        {waitsForOwner && !hash && (
+          <span class="muted">
+            {say("Your account is being deployed here first. If the wallet is refused, try again later.")}
+          </span>
+        )}
+      </span>
+      {hash && <Hash of={hash} network={network} />}
+      {onSend && (
+        <Button isBusy={isBusy} label={label} onClick={onSend}>
+          {text}
+        </Button>
+      )}
+    </li>
   );
 }
 

@@ -2,12 +2,13 @@
 import { useState } from "preact/hooks";
 import type { Wallet } from "../../checkout/wallets.ts";
 import { useAction } from "../frame/action.ts";
-import { call, messageOf, Refusal } from "../frame/service.ts";
+import { call, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Field } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { WalletChoice } from "../parts/wallet-choice.tsx";
-import { connect, signTypedData } from "../wallet/browser-wallet.ts";
+import { explainSigning } from "../send/explain-signing.ts";
+import { connect, signStatement } from "../wallet/browser-wallet.ts";
 
 /** What the code is entered together with. */
 export type Proof = { email: string; address: string; signature: string };
@@ -19,7 +20,7 @@ export function ProofStep({ initial, onProven }: Props) {
   const action = useAction((error) =>
     error instanceof Refusal && error.issue === "not_verified"
       ? say("This wallet's account is not an owner of the account with this e-mail address.")
-      : messageOf(error),
+      : explainSigning(error),
   );
   const prove = (wallet: Wallet) =>
     action.run(async () => {
@@ -28,7 +29,8 @@ export function ProofStep({ initial, onProven }: Props) {
       const { challengeId, typedData } = await call("POST /v1/auth/recover/start", {
         ...{ body: { email: to, address }, isQuiet: true },
       });
-      const signature = await signTypedData(wallet, address, typedData);
+      const expected = { primaryType: "Recover" as const, message: {} };
+      const signature = await signStatement(wallet, { signer: address, typedData, expected });
       await call("POST /v1/auth/recover/code", {
         ...{ body: { email: to, address, challengeId, signature }, isQuiet: true },
       });

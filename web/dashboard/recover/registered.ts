@@ -4,7 +4,10 @@ import type { Answer } from "../frame/service.ts";
 export type Registered = { email: string } & Pick<
   Answer<"POST /v1/auth/recover/passkey/complete">,
   "passkeyId" | "transactions"
->;
+> & {
+    /** Of the transactions that were sent, by network. */
+    hashes?: Readonly<Record<string, string>>;
+  };
 
 const KEY = "recovery";
 

@@ -8,9 +8,12 @@ import { Button, Dialog, Field } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { WalletChoice } from "../parts/wallet-choice.tsx";
 import { checkCall, tagOf } from "../send/check-signed-operation.ts";
-import { connect, signTypedData } from "./browser-wallet.ts";
+import { explainSigning } from "../send/explain-signing.ts";
+import { connect, signStatement } from "./browser-wallet.ts";
 import { encodeAddAddress } from "./owner-call.ts";
 import { OwnerSheet, type PreparedChange } from "./owner-sheet.tsx";
+
+const NAME_MAX = 100;
 
 type Proven = { prepared: PreparedChange; name: string; address: string };
 
@@ -18,15 +21,16 @@ type Proven = { prepared: PreparedChange; name: string; address: string };
 export function AddAddress({ wallet, onClose }: { wallet: string; onClose: () => void }) {
   const [name, setName] = useState("");
   const [proven, setProven] = useState<Proven>();
-  const action = useAction();
+  const action = useAction(explainSigning);
   const prove = (chosen: Wallet) =>
     action.run(async () => {
       const address = await connect(chosen);
       const { challengeId, typedData } = await call("POST /v1/wallets/owners/address/start", {
         body: { address },
       });
-      const proof = await signTypedData(chosen, address, typedData);
-      const named = name.trim() || chosen.name;
+      const expected = { primaryType: "AddOwner" as const, message: { wallet } };
+      const proof = await signStatement(chosen, { signer: address, typedData, expected });
+      const named = name.trim() || chosen.name.slice(0, NAME_MAX);
       const add = { type: "address" as const, challengeId, address, proof, name: named };
       const prepared = await call("POST /v1/wallets/owners/prepare", { body: { add } });
       setProven({ prepared, name: named, address });
@@ -53,7 +57,7 @@ export function AddAddress({ wallet, onClose }: { wallet: string; onClose: () =>
           label={say("Name of the wallet")}
           value={name}
           onInput={setName}
-          maxLength={100}
+          maxLength={NAME_MAX}
           placeholder={say("Hardware wallet in the safe")}
           autofocus
         />

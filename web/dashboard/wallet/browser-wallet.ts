@@ -2,8 +2,9 @@
 import { chooseNetwork } from "../../chain/choose-network.ts";
 import { type Hex, networkOf } from "../../chain/networks.ts";
 import type { Wallet } from "../../checkout/wallets.ts";
+import type { Answer } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
-import { word } from "../send/check-signed-operation.ts";
+import { ForeignOperation, word } from "../send/check-signed-operation.ts";
 
 /** EIP-1193. */
 const DECLINED = 4001;
@@ -19,9 +20,26 @@ export async function connect(wallet: Wallet): Promise<Hex> {
   return account;
 }
 
-/** `typedData`: EIP-712, as the API returns it. */
-export async function signTypedData(wallet: Wallet, signer: Hex, typedData: unknown): Promise<Hex> {
-  return (await ask(wallet, "eth_signTypedData_v4", [signer, JSON.stringify(typedData)])) as Hex;
+type Statement = {
+  signer: Hex;
+  /** EIP-712, as the API returns it. */
+  typedData: Answer<"POST /v1/auth/recover/start">["typedData"];
+  /** What the person is about to state. */
+  expected: { primaryType: "AddOwner" | "Recover"; message: Readonly<Record<string, string>> };
+};
+
+/**
+ * Signs a statement to this service. Throws ForeignOperation for any other: the wallet may hold money of its own, and a signature for a token
+ * or another contract, which its domain would name, could move it.
+ */
+export async function signStatement(wallet: Wallet, { signer, typedData, expected }: Statement): Promise<Hex> {
+  const { types, primaryType, domain, message } = typedData;
+  if (primaryType !== expected.primaryType) throw new ForeignOperation("primaryType");
+  if (Object.keys(domain).join() !== "name,version") throw new ForeignOperation("domain");
+  for (const [name, value] of Object.entries({ ...expected.message, owner: signer }))
+    if (message[name]?.toLowerCase() !== value.toLowerCase()) throw new ForeignOperation(name);
+  const statement = JSON.stringify({ types, primaryType, domain, message });
+  return (await ask(wallet, "eth_signTypedData_v4", [signer, statement])) as Hex;
 }
 
 export type OwnerCall = { chainId: number; to: string; data: string };
@@ -49,7 +67,9 @@ export async function sendAsOwner(wallet: Wallet, { chainId, to, data }: OwnerCa
         ...{ address: from, network: network.name },
       }),
     );
-  return (await ask(wallet, "eth_sendTransaction", [{ from, to, data, value: "0x0" }])) as Hex;
+  // with the network, which may be changed while the wallet asks
+  const transaction = { from, to, data, value: "0x0", chainId: `0x${chainId.toString(16)}` };
+  return (await ask(wallet, "eth_sendTransaction", [transaction])) as Hex;
 }
 
 async function ask(wallet: Wallet, method: string, params: unknown[] = []): Promise<unknown> {

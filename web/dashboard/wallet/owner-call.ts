@@ -17,6 +17,9 @@ export function encodeAddPasskey(point: string, tag: string): Hex {
   return encodeAnyChain(`${ADD_PUBLIC_KEY}${point}${tag}`);
 }
 
+/** The same as a call by an address that owns the account, on one network. */
+export const encodeOwnPasskey = (point: string): Hex => `0x${ADD_PUBLIC_KEY}${point}`;
+
 /** Adds an address on every network. */
 export function encodeAddAddress(address: string, tag: string): Hex {
   return encodeAnyChain(`${ADD_ADDRESS}${word(BigInt(address))}${tag}`);
