@@ -12,6 +12,8 @@ const REFUSED_CLASSES = ["28", "3D"];
 const UNREACHABLE_STATES = new Set(["57P01", "57P02", "57P03", "53300"]);
 /** The server's certificate is of an unknown authority, expired, or of another name. */
 const UNTRUSTED_CODE = /^(ERR_TLS_|CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_)/;
+/** PgBouncer's, for a setting of a connection that it does not pass on. */
+const REFUSED_SETTING = /unsupported startup parameter/;
 const SQL_STATE = /^[0-9A-Z]{5}$/;
 /** Socket errors of both drivers; the queue's driver has no code for an ended connection. */
 const UNAVAILABLE_TEXT =
@@ -44,9 +46,9 @@ export function openDatabaseWait(
         return result;
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
-        if (isOfClass(error, REFUSED_CLASSES) || isUntrusted(error))
-          onGivenUp(describeDatabaseFailure(databaseUrl, error));
-        if (!isUnavailable(error)) throw error;
+        const isRefused = isOfClass(error, REFUSED_CLASSES) || isUntrusted(error) || isOfPooler(error);
+        if (isRefused) onGivenUp(describeDatabaseFailure(databaseUrl, error));
+        if (isOfPooler(error) || !isUnavailable(error)) throw error;
         if (attempt === 1) log.warn(`${name} is unavailable, waiting for up to ${seconds(maxMs)}: ${reason}`);
         if (waitedMs >= maxMs) {
           onGivenUp(`${name} was unavailable for ${seconds(waitedMs)}: ${reason}`);
@@ -64,6 +66,8 @@ export function describeDatabaseFailure(databaseUrl: string, error: unknown): st
   const name = nameOf(databaseUrl);
   if (isUntrusted(error))
     return `${name} has a certificate that is not trusted (DATABASE_URL): ${reason}. Use the name it was issued for, and name the file of its authority with sslrootcert=FILE`;
+  if (isOfPooler(error))
+    return `${name} is a pooler that refuses a setting of our connections (DATABASE_URL): ${reason}. Use the database's direct address, or, in session mode, add it to ignore_startup_parameters (docs/OPERATIONS.md)`;
   if (isOfClass(error, REFUSED_CLASSES)) return `${name} refuses the connection (DATABASE_URL): ${reason}`;
   const isOfStatement = isOfClass(error, ["53", "57"]) && !UNREACHABLE_STATES.has(codeOf(error as Error));
   return isUnavailable(error) && !isOfStatement ? `${name} is unavailable (DATABASE_URL): ${reason}` : reason;
@@ -100,6 +104,10 @@ function isUnavailable(error: unknown): boolean {
 
 function isUntrusted(error: unknown): boolean {
   return error instanceof Error && UNTRUSTED_CODE.test(codeOf(error));
+}
+
+function isOfPooler(error: unknown): boolean {
+  return error instanceof Error && REFUSED_SETTING.test(error.message);
 }
 
 function isOfClass(error: unknown, classes: readonly string[]): boolean {

@@ -1,6 +1,8 @@
 /** A transaction pooler in front of Postgres: recognised, and refused at start by every process. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { openDatabase } from "../../db/postgres/client.ts";
 import { isBehindPooler } from "../../db/postgres/pooler.ts";
+import { openDatabaseWait } from "../../db/postgres/retry-while-unavailable.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { startServiceProcess } from "../../local/processes/service-process.ts";
 import { SERVICE_KINDS, serviceEnv } from "../../local/service-env.ts";
@@ -49,6 +51,21 @@ describe.skipIf(!PGBOUNCER)("with pgbouncer (skipped where it is not installed)"
         await pooler.stop();
       }
     });
+
+  test("session mode that refuses a setting of ours is named at once, not waited for", async () => {
+    const pooler = await startPgbouncer(db.url, { mode: "session", poolSize: 5 });
+    const sql = openDatabase(pooler.url, { name: "test", maxConnections: 1 });
+    const lines: string[] = [];
+    const log = { warn: (line: string) => void lines.push(line), info: () => {} };
+    const wait = openDatabaseWait(pooler.url, { log, onGivenUp: (line) => void lines.push(line) }, 500);
+    try {
+      await expect(wait(() => sql`select 1`)).rejects.toThrow("unsupported startup parameter");
+      expect(lines).toEqual([expect.stringMatching(/is a pooler that refuses .*ignore_startup_parameters/)]);
+    } finally {
+      await sql.end({ timeout: 1 });
+      await pooler.stop();
+    }
+  });
 
   test("api, worker and indexer exit with code 78 and one message", async () => {
     const pooler = await startPgbouncer(db.url, { mode: "transaction", poolSize: 5, ignores: OURS });
