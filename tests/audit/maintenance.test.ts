@@ -190,16 +190,17 @@ describe("reconciliation", () => {
     const txHash = await pay(lab, payer, merchant.address, 12n);
     await mine(lab, FINAL_BLOCKS);
     await settled(lab);
-    await lab.sql`delete from transactions where tx_hash = ${txHash}`;
-    const [lost] = await lab.sql<{ blockNumber: bigint }[]>`
-      delete from transfers where tx_hash = ${txHash} returning block_number`;
-    await lab.sql`update cursors set rechecked_number = ${Number(lost?.blockNumber) - 5}`;
     const proxy = await startFaultProxy(lab.chain.rpcUrl, {
       random: Math.random,
       faults: { emptiedLogs: 1 },
     });
     await withTerm(
       async (term) => {
+        // a running indexer would find it at its next recheck
+        await lab.sql`delete from transactions where tx_hash = ${txHash}`;
+        const [lost] = await lab.sql<{ blockNumber: bigint }[]>`
+          delete from transfers where tx_hash = ${txHash} returning block_number`;
+        await lab.sql`update cursors set rechecked_number = ${Number(lost?.blockNumber) - 5}`;
         const pace = { blocks: 500 };
         await recheckLogs(term, pace);
         await recheckLogs(term, pace);

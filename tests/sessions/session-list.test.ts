@@ -160,7 +160,7 @@ test("the SQL statement in docs/OPERATIONS.md ends all sessions of a user, on ev
   const { merchant, one, two } = await twoBrowsers();
   const stranger = await signUp(world.baseUrl);
   const papers = readFileSync(join(import.meta.dir, "../../docs/OPERATIONS.md"), "utf8");
-  const statement = /delete from sessions[^;]*;/.exec(papers)?.[0] ?? "";
+  const statement = /delete from sessions where[^;]*;/.exec(papers)?.[0] ?? "";
   expect(statement).toContain("'merchant@example.com'");
   await world.sql.unsafe(statement.replace("merchant@example.com", merchant.email));
   for (const ended of [one, two]) expect(await statusesOf(ended)).toEqual([401, 401]);

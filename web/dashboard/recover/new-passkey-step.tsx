@@ -28,7 +28,8 @@ export function NewPasskeyStep({ onMade }: Props) {
       const { publicKey = "" } = passkeyResponse.response as { publicKey?: string };
       const own = encodeOwnPasskey(pointOf(bytesOfBase64Url(publicKey)));
       // the wallet shows bytes: whether they add this passkey or somebody else's, only this page can tell
-      if (made.transactions.some(({ data }) => data.toLowerCase() !== own)) throw new ForeignOperation("data");
+      if (made.transactions.some(({ data }) => data.toLowerCase() !== own))
+        throw new ForeignOperation("data");
       onMade(made);
     });
   return (

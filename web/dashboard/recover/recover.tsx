@@ -34,7 +34,8 @@ export function Recover({ me, onDone, onLeave }: RecoverProps) {
   const [step, setStep] = useState<Step | undefined>(() => {
     const registered = readRegistered();
     // what is left needs no session, which may have ended meanwhile
-    if (registered && (!me || registered.email.toLowerCase() === me.email)) return { is: "owner", registered };
+    if (registered && (!me || registered.email.toLowerCase() === me.email))
+      return { is: "owner", registered };
     return me ? undefined : { is: "proof", email: "" };
   });
   const action = useAction();

@@ -32,7 +32,10 @@ type Statement = {
  * Signs a statement to this service. Throws ForeignOperation for any other: the wallet may hold money of its own, and a signature for a token
  * or another contract, which its domain would name, could move it.
  */
-export async function signStatement(wallet: Wallet, { signer, typedData, expected }: Statement): Promise<Hex> {
+export async function signStatement(
+  wallet: Wallet,
+  { signer, typedData, expected }: Statement,
+): Promise<Hex> {
   const { types, primaryType, domain, message } = typedData;
   if (primaryType !== expected.primaryType) throw new ForeignOperation("primaryType");
   if (Object.keys(domain).join() !== "name,version") throw new ForeignOperation("domain");
