@@ -72,7 +72,7 @@ export async function settle(
   lab: Lab,
   key: string,
   payment: SignedPayment,
-  idempotencyKey = "the-same",
+  idempotencyKey: string = payment.nonce,
 ): Promise<{ success: boolean; errorReason?: string }> {
   const { caip2, usdc } = NETWORKS["base-sepolia"];
   const { signature, ...fields } = payment;
