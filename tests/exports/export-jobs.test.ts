@@ -98,10 +98,10 @@ describe("an asynchronous export", () => {
     const asked = await exportAs({ format: "csv" }, { prefer: "respond-async" });
     const { id } = JSON.parse(asked.text).data.export;
     await waitReady(id);
-    // a busy machine's first attempt may have been given up
-    const [{ attempts = 0 } = {}] = await world.sql<{ attempts: number }[]>`
-      update exports set status = 'RUNNING', ready_at = null where id = ${id} returning attempts`;
     const made = await world.sql.begin(async (tx) => {
+      // a busy machine's first attempt may have been given up; locked, no worker begins another one
+      const [{ attempts = 0 } = {}] = await tx<{ attempts: number }[]>`
+        update exports set status = 'RUNNING', ready_at = null where id = ${id} returning attempts`;
       await tx`select pg_sleep(0.05)`;
       const [row] = await tx<{ at: Date }[]>`select clock_timestamp() as at`;
       await finishExport(tx, { id, attempts }, { byteSize: 1, rowsDone: 1 });
