@@ -85,6 +85,17 @@ describe.if(isBrowserThere)("an amount typed as a filter", () => {
     expect(request.postDataJSON()).toMatchObject({ amountMin: "1000.00" });
   });
 
+  test("that is absent is no filter: a history without transactions says so, and an export names none", async () => {
+    await openHistory("");
+    await page.getByText("No transactions yet").waitFor(ASKED);
+    await asksFor("5", () => atLeast().fill("5"));
+    await page.getByText("Nothing matches").waitFor(ASKED);
+    await page.goto(`${world.baseUrl}/exports`);
+    const create = page.getByRole("button", { name: "Create the file" });
+    const [request] = await Promise.all([page.waitForRequest(/\/v1\/transactions\/export$/), create.click()]);
+    expect(Object.keys(request.postDataJSON()).filter((name) => name.startsWith("amount"))).toEqual([]);
+  });
+
   test("no error was logged, and nothing was requested from another origin", () => {
     person.expectClean();
   });

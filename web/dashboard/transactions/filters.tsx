@@ -42,7 +42,7 @@ export function readFilters(query: URLSearchParams): TransactionFilters {
     return pattern.test(text) ? text : undefined;
   };
   const amountOf = (name: string) =>
-    (faultIn(query, name) ? undefined : amountIn(query, name).replace(",", ".")) as number | undefined;
+    ((!faultIn(query, name) && amountIn(query, name).replace(",", ".")) || undefined) as number | undefined;
   return {
     types: listOf("types", TYPES),
     statuses: listOf("statuses", STATUSES),
