@@ -28,6 +28,8 @@ export type WalletOptions = {
   signsForeign?: boolean;
   /** Sends, and then answers as if it had not. */
   losesAnswer?: boolean;
+  /** Sends, and waits before it answers. */
+  answersAfter?: Promise<unknown> | undefined;
   /** The network the wallet is on until it is switched. */
   chainId?: number;
   /** The person changes its network while it asks. */
@@ -89,6 +91,7 @@ export async function makeTestWallet(rpcUrl: string, given: WalletOptions = {}):
         if (Number((params[0] as { chainId?: Hex }).chainId ?? chainId) !== chainId)
           throw new WalletError(-32602, "The wallet is on another network");
         hashes.push(await send(params[0] as { to: Hex; data: Hex; gas?: Hex }));
+        await options.answersAfter;
         if (options.losesAnswer) throw new WalletError(-32603, "Internal error");
         return hashes.at(-1);
       case "eth_call":

@@ -63,7 +63,8 @@ describe.if(isBrowserThere)("a recovery", () => {
   }
 
   async function prove(page: Page): Promise<void> {
-    await ageCodes(dashboard.world.sql, email, 61);
+    // an address gets five codes an hour
+    await ageCodes(dashboard.world.sql, email, 3_601);
     await page.getByLabel("E-mail address").fill(email);
     await button(page, "Continue with Ledger").click();
     await button(page, "Read the code from the local mailbox").click();
@@ -143,6 +144,56 @@ describe.if(isBrowserThere)("a recovery", () => {
     await button(page, "Send again on Base Sepolia").click();
     await button(page, "Sign in with the new passkey").click({ timeout: 60_000 });
     await page.getByRole("heading", { level: 1, name: "Wallet" }).waitFor();
+    await device.close();
+  });
+
+  const sendDenied = async (page: Page): Promise<void> => {
+    await prove(page);
+    await button(page, "Create passkey").click();
+    await button(page, "Continue with Ledger").click();
+    own.options.losesAnswer = true;
+    await button(page, "Send on Base Sepolia").click();
+    await page.getByText(/Ledger reports a problem/).waitFor();
+    own.options.losesAnswer = false;
+  };
+
+  test("the effect of a transaction that its wallet sent and denied is noticed", async () => {
+    const device = await openDevice();
+    const { page } = device;
+    await sendDenied(page);
+    await page.getByText(/^The new passkey is an owner/).waitFor({ timeout: 60_000 });
+    expect(await page.getByText(/^Send on .* first/).count()).toBe(0);
+    await button(page, "Sign in with the new passkey").click();
+    await page.getByRole("heading", { level: 1, name: "Wallet" }).waitFor();
+    await device.close();
+  });
+
+  test("a passkey that is an owner already is not added again", async () => {
+    const device = await openDevice();
+    const { page } = device;
+    await sendDenied(page);
+    const sent = countAsked(own, "eth_sendTransaction");
+    await button(page, "Send on Base Sepolia").click();
+    await page.getByText(/^Sent. Waiting|^The new passkey is an owner/).waitFor();
+    expect(countAsked(own, "eth_sendTransaction")).toBe(sent);
+    await button(page, "Sign in with the new passkey").click({ timeout: 60_000 });
+    await page.getByRole("heading", { level: 1, name: "Wallet" }).waitFor();
+    await device.close();
+  });
+
+  test("a wallet that sends and never answers holds up nothing", async () => {
+    const device = await openDevice();
+    const { page } = device;
+    await prove(page);
+    await button(page, "Create passkey").click();
+    await button(page, "Continue with Ledger").click();
+    const answer = Promise.withResolvers<void>();
+    Object.assign(own.options, { answersAfter: answer.promise });
+    await button(page, "Send on Base Sepolia").click();
+    await button(page, "Sign in with the new passkey").click({ timeout: 60_000 });
+    await page.getByRole("heading", { level: 1, name: "Wallet" }).waitFor();
+    answer.resolve();
+    Object.assign(own.options, { answersAfter: undefined });
     await device.close();
   });
 });

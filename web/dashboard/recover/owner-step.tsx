@@ -25,28 +25,32 @@ export function OwnerStep({ registered, onSignedIn }: Props) {
   const [hashes, setHashes] = useState(registered.hashes ?? {});
   const [isOwner, setOwner] = useState(false);
   const { isBusy, fault, run } = useAction();
+  // of its own: a wallet may never answer, although it has sent
+  const signingIn = useAction();
+  const [isTried, setTried] = useState(Object.keys(hashes).length > 0);
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus(), []);
   const isSent = Object.keys(hashes).length > 0;
-  const unsent = transactions.filter(({ network }) => !hashes[network]);
+  const [first, second] = transactions;
+  const unsent = isOwner && first && !second ? [] : transactions.filter(({ network }) => hashes[network] === undefined);
   const isDone = isOwner && unsent.length === 0;
   useEffect(() => {
     if (isOwner) return;
     const look = () => void signsIn({ email, passkeyId }).then((isThere) => isThere && setOwner(true));
     look();
-    if (!isSent) return;
+    if (!isTried) return;
     const timer = setInterval(look, POLL_MS);
     return () => clearInterval(timer);
-  }, [isOwner, isSent]);
+  }, [isOwner, isTried, isSent]);
   const send = (chosen: Wallet, transaction: Transaction) =>
     run(async () => {
-      const hash = await sendAsOwner(chosen, transaction);
-      const known = { ...hashes, [transaction.network]: hash };
+      const hash = await sendAsOwner(chosen, transaction, () => setTried(true));
+      const known = { ...hashes, [transaction.network]: hash ?? "" };
       storeRegistered({ ...registered, hashes: known });
       setHashes(known);
     });
   const signIn = () =>
-    run(async () => {
+    signingIn.run(async () => {
       const options = await call("POST /v1/auth/options", { body: { email }, isQuiet: true });
       if (!options.success) throw new Error(say("This account has no passkey yet. Sign in from the start."));
       await signInWithPasskey(email, options);
@@ -73,7 +77,7 @@ export function OwnerStep({ registered, onSignedIn }: Props) {
           />
         ))}
       </ul>
-      <Fault of={fault} />
+      <Fault of={isDone ? signingIn.fault : (fault ?? signingIn.fault)} />
       {!isDone && !wallet && <WalletChoice isBusy={isBusy} onChoose={setWallet} />}
       {!isDone && wallet && (
         <Button kind="quiet" isBusy={isBusy} onClick={() => setWallet(undefined)}>
@@ -95,7 +99,7 @@ export function OwnerStep({ registered, onSignedIn }: Props) {
               })}
             </Notice>
           )}
-          <Button kind="main" isBusy={isBusy} onClick={signIn}>
+          <Button kind="main" isBusy={signingIn.isBusy} onClick={signIn}>
             {say("Sign in with the new passkey")}
           </Button>
         </>
@@ -106,6 +110,7 @@ export function OwnerStep({ registered, onSignedIn }: Props) {
 
 type RowProps = {
   transaction: Transaction;
+  /** Undefined: not sent yet. */
   hash: string | undefined;
   isBusy: boolean;
   /** Undefined before a wallet is chosen. */
@@ -115,15 +120,16 @@ type RowProps = {
 /** A transaction can be sent again: a wallet may drop it, or it may have failed. */
 function TransactionRow({ transaction: { network, waitsForOwner }, hash, isBusy, onSend }: RowProps) {
   const name = nameOfNetwork(network);
-  const text = hash ? say("Send again") : say("Send");
-  const label = hash
+  const isSent = hash !== undefined;
+  const text = isSent ? say("Send again") : say("Send");
+  const label = isSent
     ? say("Send again on {network}", { network: name })
     : say("Send on {network}", { network: name });
   return (
     <li>
       <span class="what">
         {name}
-        {waitsForOwner && !hash && (
+        {waitsForOwner && !isSent && (
           <span class="muted">
             {say("Your account is being deployed here first. If the wallet is refused, try again later.")}
           </span>

@@ -5,7 +5,7 @@ export type Registered = { email: string } & Pick<
   Answer<"POST /v1/auth/recover/passkey/complete">,
   "passkeyId" | "transactions"
 > & {
-    /** Of the transactions that were sent, by network. */
+    /** Of the transactions that were sent, by network; empty where only its effect was found. */
     hashes?: Readonly<Record<string, string>>;
   };
 

@@ -9,6 +9,8 @@ import { ForeignOperation, word } from "../send/check-signed-operation.ts";
 /** EIP-1193. */
 const DECLINED = 4001;
 const IS_OWNER_ADDRESS = "0xa2e1a8d8";
+const IS_OWNER_PUBLIC_KEY = "0x066a1eb7";
+const SELECTOR_END = 10;
 
 /** Why the wallet did nothing; the message is for the person. */
 export class WalletFault extends Error {}
@@ -47,8 +49,15 @@ export async function signStatement(
 
 export type OwnerCall = { chainId: number; to: string; data: string };
 
-/** Sends a call of the merchant's account, for which the wallet pays the gas. Returns the transaction's hash. */
-export async function sendAsOwner(wallet: Wallet, { chainId, to, data }: OwnerCall): Promise<Hex> {
+/**
+ * Sends the call of the merchant's account that adds a passkey, for which the wallet pays the gas. Returns the transaction's hash; undefined when
+ * the passkey is an owner already, for example by a transaction that the wallet denied. `onAsk`: from now on the wallet may have sent it.
+ */
+export async function sendAsOwner(
+  wallet: Wallet,
+  { chainId, to, data }: OwnerCall,
+  onAsk: () => void,
+): Promise<Hex | undefined> {
   const from = await connect(wallet);
   const network = networkOf(chainId);
   if (!network) throw new WalletFault(say("This page does not know the network {chainId}.", { chainId }));
@@ -61,15 +70,19 @@ export async function sendAsOwner(wallet: Wallet, { chainId, to, data }: OwnerCa
         ...{ wallet: wallet.name, network: network.name },
       }),
     );
+  const holds = async (question: string) => {
+    const answer = (await ask(wallet, "eth_call", [{ to, data: question }, "latest"])) as Hex;
+    return answer !== "0x" && BigInt(answer) === 1n;
+  };
   // from anybody else it would fail, or have no effect where the account is not deployed yet
-  const call = { to, data: `${IS_OWNER_ADDRESS}${word(BigInt(from))}` };
-  const answer = (await ask(wallet, "eth_call", [call, "latest"])) as Hex;
-  if (answer === "0x" || BigInt(answer) !== 1n)
+  if (!(await holds(`${IS_OWNER_ADDRESS}${word(BigInt(from))}`)))
     throw new WalletFault(
       say("{address} is not an owner on {network} yet. Choose the right account, or try again in a minute.", {
         ...{ address: from, network: network.name },
       }),
     );
+  if (await holds(`${IS_OWNER_PUBLIC_KEY}${data.slice(SELECTOR_END)}`)) return undefined;
+  onAsk();
   // with the network, which may be changed while the wallet asks
   const transaction = { from, to, data, value: "0x0", chainId: `0x${chainId.toString(16)}` };
   return (await ask(wallet, "eth_sendTransaction", [transaction])) as Hex;
