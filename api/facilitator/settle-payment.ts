@@ -85,12 +85,9 @@ async function bringToEnd(
   if (!checked.ok) return { refusal: checked.reason, ...messageOf(checked.message) };
   const spent = await findSpentBudget(tools, request, call.asker);
   if (spent) return { refusal: spent.reason, message: spent.message };
-  const keyed = keyedOf(request, call.asker);
-  if (keyed && !(await claimSettleKey(tools.sql, keyed)))
-    return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: KEY_REUSED };
-  const identified = identifiedOf(request, call.asker.userId);
-  if (identified && !(await claimIdentifier(tools.sql, identified)))
-    return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: IDENTIFIER_REUSED };
+  const reused = await claimNames(tools, request, call.asker);
+  if (reused !== undefined)
+    return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: reused };
   const payment = newPayment(request, call, checked.payer);
   if (earlier) return retry(tools, request, earlier, payment);
   const watcher = tools.outcomes.watch(payment.id);
@@ -106,6 +103,33 @@ async function bringToEnd(
     watcher.cancel();
   }
 }
+
+/**
+ * Claims the request's Idempotency-Key and payment-identifier, or neither: an authorization that is ignored for one has not used the other.
+ * Returns why it is ignored.
+ */
+async function claimNames(
+  { sql }: SettleTools,
+  request: FacilitatorRequest,
+  asker: Asker,
+): Promise<string | undefined> {
+  const keyed = keyedOf(request, asker);
+  const identified = identifiedOf(request, asker.userId);
+  if (!keyed && !identified) return undefined;
+  try {
+    await sql.begin(async (tx) => {
+      if (keyed && !(await claimSettleKey(tx, keyed))) throw new NameReused(KEY_REUSED);
+      if (identified && !(await claimIdentifier(tx, identified))) throw new NameReused(IDENTIFIER_REUSED);
+    });
+    return undefined;
+  } catch (error) {
+    if (error instanceof NameReused) return error.message;
+    throw error;
+  }
+}
+
+/** Rolls the claims back. */
+class NameReused extends Error {}
 
 /** Relays for other services count against the gas budget of the API key's owner. */
 async function findSpentBudget(

@@ -23,14 +23,17 @@ async function ask(
   route: "settle" | "verify",
   bought: Purchase,
   id: string,
-  { key = lab.key, prefer = "" } = {},
+  { key = lab.key, prefer = "", idempotencyKey = "" } = {},
 ) {
   const { payload, requirements } = inVersion2(bought);
   const extensions = { "payment-identifier": { info: { required: false, id }, schema: {} } };
   const paymentPayload = { ...payload, extensions };
   const response = await fetch(`${lab.url}/${route}`, {
     method: "POST",
-    headers: { "content-type": "application/json", authorization: `Bearer ${key}`, prefer },
+    headers: {
+      ...{ "content-type": "application/json", authorization: `Bearer ${key}`, prefer },
+      ...(idempotencyKey && { "idempotency-key": idempotencyKey }),
+    },
     body: JSON.stringify({ x402Version: 2, paymentPayload, paymentRequirements: requirements }),
   });
   return (await response.json()) as { success: boolean; transaction: string };
@@ -115,4 +118,20 @@ test("error: another authorization under the same Idempotency-Key is not settled
   const otherSeller = await makeKey(lab.sql, userId, ["facilitator"]);
   expect(await settle(await purchase(lab), "order 2026-1", otherSeller)).toMatchObject({ success: true });
   expect(await settle(other, "order 2026-2")).toMatchObject({ success: true });
+});
+
+test("error: an authorization that is ignored for its identifier has not used the seller's Idempotency-Key, nor the other way round", async () => {
+  const refused = { success: false, errorReason: "IDEMPOTENCY_KEY_REUSED" };
+  const bought = await purchase(lab);
+  const signAgain = async (): Promise<Purchase> => ({
+    ...bought,
+    payment: await signPayment(bought.payer, { to: bought.payTo, amountUnits: bought.amount }),
+  });
+  const [first, next] = ["order_2026-11-27_0101", "order_2026-11-27_0102"];
+  const settle = async (order: Purchase, id: string, idempotencyKey: string) =>
+    ask("settle", order, id, { idempotencyKey });
+  expect(await settle(bought, first, "order 101")).toMatchObject({ success: true });
+  expect(await settle(await signAgain(), first, "order 102")).toMatchObject(refused);
+  expect(await settle(await signAgain(), next, "order 101")).toMatchObject(refused);
+  expect(await settle(await signAgain(), next, "order 102")).toMatchObject({ success: true });
 });
