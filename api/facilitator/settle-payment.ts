@@ -86,8 +86,7 @@ async function bringToEnd(
   const spent = await findSpentBudget(tools, request, call.asker);
   if (spent) return { refusal: spent.reason, message: spent.message };
   const reused = await claimNames(tools, request, call.asker);
-  if (reused !== undefined)
-    return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: reused };
+  if (reused !== undefined) return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: reused };
   const payment = newPayment(request, call, checked.payer);
   if (earlier) return retry(tools, request, earlier, payment);
   const watcher = tools.outcomes.watch(payment.id);

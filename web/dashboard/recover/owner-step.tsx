@@ -32,7 +32,8 @@ export function OwnerStep({ registered, onSignedIn }: Props) {
   useEffect(() => heading.current?.focus(), []);
   const isSent = Object.keys(hashes).length > 0;
   const [first, second] = transactions;
-  const unsent = isOwner && first && !second ? [] : transactions.filter(({ network }) => hashes[network] === undefined);
+  const unsent =
+    isOwner && first && !second ? [] : transactions.filter(({ network }) => hashes[network] === undefined);
   const isDone = isOwner && unsent.length === 0;
   useEffect(() => {
     if (isOwner) return;
