@@ -117,6 +117,7 @@ describe.if(isBrowserThere)("a recovery wallet", () => {
     await lost.reload();
     await button("Continue with Ledger", lost).click();
     await button("Send on Base Sepolia", lost).click();
+    await lost.getByRole("heading", { name: "Account recovered" }).waitFor();
     await button("Sign in with the new passkey", lost).click();
     await lost.getByRole("heading", { level: 1, name: "Wallet" }).waitFor();
     await lost.getByText("New phone").first().waitFor();

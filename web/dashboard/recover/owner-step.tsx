@@ -60,13 +60,15 @@ export function OwnerStep({ registered, onSignedIn }: Props) {
   return (
     <div class="steps">
       <h1 ref={heading} tabIndex={-1}>
-        {say("Make the new passkey an owner")}
+        {isDone ? say("Account recovered") : say("Make the new passkey an owner")}
       </h1>
-      <p class="muted">
-        {say(
-          "Your recovery wallet sends a transaction on each network and pays its gas, a few cents of ETH.",
-        )}
-      </p>
+      {!isDone && (
+        <p class="muted">
+          {say(
+            "Your recovery wallet sends a transaction on each network and pays its gas, a few cents of ETH.",
+          )}
+        </p>
+      )}
       <ul class="rows flush">
         {transactions.map((transaction) => (
           <TransactionRow
