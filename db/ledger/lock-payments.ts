@@ -17,7 +17,7 @@ type Blocks = {
  * seen.
  *
  * Whatever was accepted above the cursor was accepted on a branch that a reorganisation has taken away: every block of the new branch comes after
- * it. Its `accepted_block` is set back here, where that decides, because the reorganisation does not see an insert that is uncommitted.
+ * it. The reorganisation sets its `accepted_block` back (orphan-blocks.ts), and here it is done for an insert that was uncommitted then.
  */
 export async function lockPaymentsOfBlocks(
   tx: Tx,

@@ -80,21 +80,45 @@ async function reopenRelays(tx: Tx, network: NetworkId, ancestor: number): Promi
     where network = ${network} and state in ('MINED', 'CONFIRMED') and block_number > ${ancestor}`;
 }
 
+/**
+ * Locks, in one order, the payments that the reverted blocks settled and those that were accepted on them: every block of the new branch comes
+ * after these, although its number may be lower. Returns the settled ones. An insert that is still uncommitted is not seen: lock-payments.ts.
+ */
+async function lockPaymentsAbove(tx: Tx, network: NetworkId, ancestor: number): Promise<string[]> {
+  const rows = await tx<{ id: string }[]>`
+    with locked as (
+      select id, accepted_block, coalesce(state in ('MINED', 'CONFIRMED') and block_number > ${ancestor}, false) as is_settled
+      from payments
+      where network = ${network}
+        and (state in ('MINED', 'CONFIRMED') and block_number > ${ancestor} or accepted_block > ${ancestor})
+      order by id
+      for update
+    ),
+    lowered as (
+      update payments
+      set accepted_block = ${ancestor}
+      from locked
+      where payments.id = locked.id and locked.accepted_block > ${ancestor}
+    )
+    select id
+    from locked
+    where is_settled`;
+  return rows.map(({ id }) => id);
+}
+
 async function reopenPayments(
   tx: Tx,
   network: NetworkId,
   ancestor: number,
 ): Promise<{ id: string; linkId: string }[]> {
+  const ids = await lockPaymentsAbove(tx, network, ancestor);
+  if (ids.length === 0) return [];
   return tx<{ id: string; linkId: string }[]>`
     with affected as (
       select payment.id, relay.id as relay_id
       from payments payment
       left join relays relay on relay.id = payment.relay_id and relay.state in ('SIGNED', 'BROADCAST')
-      where payment.network = ${network}
-        and payment.state in ('MINED', 'CONFIRMED')
-        and payment.block_number > ${ancestor}
-      order by payment.id
-      for update of payment
+      where payment.id = any(${ids}::text[])
     )
     update payments
     set

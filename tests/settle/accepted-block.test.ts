@@ -9,6 +9,7 @@ import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accepted,
   type BooksLab,
+  fail,
   linkOf,
   makeBlock,
   makePayment,
@@ -122,4 +123,36 @@ test("a payment settles nothing if a block had executed it before it was accepte
   await read(lab, [makeTransfer(lab, 78, { payment })]);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
   expect(await paymentOf(lab, payment)).toMatchObject({ state: "FAILED", reason: "NONCE_USED" });
+});
+
+/** Reorganised down to a branch whose first block executes the payment, which a node leaves out until the branch is higher than the acceptance. */
+async function executeOmitted(payment: NewPayment): Promise<void> {
+  await reorganise(77);
+  await setCursor(90);
+  await read(lab, [makeTransfer(lab, 78, { payment })]);
+}
+
+test("a payment settles although a node left its log out while the new branch was as low", async () => {
+  const payment = await accepted(lab, linkId);
+  await executeOmitted(payment);
+  await expectPaid(payment);
+});
+
+test("a payment that failed settles although a node left its log out while the new branch was as low", async () => {
+  const payment = await accepted(lab, linkId);
+  await fail(lab, payment);
+  await executeOmitted(payment);
+  await expectPaid(payment);
+});
+
+test("a payment of the branch below a reorganisation keeps its block", async () => {
+  const payment = await accepted(lab, linkId);
+  await setCursor(90);
+  const later = await accepted(lab, await seedLink(lab.sql, lab.merchant));
+  await reorganise(83);
+  const rows = await lab.sql`
+    select accepted_block from payments where id in (${payment.id}, ${later.id}) order by id`;
+  expect(rows.map((row) => row["acceptedBlock"])).toEqual([83n, 83n]);
+  await reorganise(82);
+  expect(await lab.sql`select from payments where id = ${payment.id} and accepted_block = 82`).toHaveLength(1);
 });
