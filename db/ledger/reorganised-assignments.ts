@@ -98,13 +98,16 @@ export type OrphanedTransfer = {
 };
 
 /**
- * Gives decisions the places of their transfers among `transfers`, which are all of their blocks and not attributed yet. A transfer is recognised
- * in the same way as for its refunds (`moveRefunds`), and by its amount, since the merchant's decision was about that amount.
+ * Gives decisions the places of their transfers among `transfers`, which are not attributed yet; with `booked`, which are, they are all of their
+ * blocks. A transfer is recognised in the same way as for its refunds (`moveRefunds`), and by its amount, since the merchant's decision was about
+ * that amount. If a node left out one of several equal ones, the others may have the decisions of their neighbours by now: then a decision takes
+ * one of the equal transfers that are left.
  */
 export async function moveAssignments(
   tx: Tx,
   network: NetworkId,
   transfers: readonly PlacedTransfer[],
+  booked: readonly PlacedTransfer[] = [],
 ): Promise<void> {
   const orphaned = await tx<OrphanedTransfer[]>`
     select
@@ -114,9 +117,8 @@ export async function moveAssignments(
     from assignments
     join transfers gone on gone.id = assignments.orphaned_transfer_id
     where assignments.network = ${network} and assignments.orphaned_transfer_id is not null`;
-  const inOrder =
-    orphaned.length === 0 ? [] : transfers.toSorted((one, other) => one.logIndex - other.logIndex);
-  const findReturned = byLikeness(inOrder);
+  if (orphaned.length === 0) return;
+  const findReturned = findReturnedAmong(transfers, booked, orphaned);
   const moves = orphaned.flatMap((one) => {
     const found = findReturned(one);
     const { txHash, logIndex } = one;
@@ -125,6 +127,36 @@ export async function moveAssignments(
       : [];
   });
   if (moves.length > 0) await move(tx, network, moves);
+}
+
+function findReturnedAmong(
+  transfers: readonly PlacedTransfer[],
+  booked: readonly PlacedTransfer[],
+  orphaned: readonly OrphanedTransfer[],
+): (gone: OrphanedTransfer) => PlacedTransfer | undefined {
+  const findOwn = byLikeness([...transfers, ...booked].toSorted((one, other) => one.logIndex - other.logIndex));
+  const isBooked = new Set(booked);
+  const nameOf = (gone: OrphanedTransfer) => `${likenessOf(gone)}:${gone.amountUnits}:${gone.alikeBefore}`;
+  const found = new Map<string, PlacedTransfer>();
+  const displaced = new Map<string, OrphanedTransfer>();
+  for (const gone of orphaned) {
+    const own = findOwn(gone);
+    if (own && isBooked.has(own)) displaced.set(nameOf(gone), gone);
+    else if (own) found.set(nameOf(gone), own);
+  }
+  const taken = new Set(found.values());
+  for (const [name, gone] of displaced) {
+    const left = transfers.find(
+      (transfer) =>
+        !taken.has(transfer) &&
+        likenessOf(transfer) === likenessOf(gone) &&
+        transfer.amountUnits === gone.amountUnits,
+    );
+    if (!left) continue;
+    taken.add(left);
+    found.set(name, left);
+  }
+  return (gone) => found.get(nameOf(gone));
 }
 
 /** Finds the transfer of `inOrder` (by log index) that is an orphaned one at its new place. */

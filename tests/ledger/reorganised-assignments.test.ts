@@ -335,3 +335,37 @@ test("a decision about another transaction keeps its position when one with the 
     [two]: 3,
   });
 });
+
+for (const seenFirst of [[3], [4], [5], [3, 5], [4, 5]])
+  for (const assigned of [
+    [3, 4, 5],
+    [4, 5],
+    [5],
+  ])
+    test(`equal payments of one transaction, of which ${assigned} are assigned, all pay their links if a node first shows only ${seenFirst}`, async () => {
+      await seedLinks(lab.sql, lab.merchant, { count: 2 });
+      const first = makeTransfer(lab, 101, { logIndex: 3 });
+      await read(
+        lab,
+        [3, 4, 5].map((logIndex) => ({ ...first, logIndex })),
+      );
+      const links: string[] = [];
+      for (const logIndex of assigned) {
+        const linkId = await seedLink(lab.sql, lab.merchant);
+        links.push(linkId);
+        await assign({ ...first, logIndex }, linkId);
+      }
+      await undoAbove(lab, 100);
+      const block = makeBlock(101);
+      const again = [3, 4, 5].map((logIndex) => ({ ...first, block, logIndex }));
+      const booked = again.filter(({ logIndex }) => seenFirst.includes(logIndex));
+      await read(lab, booked);
+      const missed = again.filter(({ logIndex }) => !seenFirst.includes(logIndex));
+      await read(lab, missed, [], { booked });
+      const paid = await paidBy(lab);
+      expect(Object.keys(paid).toSorted()).toEqual(links.toSorted());
+      expect(new Set(Object.values(paid)).size).toBe(links.length);
+      const decided = await lab.sql<{ linkId: string; logIndex: number }[]>`
+        select link_id, log_index from assignments where tx_hash = ${first.txHash}`;
+      expect(Object.fromEntries(decided.map(({ linkId, logIndex }) => [linkId, logIndex]))).toEqual(paid);
+    });

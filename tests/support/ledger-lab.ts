@@ -79,13 +79,13 @@ export function makeTransfer(
 
 /**
  * Blocks are read and are deep enough at once, unless they are not to be. `cancelled` are payments whose authorizations were spent on
- * nothing.
+ * nothing, `booked` transfers of the same blocks that were read before.
  */
 export function read(
   { sql, merchant }: BooksLab,
   transfers: readonly SeenTransfer[],
   cancelled: readonly NewPayment[] = [],
-  { isDeep = true } = {},
+  { isDeep = true, booked = [] }: { isDeep?: boolean; booked?: readonly SeenTransfer[] } = {},
 ): Promise<void> {
   const executed = transfers.flatMap(({ from: payer, authorizationNonce: nonce, block, ...transfer }) =>
     nonce
@@ -103,7 +103,7 @@ export function read(
   ];
   return sql.begin(async (tx) => {
     const { linkIds } = await settleTransfers(tx, {
-      ...{ network: NETWORK, transfers, spent, operations: [] },
+      ...{ network: NETWORK, transfers, spent, operations: [], bookedTransfers: booked },
       isWatched: (address) => address === merchant.address,
       confirmedAtS: () => (isDeep ? Math.floor(Date.now() / 1000) : undefined),
     });
