@@ -28,7 +28,8 @@ export function hasOrphanedRefunds(tx: Tx, network: NetworkId) {
 
 /**
  * Moves refunds to the new positions of their transfers. A transfer is recognised by its authorization, or by its transaction, sender,
- * recipient and order among equal ones.
+ * recipient and order among equal ones. Equal ones that were read one by one may have changed places, with the links that were decided for them
+ * (`moveAssignments`): the refund then follows its link.
  */
 export async function moveRefunds(tx: Tx, network: NetworkId): Promise<void> {
   await tx`
@@ -37,22 +38,34 @@ export async function moveRefunds(tx: Tx, network: NetworkId): Promise<void> {
     from refunds moved
     join transfers gone on gone.id = moved.orphaned_transfer_id
     cross join lateral (
-      select back.tx_hash, back.log_index
-      from transfers back
-      where (back.tx_hash = gone.tx_hash or back.authorization_nonce = gone.authorization_nonce)
-        and back.network = gone.network
-        and back.from_address = gone.from_address
-        and back.to_address = gone.to_address
-        and back.authorization_nonce is not distinct from gone.authorization_nonce
-        and back.status <> 'ORPHANED'
-        and ${countAlikeBefore(tx, "back")} = ${countAlikeBefore(tx, "gone")}
+      select tx_hash, log_index
+      from (
+        select
+          tx_hash, log_index, is_own, bool_or(is_own) over () as is_back,
+          is_own or amount_units = gone.amount_units as is_equal, coalesce(link_id = moved.link_id, false) as is_of_link
+        from (
+          select
+            back.tx_hash, back.log_index, back.link_id, back.amount_units,
+            row_number() over (partition by back.tx_hash, back.block_hash order by back.log_index) - 1
+              = ${countAlikeBefore(tx, "gone")} as is_own
+          from transfers back
+          where (back.tx_hash = gone.tx_hash or back.authorization_nonce = gone.authorization_nonce)
+            and back.network = gone.network
+            and back.from_address = gone.from_address
+            and back.to_address = gone.to_address
+            and back.authorization_nonce is not distinct from gone.authorization_nonce
+            and back.status <> 'ORPHANED'
+        ) numbered
+      ) alike
+      where is_back and is_equal
+      order by is_of_link desc, is_own desc
       limit 1
     ) found
     where refunds.id = moved.id and moved.network = ${network} and moved.orphaned_transfer_id is not null`;
 }
 
 /** SQL: how many transfers like this one come before it in its transaction. */
-export function countAlikeBefore(tx: Tx, transfer: "back" | "gone") {
+export function countAlikeBefore(tx: Tx, transfer: "gone") {
   const its = tx(transfer);
   return tx`(
     select count(*)

@@ -1,6 +1,7 @@
 /** A refunded transfer that a reorganisation removed comes back, alone or behind others that fill its block: the refund moves to its place. */
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { newLinkId, newRefundId } from "../../core/domain/ids.ts";
+import { saveAssignment } from "../../db/ledger/assignments.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import {
   type BooksLab,
@@ -13,7 +14,7 @@ import {
   UNITS,
   undoAbove,
 } from "../support/ledger-lab.ts";
-import { randomAddress } from "../support/seed.ts";
+import { randomAddress, seedLinks } from "../support/seed.ts";
 
 setDefaultTimeout(120_000);
 let lab: BooksLab;
@@ -22,8 +23,11 @@ beforeAll(async () => {
 });
 afterAll(() => lab?.stop());
 
-/** Of its log 3. */
-async function refundOf({ txHash, from }: SeenTransfer): Promise<string> {
+/** Of its log 3, or another one. */
+async function refundOf(
+  { txHash, from }: SeenTransfer,
+  { logIndex = 3, linkId = newLinkId() } = {},
+): Promise<string> {
   const id = newRefundId(new Date());
   await lab.sql.begin(async (tx) => {
     // the refund's operation and link are not looked at
@@ -33,7 +37,7 @@ async function refundOf({ txHash, from }: SeenTransfer): Promise<string> {
         id, user_id, link_id, network, paid_tx_hash, paid_log_index, to_address, to_source, amount_units
       )
       values (
-        ${id}, ${lab.merchant.userId}, ${newLinkId()}, ${NETWORK}, ${txHash}, 3, ${from}, 'transfer_sender', ${UNITS}
+        ${id}, ${lab.merchant.userId}, ${linkId}, ${NETWORK}, ${txHash}, ${logIndex}, ${from}, 'transfer_sender', ${UNITS}
       )`;
   });
   return id;
@@ -92,3 +96,37 @@ test("after another transfer of its transaction has had its place and was remove
   ]);
   expect(await placeOf(id)).toEqual({ at: 4, waits: false });
 });
+
+for (const seenFirst of [3, 4])
+  test(`refunds of equal payments of one transaction stay with their links if a node first shows only log ${seenFirst}`, async () => {
+    const { userId } = lab.merchant;
+    const linkIds = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+    const first = makeTransfer(lab, 101, { logIndex: 3 });
+    const payments = [first, { ...first, logIndex: 4 }];
+    for (const [index, { txHash, logIndex }] of payments.entries())
+      await saveAssignment(lab.sql, {
+        ...{ network: NETWORK, txHash, logIndex, userId, accept: true },
+        linkId: linkIds[index],
+      });
+    await read(lab, payments);
+    const refunds = new Map<string, string>();
+    for (const [index, linkId] of linkIds.entries())
+      refunds.set(linkId, await refundOf(first, { logIndex: payments[index]?.logIndex, linkId }));
+    await undoAbove(lab, 100);
+    const block = makeBlock(101);
+    const again = payments.map((payment) => ({ ...payment, block }));
+    const booked = again.filter(({ logIndex }) => logIndex === seenFirst);
+    await read(lab, booked);
+    await read(
+      lab,
+      again.filter((payment) => !booked.includes(payment)),
+      [],
+      { booked },
+    );
+    const paid = await lab.sql<{ linkId: string; logIndex: number }[]>`
+      select link_id, log_index from transfers where tx_hash = ${first.txHash} and status <> 'ORPHANED' and pays`;
+    expect(paid).toHaveLength(2);
+    for (const { linkId, logIndex } of paid)
+      expect(await placeOf(refunds.get(linkId) ?? "")).toEqual({ at: logIndex, waits: false });
+    await undoAbove(lab, 100);
+  });
