@@ -130,3 +130,21 @@ for (const seenFirst of [3, 4])
       expect(await placeOf(refunds.get(linkId) ?? "")).toEqual({ at: logIndex, waits: false });
     await undoAbove(lab, 100);
   });
+
+test("a refund does not follow its link to a transfer of another amount", async () => {
+  const [linkId = ""] = await seedLinks(lab.sql, lab.merchant, { count: 2 });
+  const { userId } = lab.merchant;
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  const { txHash } = first;
+  await saveAssignment(lab.sql, { network: NETWORK, txHash, logIndex: 4, userId, linkId, accept: true });
+  const payments = [first, { ...first, logIndex: 4, amountUnits: 1n }];
+  await read(lab, payments);
+  const id = await refundOf(first, { linkId });
+  await undoAbove(lab, 100);
+  const block = makeBlock(101);
+  await read(
+    lab,
+    payments.map((payment) => ({ ...payment, block })),
+  );
+  expect(await placeOf(id)).toEqual({ at: 3, waits: false });
+});
