@@ -76,7 +76,8 @@ function computeLinks(
           where payments.link_id = link.id and payments.is_live and payments.is_open
           offset 0
         )
-        or exists (
+        -- one of an expired link holds nothing (openClaim)
+        or link.status <> 'EXPIRED' and exists (
           select from claims
           where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
           offset 0

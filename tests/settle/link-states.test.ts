@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
-import { accept, type BooksLab, linkOf, openBooks } from "../support/ledger-lab.ts";
+import { accept, type BooksLab, claim, eventsOf, linkOf, makeTransfer, openBooks } from "../support/ledger-lab.ts";
 import { seedLink } from "../support/seed.ts";
 
 let lab: BooksLab;
@@ -49,4 +49,20 @@ test("a link is PAID_LATE by a block after its expiry, but not by one at that ti
     await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [linkId], isReorg: false }));
     expect(await linkOf(lab, linkId)).toEqual({ status: "PAID", exception });
   }
+});
+
+test("a proven claim of an expired link does not make it PENDING, whatever else is booked on it meanwhile", async () => {
+  const expired = await seedLink(lab.sql, lab.merchant, { expiresInS: -1 });
+  await lab.sql`update payment_links set status = 'EXPIRED' where id = ${expired}`;
+  await claim(lab, expired, makeTransfer(lab, 90), "EOA");
+  await bookTransfer(lab, { link: expired, units: 2_000_000n });
+  await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [expired], isReorg: false }));
+  expect(await linkOf(lab, expired)).toEqual({ status: "EXPIRED", exception: "OVERPAID" });
+  expect(await eventsOf(lab, expired)).toEqual(["exception"]);
+  // one that a claim held before it was over stays PENDING
+  const held = await seedLink(lab.sql, lab.merchant);
+  await claim(lab, held, makeTransfer(lab, 90), "EOA");
+  await lab.sql`update payment_links set expires_at = now() - interval '1 second' where id = ${held}`;
+  await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [held], isReorg: false }));
+  expect(await linkOf(lab, held)).toMatchObject({ status: "PENDING" });
 });
