@@ -134,7 +134,9 @@ function findReturnedAmong(
   booked: readonly PlacedTransfer[],
   orphaned: readonly OrphanedTransfer[],
 ): (gone: OrphanedTransfer) => PlacedTransfer | undefined {
-  const findOwn = byLikeness([...transfers, ...booked].toSorted((one, other) => one.logIndex - other.logIndex));
+  const findOwn = byLikeness(
+    [...transfers, ...booked].toSorted((one, other) => one.logIndex - other.logIndex),
+  );
   const isBooked = new Set(booked);
   const nameOf = (gone: OrphanedTransfer) => `${likenessOf(gone)}:${gone.amountUnits}:${gone.alikeBefore}`;
   const found = new Map<string, PlacedTransfer>();

@@ -63,8 +63,7 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
       incoming: transfers.filter(({ to }) => isRecipient(to)).map(toAttributable),
     }),
     loadPayments(tx, network, spent.map(toExecuted)),
-    hasOrphanedAssignments &&
-      moveAssignments(tx, network, transfers, settling.bookedTransfers),
+    hasOrphanedAssignments && moveAssignments(tx, network, transfers, settling.bookedTransfers),
   ]);
   const incoming = transfers.filter(({ to, from, authorizationNonce: nonce }) => {
     const isElsewhere = nonce !== undefined && facilitated.keys.has(authorizationKey(from, nonce));

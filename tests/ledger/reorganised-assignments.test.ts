@@ -337,11 +337,7 @@ test("a decision about another transaction keeps its position when one with the 
 });
 
 for (const seenFirst of [[3], [4], [5], [3, 5], [4, 5]])
-  for (const assigned of [
-    [3, 4, 5],
-    [4, 5],
-    [5],
-  ])
+  for (const assigned of [[3, 4, 5], [4, 5], [5]])
     test(`equal payments of one transaction, of which ${assigned} are assigned, all pay their links if a node first shows only ${seenFirst}`, async () => {
       await seedLinks(lab.sql, lab.merchant, { count: 2 });
       const first = makeTransfer(lab, 101, { logIndex: 3 });

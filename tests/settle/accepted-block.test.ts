@@ -150,9 +150,11 @@ test("a payment of the branch below a reorganisation keeps its block", async () 
   await setCursor(90);
   const later = await accepted(lab, await seedLink(lab.sql, lab.merchant));
   await reorganise(83);
-  const rows = await lab.sql`
+  const rows = await lab.sql<{ acceptedBlock: bigint }[]>`
     select accepted_block from payments where id in (${payment.id}, ${later.id}) order by id`;
-  expect(rows.map((row) => row["acceptedBlock"])).toEqual([83n, 83n]);
+  expect(rows.map((row) => row.acceptedBlock)).toEqual([83n, 83n]);
   await reorganise(82);
-  expect(await lab.sql`select from payments where id = ${payment.id} and accepted_block = 82`).toHaveLength(1);
+  expect(await lab.sql`select from payments where id = ${payment.id} and accepted_block = 82`).toHaveLength(
+    1,
+  );
 });

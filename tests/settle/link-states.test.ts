@@ -3,7 +3,15 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
-import { accept, type BooksLab, claim, eventsOf, linkOf, makeTransfer, openBooks } from "../support/ledger-lab.ts";
+import {
+  accept,
+  type BooksLab,
+  claim,
+  eventsOf,
+  linkOf,
+  makeTransfer,
+  openBooks,
+} from "../support/ledger-lab.ts";
 import { seedLink } from "../support/seed.ts";
 
 let lab: BooksLab;
