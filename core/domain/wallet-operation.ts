@@ -102,6 +102,29 @@ export function pairTransfers<Item extends OperationItem, Transfer extends Place
   return pairs;
 }
 
+/**
+ * The same for an operation some of whose transfers were stored before the others were read: those keep the items they are `bound` to. Only
+ * equal items can have changed places, so the order of the others does not matter.
+ */
+export function pairRest<Item extends OperationItem, Transfer extends PlacedTransfer>(
+  items: readonly Item[],
+  transfers: readonly Transfer[],
+  bound: ReadonlyMap<Item, Transfer>,
+): Map<Item, Transfer> {
+  const pairs = new Map(bound);
+  const taken = new Set(bound.values());
+  for (const item of items) {
+    if (pairs.has(item)) continue;
+    const transfer = transfers.find(
+      (one) => !taken.has(one) && one.to === item.to && one.amountUnits === item.amountUnits,
+    );
+    if (!transfer) continue;
+    pairs.set(item, transfer);
+    taken.add(transfer);
+  }
+  return pairs;
+}
+
 /** An operation that ended without its event may still be executed while its nonce is unused: signatures never expire (EntryPoint v0.6). */
 export function isStillPossible({
   state,

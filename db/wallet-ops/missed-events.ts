@@ -70,6 +70,16 @@ type Bound = {
   linkId: string | null;
 };
 
+/** Stored transfers that belong to one of these items already. */
+export async function findBoundTransfers(tx: Tx, itemIds: readonly bigint[]): Promise<BookedTransfer[]> {
+  return tx<BookedTransfer[]>`
+    select history.operation_item_id as item_id, transfers.block_hash, transfers.log_index
+    from transactions history
+    join transfers on transfers.id = history.transfer_id
+    where history.operation_item_id = any(${itemIds.map(String)}::text[]::bigint[])
+      and transfers.status <> 'ORPHANED'`;
+}
+
 /**
  * Transfers that were booked before their operation was known have a history row of their own, while the row that was opened at the
  * confirmation is still PENDING. The opened row becomes the transfer's and the other is deleted; without an opened row, the transfer's

@@ -4,18 +4,21 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import {
   type OperationFailure,
   type OperationItem,
+  pairRest,
   pairTransfers,
 } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { bindBookedTransfers } from "../../db/wallet-ops/missed-events.ts";
+import { bindBookedTransfers, findBoundTransfers } from "../../db/wallet-ops/missed-events.ts";
 import { type AttributedTransfer, restoreOperation } from "../../db/wallet-ops/restored-operations.ts";
 import {
   loadOperations,
   type OperationEvent,
   recordOperationEvents,
+  type SettlingOperation,
   settleOperations,
 } from "../../db/wallet-ops/settlement.ts";
 import type { SeenOperation, SeenTransfer } from "../source/decode-logs.ts";
+import { placeOf, placeOfSeen } from "../source/log-place.ts";
 import type { Isolate } from "./isolate-refused-records.ts";
 
 export type SettledOperations = {
@@ -82,10 +85,20 @@ async function settleTogether(
     operations.map(({ userOpHash }) => userOpHash),
   );
   const byHash = new Map<Hex, SeenOperation>(operations.map((seen) => [seen.userOpHash, seen]));
+  const boundTo = await findBound(tx, booked, known);
   for (const operation of known) {
     const seen = byHash.get(operation.userOpHash);
     if (!seen?.succeeded) continue;
-    for (const [item, transfer] of pairTransfers(operation.items, ownOf(seen))) items.set(transfer, item.id);
+    const bound = new Map(
+      operation.items.flatMap((item) => {
+        const transfer = boundTo.get(item.id);
+        return transfer ? [[item, transfer] as const] : [];
+      }),
+    );
+    const own = ownOf(seen);
+    const pairs =
+      bound.size > 0 ? pairRest(operation.items, own, bound) : pairTransfers(operation.items, own);
+    for (const [item, transfer] of pairs) items.set(transfer, item.id);
   }
   const hashes = new Set(known.map(({ userOpHash }) => userOpHash));
   const operationIds = await settleOperations(
@@ -104,6 +117,23 @@ async function settleTogether(
     }),
   );
   return { items, operationIds };
+}
+
+/** The transfers of `booked` that belong to items of these operations already, by the item's id. */
+async function findBound(
+  tx: Tx,
+  booked: readonly SeenTransfer[],
+  operations: readonly SettlingOperation[],
+): Promise<ReadonlyMap<bigint, SeenTransfer>> {
+  if (booked.length === 0 || operations.length === 0) return new Map();
+  const itemIds = operations.flatMap(({ items }) => items.map(({ id }) => id));
+  const byPlace = new Map(booked.map((one) => [placeOfSeen(one), one]));
+  return new Map(
+    (await findBoundTransfers(tx, itemIds)).flatMap(({ itemId, ...place }) => {
+      const transfer = byPlace.get(placeOf(place));
+      return transfer ? [[itemId, transfer] as const] : [];
+    }),
+  );
 }
 
 /**
