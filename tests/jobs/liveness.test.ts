@@ -1,11 +1,15 @@
-/** A worker pool's sign of life while connections beside it break: it is held once, all the time, and costs one connection. */
+/**
+ * A worker pool's sign of life while connections beside it break: it is held once, all the time, and costs one connection. Of pools without
+ * one, the jobs are released.
+ */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openLog } from "../../core/runtime/log.ts";
-import { isAlive, LIVENESS_CLASS } from "../../db/jobs/dead-workers.ts";
-import type { Sql } from "../../db/postgres/client.ts";
+import { holdLiveness, isAlive, LIVENESS_CLASS, releaseDeadPools } from "../../db/jobs/dead-workers.ts";
+import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { watchLiveness } from "../../worker/jobs/liveness.ts";
 import { type BreakablePool, openBreakablePool } from "../support/breakable-pool.ts";
 import { waitFor } from "../support/relay-lab.ts";
+import { withDatabase } from "../support/template-database.ts";
 
 const POOL = 3;
 const POOL_ID = "pool-of-this-test";
@@ -67,4 +71,30 @@ test("behavior: failing polls do not release the lock, a lost lock is taken agai
   for (const connection of others) connection.release();
   await stop();
   expect(await holders()).toEqual([]);
+}, 120_000);
+
+test("jobs of a pool without its lock are released; a lock of another pool, class or database is not its own", async () => {
+  const [alive, dead, starting] = ["pool-alive", "pool-dead", "pool-starting"];
+  for (const poolId of [alive, dead, starting])
+    await sql`select graphile_worker.add_job('deliver_webhooks', json_build_object('pool', ${poolId}::text))`;
+  await sql`
+    update graphile_worker._private_jobs
+    set
+      locked_by = payload ->> 'pool',
+      locked_at = now() - make_interval(secs => case payload ->> 'pool' when ${starting} then 0 else 60 end)`;
+  const elsewhere = openDatabase(withDatabase(pool.url, "postgres"), { name: "elsewhere", maxConnections: 1 });
+  await elsewhere`select pg_advisory_lock(${LIVENESS_CLASS}::int, hashtext(${dead}))`;
+  const other = await killer.reserve();
+  await other`select pg_advisory_lock(${LIVENESS_CLASS + 1}::int, hashtext(${dead}))`;
+  const held = await holdLiveness(sql, alive);
+  expect(await Promise.all([alive, dead].map((poolId) => isAlive(sql, poolId)))).toEqual([true, false]);
+  expect(await releaseDeadPools(sql)).toEqual([dead]);
+  const rows = await sql<{ lockedBy: string | null }[]>`
+    select locked_by from graphile_worker._private_jobs order by payload ->> 'pool'`;
+  expect(rows.map(({ lockedBy }) => lockedBy)).toEqual([alive, null, starting]);
+  await held?.release();
+  expect(await isAlive(sql, alive)).toBe(false);
+  await other`select pg_advisory_unlock_all()`;
+  other.release();
+  await elsewhere.end({ timeout: 1 });
 }, 120_000);

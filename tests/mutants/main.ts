@@ -5,7 +5,7 @@
  *   --count 40     how many, drawn over all kinds of changes; 0 takes every one
  *   --seed 7       which; printed when left out
  *   --file a,b     only sources whose path contains one of these
- *   --rule drop    only changes whose rule contains this
+ *   --rule a,b     only changes whose rule contains one of these
  *   --limit 60     seconds of tests a change may take before it counts as survived
  *   --minutes 10   no further change is started after this; 0: no limit
  *   --again        tries once more what survived earlier
@@ -37,6 +37,8 @@ const SOURCES = [
   "db/api-keys",
   "db/members",
   "db/jobs",
+  "db/documents",
+  "db/exports",
   "db/events",
   "db/webhooks",
   "indexer",
@@ -113,7 +115,7 @@ function listAll({ root, read }: ScratchCopy): Mutant[] {
   return SOURCES.flatMap((folder) => [...new Bun.Glob(`${folder}/**/*.ts`).scanSync(root)].sort())
     .filter((file) => values.file.split(",").some((part) => file.includes(part)))
     .flatMap((file) => listMutants(file, read(file)))
-    .filter(({ rule }) => rule.includes(values.rule));
+    .filter(({ rule }) => values.rule.split(",").some((part) => rule.includes(part)));
 }
 
 /** In turn from every rule, so that rare ones are tried as well. */

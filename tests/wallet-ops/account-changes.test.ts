@@ -145,6 +145,7 @@ describe("a change of an account", () => {
     expect(await findAccountLogsNumber(sql, NETWORK)).toBe(40);
     await noteAccountLogs(sql, { network: NETWORK, from: 40, to: 50 });
     expect(await findAccountLogsNumber(sql, NETWORK)).toBe(50);
+    expect(await findAccountLogsNumber(sql, OTHER_NETWORK)).toBe(40);
   });
 });
 

@@ -78,8 +78,12 @@ async function statesListed(made: Made, isListed: () => Promise<boolean>): Promi
 
 test("an owner change is found only by its own user", async () => {
   const [made, stranger] = [await lab.makeOperation(), await lab.makeOperation()];
-  const id = await seedOwnerChange(sql, made.userId, { owner: randomKey() });
-  expect(await findOwnerChange(sql, { id, userId: made.userId })).toMatchObject({ id });
+  const [id, other] = [
+    await seedOwnerChange(sql, made.userId, { owner: randomKey() }),
+    await seedOwnerChange(sql, made.userId, { owner: randomKey() }),
+  ];
+  for (const own of [id, other])
+    expect(await findOwnerChange(sql, { id: own, userId: made.userId })).toMatchObject({ id: own });
   expect(await findOwnerChange(sql, { id, userId: stranger.userId })).toBeUndefined();
 });
 
@@ -109,7 +113,7 @@ test("waiting additions have to start from the nonce after the highest spent one
   const spend = (of: Made, nonce: bigint, network: "base" | "base-sepolia" = NETWORK) =>
     recordOperationEvents(sql, network, [eventOf(of, { nonce, userOpHash: randomHash() })]);
   // of other keys, of another network
-  await spend(made, key - 1n);
+  await spend(made, key - 2n);
   await spend(made, key + (1n << 64n));
   await spend(made, key, "base");
   expect(await unspent(made)).toEqual([key, key]);
@@ -179,7 +183,21 @@ describe("a removal rules out an owner that a further network would get", () => 
     expect(await overtaken(made)).toBe(true);
     expect(await overtaken(stranger)).toBe(false);
     await sql`update wallets set owners = ${[kept]} where id = ${made.walletId}`;
+    await sql`update wallets set owners = ${[first]} where id = ${stranger.walletId}`;
     expect(await overtaken(made)).toBe(false);
+  });
+
+  test("but not by the addition to another wallet, which says nothing about this one", async () => {
+    const [made, other] = [await lab.makeOperation(), await lab.makeOperation()];
+    const owner = randomKey();
+    await logOwner(sql, { address: other.address, network: NETWORK }, owner);
+    const [row] = await sql<{ txHash: Hex }[]>`select tx_hash from account_changes where subject = ${owner}`;
+    const given = { nonce: ANY_CHAIN_NONCE_KEY << 64n, txHash: row?.txHash ?? "0x" };
+    await recordOperationEvents(sql, NETWORK, [eventOf(other, given)]);
+    await logOwner(sql, { address: made.address, network: NETWORK }, owner, { type: "OWNER_REMOVED" });
+    expect(await overtaken(made)).toBe(false);
+    await logOwner(sql, { address: other.address, network: NETWORK }, owner, { type: "OWNER_REMOVED" });
+    expect(await overtaken(other)).toBe(true);
   });
 
   test("even if the addition had failed here and a stranger executed it", async () => {
