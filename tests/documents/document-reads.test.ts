@@ -1,7 +1,7 @@
 /** Whose documents are read, and of which time: the conditions of the statements, one by one. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { newRefundId } from "../../core/domain/ids.ts";
+import { newLinkId, newRefundId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import type { DocumentKind } from "../../core/domain/numbered-document.ts";
 import {
@@ -83,15 +83,21 @@ describe("documents are listed", () => {
       await issue({ linkId: other }),
       await issue({ linkId: await seedLink(sql, merchant), parentId: link }),
     ];
-    await foreign();
+    const strangers = await seedLink(sql, stranger);
+    await foreign({ linkId: await seedLink(sql, stranger), parentId: strangers });
+    const twin = `${link.slice(0, 12)}${newLinkId().slice(12)}`;
+    const byTwin = await issue({ linkId: twin });
     await end(ended);
-    const all = [receipt, note, ended, elsewhere, byParent];
+    // as earlier versions stored them
+    await sql`update documents set facts = jsonb_build_object('linkId', link_id) where id = ${receipt}`;
+    const all = [receipt, note, ended, elsewhere, byParent, byTwin];
     expect(await list()).toEqual([...all].sort());
     expect(await list({ kind: "CREDIT_NOTE" })).toEqual([note]);
     expect(await list({ isVoid: true })).toEqual([ended]);
     expect(await list({ isVoid: false })).toEqual(all.filter((id) => id !== ended).sort());
     expect(await list({ linkId: other })).toEqual([elsewhere]);
     expect(await list({ linkId: link })).toEqual([receipt, note, ended, byParent].sort());
+    expect(await list({ linkId: strangers })).toEqual([]);
   });
 
   test("of a period from its first moment to before its end, after the last one of the page before", async () => {

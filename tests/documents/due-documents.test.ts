@@ -9,6 +9,7 @@ import { bookTransfer } from "../support/book-transfer.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import { type OperationLab, openOperationLab, randomHash } from "../support/operation-lab.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
+import { untilBlocked } from "../support/until-blocked.ts";
 import { insertHistory } from "../transactions/history.ts";
 import { bookDocuments } from "./book-documents.ts";
 
@@ -205,6 +206,21 @@ describe("a document becomes void", () => {
     expect(await voided(link)).toEqual({ [link]: "REORGANISED" });
     expect(await voided(link)).toEqual({});
     expect(await voided(other)).toEqual({ [other]: "REORGANISED" });
+  });
+
+  test("once, even if another link's call finds it at the same time", async () => {
+    const txHash = await paid();
+    await issue(link);
+    const heir = await seedLink(sql, merchant);
+    await set("transfers", { tx_hash: txHash }, { link_id: heir });
+    const [first, second] = await sql.begin(async (tx) => {
+      const ids = await voidDocuments(tx, [heir]);
+      const waiting = sql.begin((other) => voidDocuments(other, [link]));
+      await untilBlocked(sql, waiting);
+      return [ids, waiting.then((found) => ({ found }))] as const;
+    });
+    expect(first).toHaveLength(1);
+    expect(await second).toEqual({ found: [] });
   });
 
   test("when its transfer is in another block, or is another link's, or pays none, once it is confirmed", async () => {

@@ -204,6 +204,8 @@ test("events notify only those of their merchants whose events are being read", 
   expect([unread, ended, again, read].map((id) => notified.includes(id))).toEqual([false, false, true, true]);
   const left = await world.sql`select from event_readers where reader = ${gone}`;
   expect(left.length).toBe(0);
+  await noteReaders(world.sql, crypto.randomUUID(), [ended]);
+  expect(await world.sql`select from event_readers where reader = ${here}`).toHaveLength(2);
 });
 
 test("a process paused for longer than its rows are valid writes them again", async () => {

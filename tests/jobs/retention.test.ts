@@ -142,7 +142,10 @@ test("an event whose webhook is not delivered yet is kept; it is deleted when th
   await newEvents(["92 days", "91 days"]);
   await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
   expect(await readAges()).toEqual(["92 days", "91 days"]);
-  await sql`update webhook_deliveries set state = 'DELIVERED' where endpoint_id = ${id}`;
+  // what the later one still waits for does not concern the older
+  await sql`
+    update webhook_deliveries set state = 'DELIVERED'
+    where endpoint_id = ${id} and event_id = (select min(id) from events where user_id = ${merchant.userId})`;
   await deleteOldEvents(sql, { keptDays: 90, limit: LIMIT });
   expect(await readAges()).toEqual(["91 days"]);
 });
