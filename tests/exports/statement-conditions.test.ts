@@ -1,7 +1,7 @@
 /** Which movements, balances and rates a merchant's books hold, of which period: the conditions of the statements, one by one. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
-import { newExportId } from "../../core/domain/ids.ts";
+import { newExportId, newSendId } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
 import {
@@ -31,6 +31,7 @@ import {
 } from "../../db/exports/statements.ts";
 import { listDayRates } from "../../db/exports/valuation.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { insertOperation } from "../../db/wallet-ops/operations.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedMerchant } from "../support/seed.ts";
 import { type GivenRow, insertHistory } from "../transactions/history.ts";
@@ -65,6 +66,30 @@ const book = (rows: readonly GivenRow[], of = merchant) =>
     rows.map((row) => ({ detectedAt: INSIDE, ...row })),
   );
 
+/** The rows are the two items of one send, the second its fee. */
+async function bindSend({ userId, walletId, address }: SeededMerchant, rows: { sent: string; fee: string }) {
+  const id = newSendId(new Date());
+  const item = { to: address, amountUnits: 1n, note: "" };
+  await insertOperation(sql, {
+    ...{ id, userId, walletId, network: NETWORK, kind: "SEND", userOpHash: hash(), accountNonce: 0n },
+    ...{ callData: "0x", callGas: 1n, verificationGas: 1n, challengeId: "ch_1", idempotencyKey: undefined },
+    ...{ request: id, requestId: "req_1", lifeMs: 600_000, renews: false },
+    terms: { owners: [], warnings: [], balanceAfter: "0", deploysWallet: false },
+    items: [
+      { ...item, isFee: false },
+      { ...item, isFee: true },
+    ],
+  });
+  for (const [isFee, row] of [
+    [false, rows.sent],
+    [true, rows.fee],
+  ] as const)
+    await sql`
+      update transactions
+      set operation_item_id = (select id from wallet_operation_items where operation_id = ${id} and is_fee = ${isFee})
+      where id = ${row}`;
+}
+
 describe("a statement", () => {
   const period = () => ({ userId: merchant.userId, network: NETWORK, from: FROM, before: BEFORE }) as const;
 
@@ -82,10 +107,15 @@ describe("a statement", () => {
     ]);
     const [refund = ""] = await book([{ type: "SEND", amountUnits: 4n }]);
     await sql`update transactions set operation_id = 'rfd_1' where id = ${refund}`;
+    const [sent = "", fee = ""] = await book([
+      { type: "SEND", amountUnits: 5n },
+      { type: "SEND", amountUnits: 6n },
+    ]);
+    await bindSend(merchant, { sent, fee });
     await book([{ type: "RECEIVE", amountUnits: 10n }], stranger);
     const sums = await sumMovements(sql, period());
     expect(Object.fromEntries(sums.map(({ kind, units }) => [kind, units]))).toEqual({
-      ...{ PAYMENT: 2n, RECEIVE: 1n, REFUND: 4n, SEND: 3n },
+      ...{ PAYMENT: 2n, RECEIVE: 1n, REFUND: 4n, SEND: 8n, FEE: 6n },
     });
   });
 
@@ -143,9 +173,17 @@ describe("a statement", () => {
     });
     await sql`update cursors set rechecked_number = case network when ${NETWORK} then 7 else 50 end`;
     expect(await end()).toMatchObject({ recheckedBefore: new Date("2026-06-10T00:00:01Z") });
+    await block("base", 9, "2026-06-20T00:00:00Z");
+    await sql`update cursors set rechecked_number = 9`;
+    expect(await end()).toMatchObject({ recheckedBefore: new Date("2026-06-11T00:00:01Z") });
     const read = (columns: Record<string, Date | string | null>, of = merchant) =>
       sql`update wallets set ${sql(columns)} where id = ${of.walletId}`;
     await read({ backfilled_at: new Date(), opening_units: "0" }, stranger);
+    await sql`
+      insert into wallets (id, user_id, network, address, passkey_id, factory, owners, backfilled_at, opening_units)
+      select id || 'base', user_id, 'base', address, passkey_id, factory, owners, now(), 0
+      from wallets
+      where id = ${merchant.walletId}`;
     await read({ backfilled_at: new Date(), opening_units: null });
     expect(await end()).toMatchObject({ isWhole: false });
     await read({ backfilled_at: null, opening_units: "0" });
@@ -299,7 +337,7 @@ describe("rates", () => {
       { first: 1, corrections: 0 },
       { first: 0, corrections: 1 },
     ];
-    const ofOther = ["2026-05-20", "2026-06-01", "2026-06-02"].map((day) => rate(day, 99n, "USD", "GBP"));
+    const ofOther = ["2026-05-20", "2026-06-01", "2026-06-02", "2026-06-30"].map((day) => rate(day, 99n, "USD", "GBP"));
     await store("other", ...ofOther);
     expect(await store("first", rate("2026-06-01", 1n), rate("2026-06-03", 3n))).toEqual({
       first: 2,
@@ -317,6 +355,7 @@ describe("rates", () => {
     expect(await store("first", rate("2026-06-02", 7n, "GBP"))).toEqual(first);
     expect(await store("first", rate("2026-06-20", 7n))).toEqual(first);
     expect(await store("first", rate("2026-06-12", 7n, "GBP"))).toEqual(first);
+    expect(await store("first", rate("2026-06-24", 7n))).toEqual(first);
     const list = async (isCorrected: boolean, from = "2026-06-01") => {
       const choice = { source: "first", currency: "USD", usdcRate: "par", isCorrected } as const;
       const rows = await listPublishedRates(sql, choice, { from });
