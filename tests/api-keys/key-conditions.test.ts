@@ -5,6 +5,7 @@ import { newApiKeyId } from "../../core/domain/ids.ts";
 import {
   countLiveApiKeys,
   findLiveApiKey,
+  holdApiKey,
   insertApiKey,
   listApiKeys,
   revokeApiKey,
@@ -89,6 +90,23 @@ test("a key is revoked once, only by its own user, and no other key with it", as
   expect(revoked).toMatchObject({ id: key.id, revokedAt: expect.any(Date) });
   expect(await revokeApiKey(sql, key.id, user)).toBeUndefined();
   expect([await isLive(key), await isLive(other)]).toEqual([false, true]);
+});
+
+test("a key is held while it is live, whatever other keys there are", async () => {
+  const user = await seedUser(sql);
+  const [key, revoked] = [await make(user), await make(user)];
+  await revokeApiKey(sql, revoked.id, user);
+  const held = [key.id, revoked.id, newApiKeyId()].map((id) => holdApiKey(sql, id));
+  expect(await Promise.all(held)).toEqual([true, false, false]);
+  let revoking: Promise<unknown> | undefined;
+  await sql.begin(async (tx) => {
+    expect(await holdApiKey(tx, key.id)).toBe(true);
+    revoking = revokeApiKey(sql, key.id, user);
+    await Promise.race([revoking, Bun.sleep(100)]);
+    expect(await holdApiKey(tx, key.id)).toBe(true);
+  });
+  await revoking;
+  expect(await holdApiKey(sql, key.id)).toBe(false);
 });
 
 test("the end of a membership revokes the keys that this member made for this merchant, once", async () => {

@@ -16,9 +16,11 @@ import {
   countMembers,
   deleteMember,
   findMembership,
+  holdMember,
   insertMember,
   listMembers,
   listMemberships,
+  lockFormerOwners,
   lockMember,
   mayOwnOnChain,
   updateRole,
@@ -197,6 +199,12 @@ describe("a membership", () => {
     const key = { merchantId: merchant, userId: member };
     expect(await lockMember(sql, key)).toMatchObject({ ...key, role: "viewer" });
     expect(await lockMember(sql, { merchantId: stranger, userId: colleague })).toBeUndefined();
+    expect(await holdMember(sql, key)).toBe(true);
+    for (const one of [
+      { merchantId: stranger, userId: colleague },
+      { merchantId: merchant, userId: stranger },
+    ])
+      expect(await holdMember(sql, one)).toBe(false);
     await updateRole(sql, { ...key, role: "operator" });
     expect(await roles()).toEqual(["operator", "viewer", "viewer"]);
     await deleteMember(sql, key);
@@ -248,6 +256,20 @@ describe("a member is an owner on the chain", () => {
     await updateRole(sql, { merchantId: merchant, userId: member, role: "owner" });
     await logOwner(sql, wallet, owner, { type: "OWNER_REMOVED", isDeep: false });
     expect(await isOwner(merchant, member)).toBe(false);
+  });
+
+  test("no more once the key is removed: only the member whose key it was is named", async () => {
+    const { userId: merchant, wallet } = await merchantWithWallet();
+    const [former, invited] = [await join(merchant, "owner"), await join(merchant, "owner")];
+    const { owner } = await seedPasskey(sql, former);
+    await seedPasskey(sql, invited);
+    await seedOwnerChange(sql, merchant, { owner, member: former });
+    await logOwner(sql, wallet, owner);
+    const find = async () =>
+      (await lockFormerOwners(sql, [{ merchantId: merchant, owner }])).map(({ userId }) => userId);
+    expect(await find()).toEqual([]);
+    await logOwner(sql, wallet, owner, { type: "OWNER_REMOVED" });
+    expect(await find()).toEqual([former]);
   });
 
   test("not with another member's key: whoever saw it on the chain can register a credential with it", async () => {

@@ -64,6 +64,8 @@ describe("a session", () => {
     expect(await findLiveSession(sql, newSessionId(), user)).toBeUndefined();
     expect(await findLiveSession(sql, idle.id, user)).toBeUndefined();
     expect(await findLiveSession(sql, old.id, user)).toBeUndefined();
+    const held = [session, idle, old].map(({ id }) => holdSession(sql, id));
+    expect(await Promise.all(held)).toEqual([true, false, false]);
   });
 
   test("is renewed by an hour, and no other with it, not beyond its absolute end, and not once it has ended", async () => {
