@@ -79,6 +79,21 @@ test("race: a third export requested before the second has started waits for it,
   expect(outcomeOf(await third)).toBe("waits");
 });
 
+test("race: an export that ends while it waits to be counted is not started", async () => {
+  const [one, ended] = [await queue(), await queue()];
+  let second: ReturnType<typeof start> | undefined;
+  await sql.begin(async (tx) => {
+    await startExport(tx, one);
+    second = start(ended);
+    await untilBlocked(sql, second);
+    await sql`update exports set status = 'FAILED' where id = ${ended}`;
+  });
+  expect(outcomeOf(await second)).toBe("waits");
+  const [row] = await sql<{ status: string; attempts: number }[]>`
+    select status, attempts from exports where id = ${ended}`;
+  expect(row).toEqual({ status: "FAILED", attempts: 0 });
+});
+
 test("a stopping worker finishes its export, and leaves those in line to others without an attempt", async () => {
   const stopping = new AbortController();
   const deps = {

@@ -57,12 +57,12 @@ async function fund(key: number, gas: bigint): Promise<void> {
   await callRpc(node.rpcUrl, "anvil_setBalance", [keys[key]?.address, balance]);
 }
 
-async function send(key: number, gasLimit: bigint): Promise<bigint> {
+async function send(key: number, gasLimit: bigint, nonce = 0n): Promise<bigint> {
   const relayer = keys[key]?.address ?? "0x";
   return sql.begin(async (tx) => {
     await ensureLane(tx, { network: NETWORK, relayer }, 0n);
     return insertRelay(tx, {
-      ...{ network: NETWORK, relayer, nonce: 0n, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x" },
+      ...{ network: NETWORK, relayer, nonce, kind: "PAYMENTS", callTo: randomAddress(), callData: "0x" },
       ...{
         gasLimit,
         attempt: { txHash: randomHash(), raw: "0x", maxFeePerGas: feeWei, maxPriorityFeePerGas: 1n },
@@ -93,6 +93,29 @@ test("a key whose balance is reserved by pending transactions leaves the next on
   await fund(1, GAS);
   await send(0, 1n);
   expect(await choose(2)).toBe(1);
+});
+
+test("a key has at most 16 transactions that are not in a block", async () => {
+  await fund(0, 100n * GAS);
+  for (let nonce = 0n; nonce < 15n; nonce++) await send(0, 1n, nonce);
+  expect(await choose()).toBe(0);
+  await send(0, 1n, 15n);
+  expect(await choose()).toBe("lanes_full");
+});
+
+test("nothing is sent at a base fee above the cap, nor beyond the day's budget; at either it is", async () => {
+  await fund(0, 2n * GAS);
+  const chosen = async (maxFeeWei: bigint, dailyFeeMaxWei?: bigint) => {
+    const lanes = openLanes(sql, chain, keys.slice(0, 1), { maxFeeWei, dailyFeeMaxWei });
+    const key = await lanes.choose(GAS);
+    return typeof key === "string" ? key : key.address;
+  };
+  const baseFee = (feeWei * 2n + 2n) / 3n;
+  const address = keys[0]?.address ?? "0x";
+  expect(await chosen(baseFee)).toBe(address);
+  expect(await chosen(baseFee - 1n)).toBe("gas_price_above_cap");
+  expect(await chosen(feeWei, GAS * feeWei)).toBe(address);
+  expect(await chosen(feeWei, GAS * feeWei - 1n)).toBe("daily_budget_exhausted");
 });
 
 test("behavior: a key whose signer just failed is chosen only if no other can send, and again once it has signed", async () => {

@@ -281,6 +281,11 @@ test("a due message without a job is still sent", async () => {
     await clean();
     expect(await jobKeys()).toEqual([]);
   }
+  await sql`update webhook_deliveries set state = 'DELIVERED'`;
+  await dueSince(120, null);
+  await clean();
+  expect(await jobKeys()).toEqual([]);
+  await sql`update webhook_deliveries set state = 'PENDING'`;
   for (const lease of [null, -1]) {
     await dueSince(120, lease);
     await clean();
