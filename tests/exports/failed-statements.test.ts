@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from
 import { openLog } from "../../core/runtime/log.ts";
 import { refuseExport, startExport } from "../../db/exports/exports.ts";
 import { lockMerchantBooks, updateMerchantBooks } from "../../db/exports/merchant-books.ts";
-import { listMonthlyStatements } from "../../db/exports/statements.ts";
+import { listMonthlyStatements, takeFailedStatements } from "../../db/exports/statements.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { openReader } from "../../db/postgres/replica.ts";
 import { buildExport } from "../../worker/exports/build-export.ts";
@@ -94,7 +94,17 @@ test("a refused statement: its merchant is notified once with the reason, and it
   // the other file is still being made
   expect([(await listed())?.status, (await notices()).length]).toEqual(["IN_PROGRESS", 0]);
   await refuse(csv);
+  // of another month, and another merchant's of this one: not made yet
+  const other = await seedMerchant(sql, { network: NETWORK });
+  await sql`
+    insert into monthly_statements (wallet_id, user_id, month)
+    values
+      (${merchant.walletId}, ${merchant.userId}, '2026-05'),
+      (${other.walletId}, ${other.userId}, '2026-06')`;
   await minutes();
+  const unannounced = await sql`select from monthly_statements where announced_at is null`;
+  expect(unannounced).toHaveLength(2);
+  await sql`delete from monthly_statements where month = '2026-05' or wallet_id = ${other.walletId}`;
   const details = { month: "2026-06", network: NETWORK, reason: "too many movements", willRetry: false };
   expect(await notices()).toMatchObject([{ kind: "statement_failed", details }]);
   expect(await listed()).toMatchObject({
@@ -113,9 +123,17 @@ test("any other failed statement: its merchant is notified once, and it is retri
   await build(csv);
   await breakFile(pdf);
   for (let attempt = 0; attempt < 3; attempt++) await build(pdf);
+  const take = () => takeFailedStatements(sql, { limit: 10, retryDays: 60 });
+  const noticeKey = `statement-failed:${NETWORK}:2026-06`;
+  await sql`
+    insert into notices (user_id, kind, key)
+    values (${merchant.userId}, 'statement_failed', 'statement-failed:base:2026-06')`;
+  expect(await take()).toMatchObject([{ isOver: false, noticeKey }]);
+  await sql`delete from notices`;
   await minutes();
   const details = { month: "2026-06", network: NETWORK, reason: null, willRetry: true };
   expect(await notices()).toMatchObject([{ kind: "statement_failed", details }]);
+  expect(await take()).toEqual([]);
   const failed = { status: "FAILED", refusal: null, willRetry: true, pdfExportId: null, csvExportId: csv };
   expect(await listed()).toMatchObject(failed);
   await beginEarlier(pdf, 59);
