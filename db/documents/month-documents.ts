@@ -12,7 +12,7 @@ export async function readDocuments(
 ): Promise<ShownDocument[]> {
   const rows = await tx<ShownRow[]>`
     ${selectDocuments(tx)}
-    where owner_key(document.user_id) = owner_key(${userId}) and document.user_id = ${userId}
+    where owner_key(document.user_id) = owner_key(${userId})
       and document.happened_at >= ${from} and document.happened_at < ${before}
       ${after === undefined ? tx`` : tx`and (document.kind, document.is_test, document.year, document.number) > (${after.kind}, ${after.isTest}, ${after.year}, ${after.number})`}
     order by document.kind, document.is_test, document.year, document.number
@@ -31,7 +31,7 @@ export async function countDocuments(
     from (
       select
       from documents
-      where owner_key(user_id) = owner_key(${userId}) and user_id = ${userId}
+      where owner_key(user_id) = owner_key(${userId})
         and happened_at >= ${from} and happened_at < ${before}
       limit ${limit}
     ) found`;

@@ -337,7 +337,9 @@ describe("rates", () => {
       { first: 1, corrections: 0 },
       { first: 0, corrections: 1 },
     ];
-    const ofOther = ["2026-05-20", "2026-06-01", "2026-06-02", "2026-06-30"].map((day) => rate(day, 99n, "USD", "GBP"));
+    const ofOther = ["2026-05-20", "2026-06-01", "2026-06-02", "2026-06-30"].map((day) =>
+      rate(day, 99n, "USD", "GBP"),
+    );
     await store("other", ...ofOther);
     expect(await store("first", rate("2026-06-01", 1n), rate("2026-06-03", 3n))).toEqual({
       first: 2,

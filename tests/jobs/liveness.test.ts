@@ -82,7 +82,10 @@ test("jobs of a pool without its lock are released; a lock of another pool, clas
     set
       locked_by = payload ->> 'pool',
       locked_at = now() - make_interval(secs => case payload ->> 'pool' when ${starting} then 0 else 60 end)`;
-  const elsewhere = openDatabase(withDatabase(pool.url, "postgres"), { name: "elsewhere", maxConnections: 1 });
+  const elsewhere = openDatabase(withDatabase(pool.url, "postgres"), {
+    name: "elsewhere",
+    maxConnections: 1,
+  });
   await elsewhere`select pg_advisory_lock(${LIVENESS_CLASS}::int, hashtext(${dead}))`;
   const other = await killer.reserve();
   await other`select pg_advisory_lock(${LIVENESS_CLASS + 1}::int, hashtext(${dead}))`;
