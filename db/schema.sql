@@ -823,6 +823,7 @@ END) stored,
 CREATE UNIQUE INDEX payments_authorization_key ON public.payments USING btree (authorization_digest(network, token, payer, nonce));
 CREATE INDEX payments_doubtful ON public.payments USING btree (link_id) WHERE (doubt_until IS NOT NULL);
 CREATE INDEX payments_facilitated_mined ON public.payments USING btree (network, facilitated_mined_block) WHERE (facilitated_mined_block IS NOT NULL);
+CREATE INDEX payments_height ON public.payments USING brin (block_number, accepted_block) WITH (autosummarize='on');
 CREATE UNIQUE INDEX payments_idempotency_key ON public.payments USING btree (link_id, idempotency_key) WHERE ((idempotency_key IS NOT NULL) AND is_live);
 CREATE UNIQUE INDEX payments_live_link_key ON public.payments USING btree (link_id) WHERE is_live;
 CREATE INDEX payments_reverted ON public.payments USING btree (network, payer) WHERE (reverts > 0);
@@ -1011,6 +1012,7 @@ create table relays (
   constraint relays_state_check CHECK ((state = ANY (ARRAY['SIGNED'::text, 'BROADCAST'::text, 'MINED'::text, 'CONFIRMED'::text, 'LOST'::text]))),
   constraint relays_wallet_id_fkey FOREIGN KEY (wallet_id) REFERENCES wallets(id) ON DELETE SET NULL
 ) with (fillfactor=70);
+CREATE INDEX relays_height ON public.relays USING brin (block_number) WITH (autosummarize='on');
 CREATE INDEX relays_in_flight ON public.relays USING btree (network, relayer, nonce) WHERE (state = ANY (ARRAY['SIGNED'::text, 'BROADCAST'::text, 'MINED'::text]));
 CREATE UNIQUE INDEX relays_nonce_key ON public.relays USING btree (network, relayer, nonce) WHERE (state <> 'LOST'::text);
 CREATE INDEX relays_wallet ON public.relays USING btree (wallet_id) WHERE (wallet_id IS NOT NULL);

@@ -28,6 +28,8 @@ export async function orphanBlocksAbove(
   tx: Tx,
   { network, ancestor, claimLeaseS }: { network: NetworkId; ancestor: number; claimLeaseS: number },
 ): Promise<Undone> {
+  // a plan for any height would expect a third of each table above it
+  await tx`set local plan_cache_mode = force_custom_plan`;
   const transfers = await tx<{ id: bigint; linkId: string | null }[]>`
     update transfers
     set status = 'ORPHANED', confirmed_at = null
