@@ -8,8 +8,8 @@
  *   { auth: { allow: ["session"], needs: "self", session: "recovery" } }     in a recovery, whose session is refused everywhere else
  *   { limit: "publicLinkData" }                                   public, counted by client address
  *
- * `auth` gives the handler `user` (the row of the account acted for), `person` (who acts, and whose passkey signs), `caller` and `trace`. It runs before the body is validated, so that
- * validation reveals nothing to callers without access. 401 without a valid credential, 403 when the user or key may not, 429 beyond a limit.
+ * `auth` gives the handler `user` (the row of the account acted for), `person` (who acts, and whose passkey signs), `caller` and `trace`. It runs before a body that cannot be read is refused
+ * and before the body is validated, so that both are counted, and reveal nothing to callers without access. 401 without a valid credential, 403 when the user or key may not, 429 beyond a limit.
  * What no API key may do, whatever its scopes: core/domain/api-key-scopes.ts. Roles of members: core/domain/member.ts.
  */
 import { Elysia } from "elysia";
@@ -55,8 +55,9 @@ const SEEN_EVERY_S = 60;
 export const access = oncePer((deps: ApiDeps) =>
   new Elysia({ name: "access" }).use(requestContext(deps)).macro({
     auth: (rule: AuthRule) => ({
-      async transform({ request, set, clientAddress, route, admission }) {
+      async transform({ request, set, clientAddress, route, admission, unreadBody }) {
         admission.caller = await admit(deps, { request, set, clientAddress, route }, rule);
+        if (unreadBody) throw unreadBody;
       },
       resolve({ admission: { caller }, requestId, clientAddress }) {
         if (!caller) throw new Error("a route with `auth` was reached without a caller");
@@ -70,8 +71,9 @@ export const access = oncePer((deps: ApiDeps) =>
       detail: { security: checked(rule).allow.map((kind) => ({ [kind]: [] })), "x-needs": rule.needs },
     }),
     limit: (limitName: LimitName) => ({
-      async transform({ set, clientAddress, route }) {
+      async transform({ set, clientAddress, route, unreadBody }) {
         await takeFromCallersLimit(deps, set, limitName, { clientAddress, route });
+        if (unreadBody) throw unreadBody;
       },
     }),
   }),

@@ -12,23 +12,41 @@ const STRICT_UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 export const jsonBody = new Elysia({ name: "json-body" })
   .onRequest(({ request }) => refuseLargeBody(request))
-  .decorate({ bodyText: "" })
+  .decorate({ bodyText: "", unreadBody: undefined as ServiceError | undefined })
   .onParse({ as: "global" }, async (context, contentType) => {
-    const { request } = context;
-    if (!request.body) return undefined;
-    const bytes = await readBody(request);
-    if (bytes.byteLength === 0) return undefined;
-    if (contentType.trim().toLowerCase() !== "application/json")
-      throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
-    const text = decodeStrictly(bytes);
-    context.bodyText = text;
-    if (isDeeperThan(text, DEPTH_MAX)) throw tooDeep();
-    const body = parseJson(text);
-    const illFormed = SURROGATE_ESCAPE.test(text) ? findIllFormed(body) : undefined;
-    if (illFormed)
-      throw invalid(illFormed.join(".") || "body", "invalid_text", "The body contains an unpaired surrogate");
-    return body;
+    if (!context.request.body) return undefined;
+    try {
+      return await readJson(context, contentType);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      // thrown by access.ts once the caller is admitted and counted
+      context.unreadBody = error;
+      // undefined would have Elysia read the body itself
+      return null;
+    }
+  })
+  .onBeforeHandle({ as: "global" }, ({ unreadBody }) => {
+    if (unreadBody) throw unreadBody;
   });
+
+/** Undefined for an empty body. Sets `bodyText`. */
+async function readJson(
+  context: { request: Request; bodyText: string },
+  contentType: string,
+): Promise<unknown> {
+  const bytes = await readBody(context.request);
+  if (bytes.byteLength === 0) return undefined;
+  if (contentType.trim().toLowerCase() !== "application/json")
+    throw invalid("content-type", "must_be_application_json", "Send the body as application/json");
+  const text = decodeStrictly(bytes);
+  context.bodyText = text;
+  if (isDeeperThan(text, DEPTH_MAX)) throw tooDeep();
+  const body = parseJson(text);
+  const illFormed = SURROGATE_ESCAPE.test(text) ? findIllFormed(body) : undefined;
+  if (illFormed)
+    throw invalid(illFormed.join(".") || "body", "invalid_text", "The body contains an unpaired surrogate");
+  return body;
+}
 
 /** Only an escape can put an unpaired surrogate into a string, since as bytes it is not UTF-8. Postgres stores it neither as text nor in JSON. */
 const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;

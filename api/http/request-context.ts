@@ -4,9 +4,11 @@
  *   log            a child logger that carries it
  *   clientAddress  the caller's address, TRUSTED_PROXIES honoured
  *   admission      who is signed in, filled by the `auth` macro (access.ts), which gives handlers `user`
+ *   unreadBody     what is wrong with a body that cannot be read (json-body.ts), thrown once the caller is admitted and counted
  * and gives every response its headers and every request a log line when it ends.
  */
 import { Elysia } from "elysia";
+import type { ServiceError } from "../../core/domain/errors.ts";
 import { newRequestId } from "../../core/domain/ids.ts";
 import type { Caller } from "./caller.ts";
 import { behalfOf, clientAddressOf, untrustedProxyOf } from "./client-address.ts";
@@ -42,6 +44,7 @@ export const requestContext = oncePer(({ config, log, metrics, drain }: ApiDeps)
       clientAddress: "unknown",
       log,
       admission: {} as Admission,
+      unreadBody: undefined as ServiceError | undefined,
     })
     .onRequest((context) => {
       const { request, set, server } = context;

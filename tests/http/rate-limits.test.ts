@@ -138,6 +138,28 @@ describe("a signed-in user's limits", () => {
   });
 });
 
+test("a body that cannot be read is counted like any other, and refused after the caller", async () => {
+  const address = newAddress();
+  const client = openClient(world.baseUrl);
+  for (const [index, body] of ["{", '{"email":"\\ud800"}', "[".repeat(40)].entries()) {
+    const answer = await client.post("/v1/identity/register", body, from(address));
+    expect(answer.status).toBe(400);
+    expect(remaining(answer)).toBe(9 - index);
+  }
+  const stranger = await client.post("/v1/payment-links", "{", from(address));
+  expect(stranger.status).toBe(401);
+  expect(remaining(stranger)).toBe(999);
+  const own = { ...from(address), "idempotency-key": "unread" };
+  const refused = await merchant.client.post("/v1/payment-links", "{", own);
+  expect(refused.status).toBe(400);
+  expect(refused.body.error.details).toEqual({ field: "body", issue: "invalid_json" });
+  expect(refused.headers.get("x-ratelimit-limit")).toBe("50");
+  // every part of whose body is optional: nothing is done
+  const other = await signUp(world.baseUrl);
+  const setUp = await other.client.post("/v1/wallets/setup/start", "{", from(newAddress()));
+  expect(setUp.body.error.details).toEqual({ field: "body", issue: "invalid_json" });
+});
+
 describe("whose counter", () => {
   test("X-Forwarded-For counts only from trusted proxies, from the right", async () => {
     const client = openClient(world.baseUrl);
