@@ -22,7 +22,7 @@ const apiKeySchema = z
   })
   .meta({ id: "ApiKey" });
 
-const createBody = z.object({
+const createBody = z.strictObject({
   name: z
     .string()
     .trim()

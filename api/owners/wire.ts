@@ -62,7 +62,10 @@ export const ownersSchema = z
   })
   .meta({ id: "Owners" });
 
-export const addressStartBody = z.object({ address: z.string().max(100), network: networkId.optional() });
+export const addressStartBody = z.strictObject({
+  address: z.string().max(100),
+  network: networkId.optional(),
+});
 
 export const typedDataSchema = z
   .object({
@@ -84,13 +87,13 @@ export const passkeyStartedSchema = z
   .meta({ id: "PasskeyCreation" });
 
 const addition = z.discriminatedUnion("type", [
-  z.object({
+  z.strictObject({
     type: z.literal("passkey"),
     challengeId: challengeIdSchema,
     passkeyResponse: attestationSchema,
     name: ownerName.optional(),
   }),
-  z.object({
+  z.strictObject({
     type: z.literal("address"),
     challengeId: challengeIdSchema,
     address: z.string().max(100),
@@ -101,7 +104,7 @@ const addition = z.discriminatedUnion("type", [
       .describe("The address's signature of the typed data (EIP-712)"),
     name: ownerName.optional(),
   }),
-  z.object({
+  z.strictObject({
     type: z
       .literal("member")
       .describe(
@@ -112,13 +115,14 @@ const addition = z.discriminatedUnion("type", [
   }),
 ]);
 
-export const prepareBody = z.object({
+/** Strict: with a misspelt `network` an owner would be added on every network. */
+export const prepareBody = z.strictObject({
   network: networkId.optional().describe("If omitted when adding: every network on which you have a wallet"),
   add: addition.optional(),
-  remove: z.object({ ownerId: z.string().max(100) }).optional(),
+  remove: z.strictObject({ ownerId: z.string().max(100) }).optional(),
 });
 
-export const confirmBody = z.object({
+export const confirmBody = z.strictObject({
   ownerChangeId: z.string().max(100),
   challengeId: challengeIdSchema,
   passkeyResponse: assertionSchema,

@@ -38,7 +38,8 @@ export const assignRoutes = (deps: ApiDeps) =>
       {
         auth,
         params,
-        body: z.object({
+        // strict: with a misspelt `accept` the transfer would be booked without paying
+        body: z.strictObject({
           linkId: z.string().min(1).max(100),
           accept: z
             .boolean()

@@ -15,12 +15,13 @@ const description = z
   .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text");
 const eventTypes = z.array(z.enum(EVENT_TYPES)).max(EVENT_TYPES.length);
 
-export const createBody = z.object({
-  url: url.describe("https, on the public internet, on port 443 or a port from 1024"),
+/** Strict: with a misspelt `eventTypes` the endpoint would get every event. */
+export const createBody = z.strictObject({
+  url: url.describe("https on the public internet, port 443 or from 1024"),
   description: description.default(""),
-  eventTypes: eventTypes.default([]).describe("The event types to send; empty means all"),
+  eventTypes: eventTypes.default([]).describe("Empty: all"),
 });
-export const updateBody = z.object({
+export const updateBody = z.strictObject({
   url: url.optional(),
   description: description.optional(),
   eventTypes: eventTypes.optional(),

@@ -120,6 +120,34 @@ test.each(["status", "type", "dateFrm", "filters"])("an export refuses the field
   expect(answer.body.error.message).toContain(`has unknown fields: ${name}`);
 });
 
+describe("a body about money, owners, keys or webhooks refuses the field that it does not have:", () => {
+  const text = "AAAA";
+  const response = { clientDataJSON: text, authenticatorData: text, signature: text };
+  const passkeyResponse = { id: text, rawId: text, type: "public-key", response };
+  const signed = { challengeId: `ch_${crypto.randomUUID()}`, passkeyResponse };
+  test.each([
+    ["POST", "/v1/transactions/tx_1/assign", { linkId: "link_1" }, "body"],
+    ["POST", "/v1/webhook-endpoints", { url: "https://example.com/" }, "body"],
+    ["PATCH", "/v1/webhook-endpoints/ENDPOINT", { enabled: false }, "body"],
+    ["POST", "/v1/api-keys", { name: "shop", scopes: ["links:read"] }, "body"],
+    ["POST", "/v1/wallets/owners/address/start", { address: `0x${"1".repeat(40)}` }, "body"],
+    ["POST", "/v1/wallets/owners/prepare", { add: { type: "member", userId: "user_1" } }, "body"],
+    ["POST", "/v1/wallets/owners/prepare", { add: { type: "member", userId: "user_1", x: 1 } }, "add"],
+    ["POST", "/v1/wallets/owners/prepare", { remove: { ownerId: "owner_1", x: 1 } }, "remove"],
+    ["POST", "/v1/wallets/owners/confirm", { ...signed, ownerChangeId: "change_1" }, "body"],
+    ["POST", "/v1/wallets/send/confirm", { ...signed, sendId: "send_1" }, "body"],
+    ["POST", "/v1/refunds/refund_1/confirm", signed, "body"],
+  ] as const)("%s %s of %j at %s", async (method, template, known, field) => {
+    const made = await ann.client.post("/v1/webhook-endpoints", { url: "https://example.com/" });
+    const path = template.replace("ENDPOINT", made.body.data.id);
+    const body = field === "body" ? { ...known, netwrok: "base" } : known;
+    const answer = await (method === "POST" ? ann.client.post(path, body) : ann.client.patch(path, body));
+    expect(answer.status).toBe(400);
+    const issue = `has unknown fields: ${field === "body" ? "netwrok" : "x"}`;
+    expect(answer.body.error).toMatchObject({ code: "VALIDATION_ERROR", details: { field, issue } });
+  });
+});
+
 test("error: 403 for an export with another's userId", async () => {
   const body = { format: "csv", userId: "user_of-somebody-else" };
   expect((await ann.client.post("/v1/transactions/export", body)).status).toBe(403);
