@@ -4,6 +4,8 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
+import { callRpc } from "../../local/chain/rpc.ts";
+import tr from "../../web/messages/tr.json" with { type: "json" };
 import { waitFor } from "../links/payer-side.ts";
 import { newProvingPayer, sendUsdc } from "../links/payers.ts";
 import { isBrowserThere } from "./browser.ts";
@@ -185,6 +187,23 @@ describe.if(isBrowserThere)("the payment page", () => {
     const { page, close } = await world.open(id, [wallet]);
     await payWith(page).click();
     await page.getByText("This wallet holds 0.999999 USDC. 1.00 USDC are needed.").waitFor();
+    await close();
+  });
+
+  test("says in its own language why the service refused a payment", async () => {
+    const { id, amountUnits } = await world.makeLink();
+    const gate = Promise.withResolvers<void>();
+    const wallet = await world.wallet({ fundsUnits: amountUnits, holdUntil: gate.promise });
+    const { page, close } = await world.open(id, [wallet], {
+      query: "?lang=tr",
+      allowedErrors: /422 \(Unprocessable/,
+    });
+    await page.locator("#pay button").click();
+    await page.getByText(tr.startOver).waitFor();
+    await callRpc(world.rpcUrl, "anvil_impersonateAccount", [wallet.address]);
+    await sendUsdc(world.rpcUrl, wallet.address, `0x${"d".repeat(40)}`, amountUnits);
+    gate.resolve();
+    await page.getByText(tr.refusedBecause.replace("{reason}", "cüzdanda yeterli USDC yok")).waitFor();
     await close();
   });
 

@@ -1,5 +1,5 @@
 /** Calls to the service. A payment that may have been accepted is submitted again with the same bytes until its outcome is known. */
-import { type Hex, type Link, page } from "./page-data.ts";
+import { type Hex, type Link, type Messages, page } from "./page-data.ts";
 import { Stop } from "./wallet-calls.ts";
 
 type Answer = {
@@ -105,7 +105,12 @@ function explain({ error, txHash, message }: Answer): Hex {
     case "RELAY_BUDGET_SPENT":
       throw new Stop("noRelay", {}, true);
   }
-  throw new Stop("refusedBecause", { reason: message ?? code }, true);
+  // by its code in the page's language; a reason that this page's own payments cannot have is the service's English
+  throw new Stop(
+    "refusedBecause",
+    { reason: page.messages[code as keyof Messages] ?? message ?? code },
+    true,
+  );
 }
 
 /** `key`: of the message that says so. `typedData`: what the sender has to sign for `claimProof`. */
