@@ -73,8 +73,16 @@ function isMailUrl(text: string): boolean {
   return url !== null && /^smtps?:$/.test(url.protocol) && url.hostname !== "";
 }
 
-/** `name@host` or `Name <name@host>`, in one line. */
-const SENDER = /^(?:[^<>\r\n]*<[^\s<>@]+@[^\s<>@]+>|[^\s<>@]+@[^\s<>@]+)$/;
+/** Outside of quotes some characters begin something else: a second address, a group, a comment (RFC 5322). */
+const SPECIAL = String.raw`\p{Cc}()<>\[\]:;@\\,"`;
+const DOT_ATOM = String.raw`[^\s.${SPECIAL}]+(?:\.[^\s.${SPECIAL}]+)*`;
+const HOST = String.raw`[\p{L}\p{N}]+(?:-+[\p{L}\p{N}]+)*(?:\.[\p{L}\p{N}]+(?:-+[\p{L}\p{N}]+)*)*`;
+const QUOTED = String.raw`"(?:[^"\\\p{Cc}]|\\[^\p{Cc}])*"`;
+/** `name@host`, `Name <name@host>` or `"Name, Inc." <name@host>`. */
+const SENDER = new RegExp(
+  String.raw`^(?:(?:${QUOTED}|[^${SPECIAL}])*<${DOT_ATOM}@${HOST}>|${DOT_ATOM}@${HOST})$`,
+  "u",
+);
 
 const shape = {
   ...processShape,
@@ -102,7 +110,10 @@ const shape = {
     ),
   MAIL_FROM: z
     .string()
-    .regex(SENDER, "must be an address, for example Payments <no-reply@example.com>")
+    .regex(
+      SENDER,
+      "must be an address, for example Payments <no-reply@example.com>; a name with , : ; @ ( ) belongs in quotes",
+    )
     .default("Payments <no-reply@localhost>"),
 } as const;
 

@@ -37,9 +37,32 @@ test("error: a MAIL_FROM that is not an address on one line is reported at start
     "a@b\r\nBcc: c@d",
     "Payments <pay@example.com",
     "two@example.com, b@c",
+    // read as two senders, as a group, as a comment, or as a name that does not end
+    "Pay, Inc. <pay@example.com>",
+    "Pay: <pay@example.com>",
+    "Pay (shop) <pay@example.com>",
+    'Pay" <pay@example.com>',
+    '"Pay\\" <pay@example.com>',
+    "other@example.com <pay@example.com>",
+    "Pay <pay@example.com> junk",
+    "Pay\u0000 <pay@example.com>",
+    "pay,ments@example.com",
+    "pay@example.com;",
+    "pay..ments@example.com",
+    "pay.@example.com",
+    "pay@example..com",
+    "pay@-example.com",
+    "Pay <pay@exam_ple.com>",
   ])
     expect(() => readWorkerConfig({ ...ENV, MAIL_FROM })).toThrow("MAIL_FROM: must be an address");
-  for (const MAIL_FROM of ["pay@example.com", '"Pay, Inc." <pay@example.com>', "<pay@localhost>"])
+  for (const MAIL_FROM of [
+    "pay@example.com",
+    '"Pay, Inc." <pay@example.com>',
+    '"The \\"Shop\\"" <pay@example.com>',
+    "<pay@localhost>",
+    "Café Zürich <pay+shop@mail.example.com>",
+    "Dr. Pay's Shop & Co. <o'pay@bücher.example>",
+  ])
     expect(readWorkerConfig({ ...ENV, MAIL_FROM })).toMatchObject({ mailFrom: MAIL_FROM });
 });
 
