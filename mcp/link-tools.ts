@@ -20,6 +20,13 @@ const idempotencyKey = z
   .max(200)
   .regex(/^[\x20-\x7e]+$/, "must be printable ASCII characters");
 
+/** As the API does: the schema of a record would drop this key. */
+function refuseProtoKey(metadata: unknown, { issues }: z.core.ParsePayload): unknown {
+  if (typeof metadata === "object" && metadata !== null && Object.hasOwn(metadata, "__proto__"))
+    issues.push({ code: "custom", message: "must not have the key __proto__", input: metadata });
+  return metadata;
+}
+
 export function registerLinkTools(server: McpServer, options: McpOptions): void {
   const { links, refunds } = options.service;
 
@@ -38,7 +45,7 @@ export function registerLinkTools(server: McpServer, options: McpOptions): void 
           .enum(["base", "base-sepolia"])
           .optional()
           .describe("base is real money; the default, base-sepolia, is test money that is worth nothing"),
-        metadata: z.record(z.string(), z.string()).optional(),
+        metadata: z.preprocess(refuseProtoKey, z.record(z.string(), z.string()).optional()).optional(),
         customerEmail: z.string().optional().describe("Receives the receipt by e-mail once the link is paid"),
         idempotencyKey: idempotencyKey.optional(),
       }),

@@ -281,6 +281,16 @@ describe("refusals name their code and what to do", () => {
     expect([isError, text]).toEqual([true, expect.stringContaining(issue)]);
   });
 
+  test("error: the metadata key that an object cannot have, and that would be dropped", async () => {
+    const metadata = JSON.parse('{"order":"1","__proto__":"2"}');
+    const given = { amount: 1, description: "d", metadata };
+    const { isError, text } = await (await open("http")).call("create_link", given);
+    expect([isError, text]).toEqual([true, expect.stringContaining("must not have the key __proto__")]);
+    const kept = await (await open("http")).call("create_link", { ...given, metadata: { constructor: "2" } });
+    const { body } = await ann.client.get(`/v1/payment-links/${kept.value.id}`);
+    expect(body.metadata).toEqual({ constructor: "2" });
+  });
+
   test("error: an amount with 7 decimals names the argument", async () => {
     const agent = await open("http");
     const { text } = await agent.call("create_link", { amount: 1.0000001, description: "d" });
