@@ -14,6 +14,7 @@ import {
   tracesPlace,
   wholeNumber,
 } from "../core/runtime/env.ts";
+import { isMailSender, MAIL_SENDER } from "../core/runtime/mail-sender.ts";
 import {
   baseUrlFaults,
   originUrl,
@@ -73,17 +74,6 @@ function isMailUrl(text: string): boolean {
   return url !== null && /^smtps?:$/.test(url.protocol) && url.hostname !== "";
 }
 
-/** Outside of quotes some characters begin something else: a second address, a group, a comment (RFC 5322). */
-const SPECIAL = String.raw`\p{Cc}()<>\[\]:;@\\,"`;
-const DOT_ATOM = String.raw`[^\s.${SPECIAL}]+(?:\.[^\s.${SPECIAL}]+)*`;
-const HOST = String.raw`[\p{L}\p{N}]+(?:-+[\p{L}\p{N}]+)*(?:\.[\p{L}\p{N}]+(?:-+[\p{L}\p{N}]+)*)*`;
-const QUOTED = String.raw`"(?:[^"\\\p{Cc}]|\\[^\p{Cc}])*"`;
-/** `name@host`, `Name <name@host>` or `"Name, Inc." <name@host>`. */
-const SENDER = new RegExp(
-  String.raw`^(?:(?:${QUOTED}|[^${SPECIAL}])*<${DOT_ATOM}@${HOST}>|${DOT_ATOM}@${HOST})$`,
-  "u",
-);
-
 const shape = {
   ...processShape,
   ...chainShape,
@@ -108,13 +98,7 @@ const shape = {
       isMailUrl,
       "must be a URL, for example smtp://127.0.0.1:2525 or smtps://user:password@mail.example.com",
     ),
-  MAIL_FROM: z
-    .string()
-    .regex(
-      SENDER,
-      "must be an address, for example Payments <no-reply@example.com>; a name with , : ; @ ( ) belongs in quotes",
-    )
-    .default("Payments <no-reply@localhost>"),
+  MAIL_FROM: z.string().refine(isMailSender, MAIL_SENDER).default("Payments <no-reply@localhost>"),
 } as const;
 
 /** Names of all variables that the worker reads. */

@@ -1,5 +1,6 @@
 /** The five questions of an installation, with what counts as an answer. */
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
+import { isMailSender, MAIL_SENDER } from "../../core/runtime/mail-sender.ts";
 import { isEncryptedOrLocal } from "../../core/runtime/public-url.ts";
 import { isRegistrable } from "../../core/runtime/registrable-domain.ts";
 
@@ -44,9 +45,8 @@ export async function askAll(ask: Ask, complain: (text: string) => void): Promis
     "4. Mail relay, for example smtp://user:password@mail.example.com:587: ",
     readSmtpUrl,
   );
-  const mailFrom = await until(`5. Sender of e-mails [Payments <no-reply@${domain}>]: `, (text) =>
-    readSender(text || `Payments <no-reply@${domain}>`),
-  );
+  const sender = `Payments <no-reply@${domain.replace(/:\d+$/, "")}>`;
+  const mailFrom = await until(`5. Sender of e-mails [${sender}]: `, (text) => readSender(text || sender));
   return { domain, networks, rpcUrls, smtpUrl, mailFrom };
 }
 
@@ -90,7 +90,5 @@ function readSmtpUrl(text: string): string | Refusal {
 }
 
 function readSender(text: string): string | Refusal {
-  return /^[^<>]*<[^<>@\s]+@[^<>@\s]+>$|^[^<>@\s]+@[^<>@\s]+$/.test(text)
-    ? text
-    : new Refusal(`"${text}" is not an address such as Payments <no-reply@example.com>`);
+  return isMailSender(text) ? text : new Refusal(`"${text}" ${MAIL_SENDER}`);
 }
