@@ -18,6 +18,7 @@ import {
   signPayment,
   UnknownOutcomeError,
 } from "../sdk/pay-link.ts";
+import type { PublicPaymentLink } from "../sdk/wire.ts";
 import { limitSigner } from "./limit-signer.ts";
 import type { McpOptions } from "./options.ts";
 import type { Spending } from "./spending.ts";
@@ -93,7 +94,18 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     unreported.delete(id);
     if (made) return { ...made, isEarlierPayment: true };
     const earlier = unknown.get(id);
-    return earlier ? resume(id, earlier) : pay(id, wanted);
+    if (earlier) return resume(id, earlier);
+    return pay(id, wanted).catch(async (error: unknown) => {
+      // by this key, before the server was started again or by another one: nobody may have got the answer
+      const isPaid = error instanceof PaymentError && error.code === "LINK_ALREADY_PAID";
+      const seen = isPaid ? await service.links.public(id).catch(() => undefined) : undefined;
+      if (!seen?.amount || !isPaidByUs(seen)) throw error;
+      return presentSeen(seen, toUnits(seen.amount));
+    });
+  }
+
+  function isPaidByUs({ status, payer }: PublicPaymentLink): boolean {
+    return status === "PAID" && payer?.toLowerCase() === account.address.toLowerCase();
   }
 
   async function pay(id: string, wanted: Wanted): Promise<Answer> {
@@ -147,10 +159,9 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     const expiredS = Date.now() / 1_000 - attempt.validBefore;
     if (expiredS <= 0) return { ...(await send(id, attempt)), isEarlierPayment: true };
     const seen = await service.links.public(id);
-    const isOurs = seen.payer?.toLowerCase() === account.address.toLowerCase();
-    if (seen.status === "PAID" && isOurs) {
+    if (isPaidByUs(seen)) {
       unknown.delete(id);
-      return { paid: true, amount: formatUnits(BigInt(attempt.amount)), txHash: seen.transactionHash };
+      return presentSeen(seen, BigInt(attempt.amount));
     }
     if (seen.status === "PENDING" || expiredS < SETTLING_S || seen.reusable)
       throw new UnknownOutcomeError(attempt);
@@ -165,6 +176,10 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
 
 function present({ txHash, paymentId, amountUnits }: Payment): Answer {
   return { paid: true, amount: formatUnits(amountUnits), txHash, ...(paymentId ? { paymentId } : {}) };
+}
+
+function presentSeen({ transactionHash }: PublicPaymentLink, units: bigint): Answer {
+  return { paid: true, amount: formatUnits(units), txHash: transactionHash, isEarlierPayment: true };
 }
 
 /** Only links of this service: another URL could request money for anyone. */

@@ -153,8 +153,16 @@ export function testPayLink(service: () => { world: MerchantWorld; ann: Merchant
       });
       expect(found).toMatchObject({ paid: true, isEarlierPayment: true, sessionLimitLeft: "1.600000" });
       expect(await paymentsOf(id)).toBe(1);
-      expect((await agent.call("pay_link", { link: id, maxAmount: 1 })).isError).toBe(true);
+      // a server that was restarted, or another one, with the same key: it reports the payment that it did not make
+      const restarted = await agent.call("pay_link", { link: id, maxAmount: 1 });
+      const { amount, txHash, sessionLimitLeft } = found;
+      const same = { paid: true, isEarlierPayment: true, amount, txHash, sessionLimitLeft };
+      expect(restarted.value).toMatchObject(same);
       expect(await paymentsOf(id)).toBe(1);
+      const stranger = await openPayer();
+      expect((await stranger.agent.call("pay_link", { link: id, maxAmount: 1 })).text).toStartWith(
+        "LINK_ALREADY_PAID: ",
+      );
     });
 
     test("behavior: a call that its client cancelled while it paid is reported by the next one, and pays a reusable link once", async () => {
