@@ -114,6 +114,7 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     expect(await findBarriers(page)).toEqual([]);
     await sign().click();
     await dialog().getByText("Confirmed").waitFor();
+    expect(await dialog().getByRole("heading").allTextContents()).toEqual(["Signed"]);
     await dialog().getByText("Takes effect with the first send there.").waitFor();
     await dialog().getByRole("button", { name: "Close" }).last().click();
     await panel("Base Sepolia").getByText("Key in the safe").waitFor();
@@ -183,6 +184,11 @@ describe.if(isBrowserThere)("the wallet screen", () => {
     const [link] = await dashboard.world.sql`select amount_units from payment_links`;
     expect(link?.amountUnits).toBe(12_500_000n);
     await page.goto(`${dashboard.world.baseUrl}/wallet`);
+  });
+
+  test("with two owners, the screen does not say that one passkey owns the wallet alone", async () => {
+    await panel("Base Sepolia").getByText("Key in the safe").waitFor();
+    expect(await page.locator("main").textContent()).not.toContain("alone");
   });
 
   test("an owner is removed on one network, and a service that would remove another one gets no signature", async () => {

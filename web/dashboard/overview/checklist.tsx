@@ -11,7 +11,11 @@ export function Checklist({ links }: { links: readonly ListedLink[] }) {
   const first = links.at(-1);
   const isOpen = first?.status === "ACTIVE" || first?.status === "PENDING";
   const steps = [
-    { isDone: true, text: say("Your wallet is ready"), more: say("It belongs to your passkey alone.") },
+    {
+      isDone: true,
+      text: say("Your wallet is ready"),
+      more: say("Only its owners can move what it holds; the service cannot."),
+    },
     {
       isDone: first !== undefined,
       text: say("Create a payment link"),

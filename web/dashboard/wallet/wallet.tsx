@@ -25,7 +25,7 @@ export function Wallet({ me, onChange }: ScreenProps) {
   return (
     <Screen
       title={say("Wallet")}
-      lead={say("Owned by your passkey alone. The service cannot move what it holds.")}
+      lead={say("Only its owners can move what it holds; the service cannot.")}
       actions={
         can("money:send") && (
           <Link to="/send" class="button main">
