@@ -160,7 +160,7 @@ export function SignSheet(props: Props) {
     closeUnanswered().catch((error: unknown) => setFault(explainSigning(error)));
   };
   return (
-    <Dialog title={title} onClose={close}>
+    <Dialog title={progress ? say("Signed") : title} onClose={close}>
       {!progress && <Warnings of={warnings} />}
       <ul class="rows to-sign">
         {payments.map(({ to, amount, note }, index) => (

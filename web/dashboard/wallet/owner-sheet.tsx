@@ -119,7 +119,11 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
     invalidate("/v1/wallets/owners", "/v1/auth/passkeys");
   };
   return (
-    <Dialog title={isAddition ? say("Sign the new owner") : say("Sign the removal")} onClose={close} narrow>
+    <Dialog
+      title={isSigned ? say("Signed") : isAddition ? say("Sign the new owner") : say("Sign the removal")}
+      onClose={close}
+      narrow
+    >
       <Warnings of={warnings} />
       <Facts
         rows={[
