@@ -43,6 +43,13 @@ export function TransactionList({ query }: ScreenProps) {
           {({ data: { transactions } }) =>
             transactions.length > 0 ? (
               <TransactionRows transactions={transactions} isOld={loaded.isOld} />
+            ) : total > 0 ? (
+              <Empty
+                title={say("There is no such page")}
+                action={<Button onClick={() => setQuery({ page: undefined })}>{say("First page")}</Button>}
+              >
+                {say("The list ends before it.")}
+              </Empty>
             ) : isFiltered ? (
               <Empty
                 title={say("Nothing matches")}
@@ -69,7 +76,7 @@ export function TransactionList({ query }: ScreenProps) {
           }
         </Loading>
       </div>
-      {data && total > 0 && (
+      {data && data.transactions.length > 0 && (
         <nav class="pager" aria-label={say("Pages")}>
           {total === data.transactions.length ? (
             <p>{sayCount(total, "{count} transaction", "{count} transactions")}</p>
