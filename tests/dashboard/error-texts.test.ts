@@ -76,12 +76,12 @@ describe.if(isBrowserThere)("an error of the API, in a German dashboard", () => 
     expect(await page.getByRole("alert").textContent()).toBe("Höchstens 1000000.");
   });
 
-  test("that has no translation, or names one of several lines, is shown as the API wrote it", async () => {
+  test("about one of several lines names the line", async () => {
     await open("/settings?lang=de");
     const origins = page.getByPlaceholder("https://shop.example");
     await origins.fill("https://shop.example\nshop.example/pay");
     await page.locator("form").filter({ has: origins }).getByRole("button", { name: "Speichern" }).click();
-    await page.getByText("frameOrigins.1 must be an origin such as https://shop.example").waitFor();
+    await page.getByText("Zeile 2: Muss ein Ursprung wie https://shop.example sein").waitFor();
   });
 
   test("about a code says that the code is wrong", async () => {

@@ -131,6 +131,7 @@ describe.if(isBrowserThere)("the dashboard", () => {
     await dialog().getByRole("button", { name: "Sign with passkey" }).click();
     await dialog().getByText("Confirmed").waitFor();
     expect(await readUsdcBalance(dashboard.world.chain.rpcUrl, to)).toBe(1_250_000n);
+    expect(await dialog().getByRole("heading").allTextContents()).toEqual(["Signed"]);
     await dialog().getByRole("button", { name: "Close" }).last().click();
   });
 

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { call } from "../frame/service.ts";
-import { say } from "../frame/texts.ts";
+import { itemOf, say } from "../frame/texts.ts";
 import { Button, Field } from "../parts/controls.tsx";
 import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 
@@ -14,7 +14,7 @@ export function PageBranding() {
   const loaded = useLoad("GET /v1/settings/pages");
   const [color, setColor] = useState<string>();
   const [origins, setOrigins] = useState<string>();
-  const { isBusy, fault, change } = useAction();
+  const { isBusy, fault, field, change } = useAction();
   const changeLooks = (work: () => Promise<unknown>) => change(["/v1/settings/pages"], work);
   const save = () =>
     changeLooks(async () => {
@@ -74,7 +74,11 @@ export function PageBranding() {
               spellcheck={false}
               hint={say("One origin per line. No other site may show them.")}
             />
-            <Fault of={fault} />
+            <Fault
+              of={
+                itemOf(field) < 0 ? fault : `${say("Line {number}", { number: itemOf(field) + 1 })}: ${fault}`
+              }
+            />
             <div class="actions">
               <Button
                 kind="main"

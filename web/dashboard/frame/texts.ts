@@ -27,15 +27,19 @@ export const formatCount = (count: number) => counts.format(count);
 export const sayCount = (count: number, one: string, many: string) =>
   say(count === 1 ? one : many, { count: formatCount(count) });
 
+/** The index of "payments.2.to" in its list; -1 for a field of no list. */
+export const itemOf = (field = ""): number => Number(/^\w+\.(\d+)/.exec(field)?.[1] ?? -1);
+
 /**
  * An error of the API in the reader's language; without a translation it is shown as the API wrote it. `field`: the one it names, which is not
- * the label on the screen. One of a list, such as "payments.2.to", says which one, and is shown as it is.
+ * the label on the screen. For one of a list the screen says which line it is (`itemOf`).
  */
-export const sayError = (message: string, field?: string): string =>
-  page.messages[`error ${message}`.replace(/\d+/, "{n}").replace(` ${field} `, " ")]?.replace(
-    "{n}",
-    /\d+/.exec(message)?.[0] ?? "",
-  ) ?? message;
+export function sayError(message: string, field?: string): string {
+  const name = `${field} `;
+  const what = message.startsWith(name) ? message.slice(name.length) : message;
+  const text = page.messages[`error ${what}`.replace(/\d+/, "{n}")];
+  return text?.replace("{n}", /\d+/.exec(what)?.[0] ?? "") ?? (itemOf(field) < 0 ? message : what);
+}
 
 const DAY_MS = 86_400_000;
 /** Writes an instant; a plain date or month is one of UTC. */

@@ -5,7 +5,7 @@ import { useLoad } from "../frame/load.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { groupsWithPoint, say, sayCount } from "../frame/texts.ts";
+import { groupsWithPoint, itemOf, say, sayCount } from "../frame/texts.ts";
 import { Button, Field, Notice } from "../parts/controls.tsx";
 import { Fault, Form } from "../parts/forms.tsx";
 import { NetworkChoice } from "../parts/network-choice.tsx";
@@ -19,6 +19,8 @@ import { SignSheet } from "./sign-sheet.tsx";
 export function Payout({ me }: ScreenProps) {
   const [network, setNetwork] = useState(me.wallets[0]?.network ?? "base");
   const [text, setText] = useState("");
+  /** The text of the last review. */
+  const [asked, setAsked] = useState<string>();
   /** The service's response together with its request: lines may be edited meanwhile. */
   const [offer, setOffer] = useState<{
     prepared: Answer<"POST /v1/wallets/send/prepare">;
@@ -32,13 +34,16 @@ export function Payout({ me }: ScreenProps) {
   const held = balance.value?.balance.amount;
   const isTooMuch = held !== undefined && total > (readUnits(held) ?? 0n);
   const isReady = lines.length > 0 && lines.length <= LINES_MAX && faulty === 0 && !isTooMuch;
-  const review = () =>
-    run(async () => {
+  const review = () => {
+    setAsked(text);
+    return run(async () => {
       const payments = lines.map(({ to, amount, note }) => ({ to, amount, ...(note ? { note } : {}) }));
       const prepared = await call("POST /v1/wallets/send/prepare", { body: { network, payments } });
       setOffer({ prepared, shown: { network, from: own, payments } });
     });
-  const line = lines[Number(/^payments\.(\d+)/.exec(field ?? "")?.[1] ?? -1)];
+  };
+  /** The line that the service refused, until the lines are edited. */
+  const refused = text === asked && fault ? lines[itemOf(field)] : undefined;
   return (
     <Screen
       title={say("Payout")}
@@ -73,7 +78,9 @@ export function Payout({ me }: ScreenProps) {
               onChange={(event) => void event.currentTarget.files?.[0]?.text().then(setText)}
             />
           </div>
-          {lines.length > 0 && <Lines lines={lines} />}
+          {lines.length > 0 && (
+            <Lines lines={lines.map((line) => (line === refused ? { ...line, fault } : line))} />
+          )}
           {lines.length > LINES_MAX && (
             <Notice kind="bad">
               {say("{count} lines: at most {max} fit into one signature.", {
@@ -83,7 +90,7 @@ export function Payout({ me }: ScreenProps) {
             </Notice>
           )}
           {isTooMuch && <Notice kind="bad">{say("The wallet holds less than the total.")}</Notice>}
-          <Fault of={fault && line ? `${say("Line {number}", { number: line.number })}: ${fault}` : fault} />
+          <Fault of={refused ? `${say("Line {number}", { number: refused.number })}: ${fault}` : fault} />
           <div class="actions">
             <Button kind="main" type="submit" isBusy={isBusy} isOff={!isReady}>
               {say("Review")}
