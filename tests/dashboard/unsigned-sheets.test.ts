@@ -50,7 +50,7 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
   const openPrompt = async () => {
     await page.evaluate(HOLD_PROMPT);
     await sign().click();
-    await page.waitForFunction("globalThis.useThePasskey !== undefined");
+    await waitFor("the prompt", () => page.evaluate<boolean>("globalThis.useThePasskey !== undefined"));
   };
   const newestState = async () => {
     const [row] = await dashboard.world.sql<{ state: string }[]>`
@@ -166,7 +166,7 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     const read = page.waitForResponse(/owners\/changes\/[^/]+$/);
     await button("Do not sign").click();
     await read;
-    await page.waitForFunction("!document.querySelector('dialog .main[aria-busy=true]')");
+    await dialog().locator(".main[aria-busy=true]").waitFor({ state: "detached" });
   };
 
   test("for a new owner whose cancellation was not answered either stays open, and follows what arrives", async () => {
@@ -210,7 +210,7 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
       const read = page.waitForResponse(/owners\/changes\/[^/]+$/);
       await page.keyboard.press("Escape");
       await read;
-      await page.waitForFunction("!document.querySelector('dialog .main[aria-busy=true]')");
+      await dialog().locator(".main[aria-busy=true]").waitFor({ state: "detached" });
       await dialog().getByText("the change takes effect").waitFor();
     }
     await button("Close anyway").click();
@@ -301,4 +301,12 @@ describe.if(isBrowserThere)("a sheet that is left unsigned", () => {
     await second.remove();
     await first.setPresence(true);
   }
+
+  test("a page after the last one of the history says so, and leads to the first", async () => {
+    await page.goto(`${dashboard.world.baseUrl}/transactions?page=99`);
+    await page.getByRole("heading", { name: "There is no such page" }).waitFor();
+    expect(await page.getByRole("navigation", { name: "Pages" }).count()).toBe(0);
+    await button("First page").click();
+    await page.getByRole("table").waitFor();
+  });
 });
