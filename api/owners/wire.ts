@@ -122,7 +122,7 @@ export const prepareBody = z.strictObject({
   remove: z.strictObject({ ownerId: z.string().max(100) }).optional(),
 });
 
-export const confirmBody = z.strictObject({
+export const confirmBody = z.object({
   ownerChangeId: z.string().max(100),
   challengeId: challengeIdSchema,
   passkeyResponse: assertionSchema,

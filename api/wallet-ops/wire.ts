@@ -50,7 +50,7 @@ export const prepareBody = payment.extend({
     .describe("Several recipients for one signature, instead of to and amount"),
 });
 
-export const signedBody = z.strictObject({
+export const signedBody = z.object({
   challengeId: challengeIdSchema,
   passkeyResponse: assertionSchema,
 });
