@@ -130,10 +130,12 @@ const relayOf = async ({ relayId }: Stranded) => (await relaysOf(lab)).find(({ i
 const setBalance = ({ merchant }: Stranded, units: bigint) =>
   fundUsdc(lab.chain.rpcUrl, merchant.walletAddress as Hex, units);
 
-async function mineUntil(what: string, isDone: () => Promise<boolean>): Promise<void> {
+/** `without`: a transaction that may be resent at any moment, and is in none of the blocks. */
+async function mineUntil(what: string, isDone: () => Promise<boolean>, without?: Hex): Promise<void> {
   await waitFor(what, async () => {
     await Bun.sleep(300);
     if (await isDone()) return true;
+    if (without) await lab.rpc("anvil_dropTransaction", [without]);
     await lab.rpc("evm_mine");
     return false;
   });
@@ -245,10 +247,8 @@ test("behavior: with its key configured again, the old transaction is replaced b
   await lab.service.start("worker");
   await waitUntilRefused(send);
   await startWorkerWith(`${NEW_KEY},${OLD_KEY}`);
-  await mineUntil("the send to fail", async () => {
-    await lab.rpc("anvil_dropTransaction", [send.txHash]);
-    return (await operationOf(send.sendId)).state === "FAILED";
-  });
+  const hasFailed = async () => (await operationOf(send.sendId)).state === "FAILED";
+  await mineUntil("the send to fail", hasFailed, send.txHash);
   expect(await operationOf(send.sendId)).toMatchObject({ reason: "INSUFFICIENT_FUNDS", txHash: null });
   expect(await relayOf(send)).toMatchObject({ state: "CONFIRMED" });
   expect((await relayOf(send))?.txHash).not.toBe(send.txHash);
