@@ -1343,6 +1343,7 @@ CREATE INDEX wallet_operations_owner_change ON public.wallet_operations USING bt
 CREATE INDEX wallet_operations_queued ON public.wallet_operations USING btree (network, next_try_at) WHERE (state = 'QUEUED'::text);
 CREATE INDEX wallet_operations_relay ON public.wallet_operations USING btree (relay_id) WHERE (relay_id IS NOT NULL);
 CREATE INDEX wallet_operations_restored ON public.wallet_operations USING btree ("right"(id, 32)) WHERE (restored_at IS NOT NULL);
+CREATE INDEX wallet_operations_unexecuted ON public.wallet_operations USING btree (network, updated_at) WHERE (state = ANY (ARRAY['EXPIRED'::text, 'CANCELLED'::text, 'FAILED'::text]));
 CREATE INDEX wallet_operations_unsigned ON public.wallet_operations USING btree (expires_at) WHERE (state = 'AWAITING_SIGNATURE'::text);
 CREATE INDEX wallet_operations_user ON public.wallet_operations USING btree (user_id, kind, id DESC);
 

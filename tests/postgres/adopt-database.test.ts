@@ -27,6 +27,7 @@ const AFTER_BASELINE = [
   ...["0170_counts_of_no_change.sql", "0171_deleted_endpoints.sql", "0172_document_lists.sql"],
   "0173_former_relays.sql",
   ...["0174_place_ranks.sql", "0175_exceptions_of_uses.sql", "0176_heights_of_payments.sql"],
+  ...["0177_unexecuted_operations.sql"],
 ];
 const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {

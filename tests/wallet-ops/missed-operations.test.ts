@@ -21,6 +21,7 @@ import {
   randomHash,
 } from "../support/operation-lab.ts";
 import { seedOwnerChange } from "../support/passkey-rows.ts";
+import { countRowsRead } from "../support/rows-read.ts";
 import { randomAddress, type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { insertHistory } from "../transactions/history.ts";
 
@@ -72,6 +73,26 @@ describe("events that were missed", () => {
       await set(made, { state, reason: state === "FAILED" ? "NOT_SENT" : null });
       expect([state, await isCompared()]).toEqual([state, true]);
     }
+  });
+
+  test("are searched for without reading the operations that ended before", async () => {
+    const made = await makeOperation();
+    await sql`
+      insert into wallet_operations (
+        id, user_id, wallet_id, network, kind, state, account_nonce, call_data, call_gas, verification_gas,
+        challenge_id, expires_at, terms, user_op_hash, succeeded, tx_hash, updated_at
+      )
+      select
+        'snd_' || lpad(to_hex(n), 44, '0'), user_id, wallet_id, network, kind,
+        case when n % 2 = 0 then 'CONFIRMED' else 'EXPIRED' end, n, '0x', 1, 1, challenge_id, now(), terms,
+        '0x' || lpad(to_hex(n), 64, '0'), true, ${randomHash()}, now() - interval '2 days'
+      from wallet_operations, generate_series(1, 5000) n
+      where id = ${made.id}`;
+    await sql`analyze wallet_operations`;
+    const read = await countRowsRead(sql, "wallet_operations", (tx) =>
+      findUnspentNonces(tx, NETWORK, { key: 0n, number: 50, limit: 1_000 }),
+    );
+    expect(read).toBeLessThan(500);
   });
 
   test("are searched for by their nonce's key, for an owner change from its first preparation on", async () => {
