@@ -96,7 +96,7 @@ export function registerPayTool(server: McpServer, { service, baseUrl }: McpOpti
     const earlier = unknown.get(id);
     if (earlier) return resume(id, earlier);
     return pay(id, wanted).catch(async (error: unknown) => {
-      // by this key, before the server was started again or by another one: nobody may have got the answer
+      // paid with this key before a restart or by another process, whose response may have been lost
       const isPaid = error instanceof PaymentError && error.code === "LINK_ALREADY_PAID";
       const seen = isPaid ? await service.links.public(id).catch(() => undefined) : undefined;
       if (!seen?.amount || !isPaidByUs(seen)) throw error;

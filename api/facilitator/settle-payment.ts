@@ -85,7 +85,7 @@ async function bringToEnd(
   if (!checked.ok) return { refusal: checked.reason, ...messageOf(checked.message) };
   const spent = await findSpentBudget(tools, request, call.asker);
   if (spent) return { refusal: spent.reason, message: spent.message };
-  const reused = await claimNames(tools, request, call.asker);
+  const reused = await claimKeys(tools, request, call.asker);
   if (reused !== undefined) return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: reused };
   const payment = newPayment(request, call, checked.payer);
   if (earlier) return retry(tools, request, earlier, payment);
@@ -107,7 +107,7 @@ async function bringToEnd(
  * Claims the request's Idempotency-Key and payment-identifier, or neither: an authorization that is ignored for one has not used the other.
  * Returns why it is ignored.
  */
-async function claimNames(
+async function claimKeys(
   { sql }: SettleTools,
   request: FacilitatorRequest,
   asker: Asker,
@@ -117,18 +117,18 @@ async function claimNames(
   if (!keyed && !identified) return undefined;
   try {
     await sql.begin(async (tx) => {
-      if (keyed && !(await claimSettleKey(tx, keyed))) throw new NameReused(KEY_REUSED);
-      if (identified && !(await claimIdentifier(tx, identified))) throw new NameReused(IDENTIFIER_REUSED);
+      if (keyed && !(await claimSettleKey(tx, keyed))) throw new KeyReused(KEY_REUSED);
+      if (identified && !(await claimIdentifier(tx, identified))) throw new KeyReused(IDENTIFIER_REUSED);
     });
     return undefined;
   } catch (error) {
-    if (error instanceof NameReused) return error.message;
+    if (error instanceof KeyReused) return error.message;
     throw error;
   }
 }
 
 /** Rolls the claims back. */
-class NameReused extends Error {}
+class KeyReused extends Error {}
 
 /** Relays for other services count against the gas budget of the API key's owner. */
 async function findSpentBudget(

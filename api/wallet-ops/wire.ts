@@ -50,10 +50,7 @@ export const prepareBody = payment.extend({
     .describe("Several recipients for one signature, instead of to and amount"),
 });
 
-export const signedBody = z.object({
-  challengeId: challengeIdSchema,
-  passkeyResponse: assertionSchema,
-});
+export const signedBody = z.object({ challengeId: challengeIdSchema, passkeyResponse: assertionSchema });
 export const confirmBody = signedBody.extend({ sendId: z.string().max(100) });
 export const operationParams = z.object({ id: z.string().max(100) });
 

@@ -19,7 +19,7 @@ const eventTypes = z.array(z.enum(EVENT_TYPES)).max(EVENT_TYPES.length);
 export const createBody = z.strictObject({
   url: url.describe("https on the public internet, port 443 or from 1024"),
   description: description.default(""),
-  eventTypes: eventTypes.default([]).describe("Empty: all"),
+  eventTypes: eventTypes.default([]).describe("All if empty"),
 });
 export const updateBody = z.strictObject({
   url: url.optional(),

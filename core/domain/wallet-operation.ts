@@ -106,7 +106,7 @@ export function pairTransfers<Item extends OperationItem, Transfer extends Place
  * The same for an operation some of whose transfers were stored before the others were read: those keep the items they are `bound` to. Only
  * equal items can have changed places, so the order of the others does not matter.
  */
-export function pairRest<Item extends OperationItem, Transfer extends PlacedTransfer>(
+export function pairRemaining<Item extends OperationItem, Transfer extends PlacedTransfer>(
   items: readonly Item[],
   transfers: readonly Transfer[],
   bound: ReadonlyMap<Item, Transfer>,

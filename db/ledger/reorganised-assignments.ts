@@ -113,7 +113,7 @@ export async function moveAssignments(
     select
       assignments.tx_hash, assignments.log_index, gone.from_address as from, gone.to_address as to, gone.amount_units,
       gone.authorization_nonce,
-      ${countAlikeBefore(tx, "gone")}::int as alike_before
+      ${countAlikeBefore(tx)}::int as alike_before
     from assignments
     join transfers gone on gone.id = assignments.orphaned_transfer_id
     where assignments.network = ${network} and assignments.orphaned_transfer_id is not null`;

@@ -7,9 +7,9 @@ create function authorization_digest(network text, token bytea, payer bytea, non
 
 -- One authorization (ERC-3009).
 --   QUEUED -> SIGNED -> BROADCAST -> MINED -> CONFIRMED ; QUEUED -> FAILED (reason)
--- On this way no index of its row changes but the summary of heights, so each such update stays in its page (HOT; the one of the height from
--- Postgres 16 on) and writes one row version alone. What would be
--- found by indexes of the state and the relay is in open_payments and relay_payments instead, kept by triggers.
+-- On this way no index of its row changes but the summary of heights, so each such update stays in its page (HOT; that of the height from
+-- Postgres 16 on) and writes one row version alone. What would be found by indexes of the state and the relay is in open_payments and
+-- relay_payments instead, kept by triggers.
 -- Columns go by size, the largest first, which saves their padding in every row. Those that such an update changes stand side by side: it
 -- logs what lies between the first and the last changed byte.
 create table payments (

@@ -47,7 +47,7 @@ export async function moveRefunds(tx: Tx, network: NetworkId): Promise<void> {
           select
             back.tx_hash, back.log_index, back.link_id, back.amount_units,
             row_number() over (partition by back.tx_hash, back.block_hash order by back.log_index) - 1
-              = ${countAlikeBefore(tx, "gone")} as is_own
+              = ${countAlikeBefore(tx)} as is_own
           from transfers back
           where (back.tx_hash = gone.tx_hash or back.authorization_nonce = gone.authorization_nonce)
             and back.network = gone.network
@@ -64,18 +64,17 @@ export async function moveRefunds(tx: Tx, network: NetworkId): Promise<void> {
     where refunds.id = moved.id and moved.network = ${network} and moved.orphaned_transfer_id is not null`;
 }
 
-/** SQL: how many transfers like this one come before it in its transaction. */
-export function countAlikeBefore(tx: Tx, transfer: "gone") {
-  const its = tx(transfer);
+/** SQL: how many transfers like `gone` come before it in its transaction. */
+export function countAlikeBefore(tx: Tx) {
   return tx`(
     select count(*)
     from transfers earlier
-    where earlier.tx_hash = ${its}.tx_hash
-      and earlier.network = ${its}.network
-      and earlier.block_hash = ${its}.block_hash
-      and earlier.from_address = ${its}.from_address
-      and earlier.to_address = ${its}.to_address
-      and earlier.authorization_nonce is not distinct from ${its}.authorization_nonce
-      and earlier.log_index < ${its}.log_index
+    where earlier.tx_hash = gone.tx_hash
+      and earlier.network = gone.network
+      and earlier.block_hash = gone.block_hash
+      and earlier.from_address = gone.from_address
+      and earlier.to_address = gone.to_address
+      and earlier.authorization_nonce is not distinct from gone.authorization_nonce
+      and earlier.log_index < gone.log_index
   )`;
 }

@@ -4,7 +4,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import {
   type OperationFailure,
   type OperationItem,
-  pairRest,
+  pairRemaining,
   pairTransfers,
 } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
@@ -97,7 +97,7 @@ async function settleTogether(
     );
     const own = ownOf(seen);
     const pairs =
-      bound.size > 0 ? pairRest(operation.items, own, bound) : pairTransfers(operation.items, own);
+      bound.size > 0 ? pairRemaining(operation.items, own, bound) : pairTransfers(operation.items, own);
     for (const [item, transfer] of pairs) items.set(transfer, item.id);
   }
   const hashes = new Set(known.map(({ userOpHash }) => userOpHash));

@@ -113,6 +113,9 @@ export async function takeDialogs(dashboard: DashboardWorld, page: Page, take: T
   await button(page, "Sign with passkey").click();
   await dialog.getByText("Confirmed").waitFor();
   await take(page, "send-confirmed");
+  await open("/transactions?page=99");
+  await page.getByText("There is no such page").waitFor();
+  await take(page, "transactions-after-the-end");
   await open("/payout");
   const table = [randomAddress(), randomAddress(), "0x12"].map((to, index) => `${to},0.${index + 1},May`);
   await page.getByLabel("Recipients").fill([...table, `${randomAddress()},12,50`].join("\n"));

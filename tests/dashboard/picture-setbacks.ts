@@ -23,6 +23,7 @@ const button = (page: Page, name: string) => page.getByRole("button", { name, ex
 export async function takeSetbacks(dashboard: DashboardWorld, take: Take): Promise<void> {
   const { page, close } = await dashboard.open("/", { allowedErrors: /./ });
   await signUpInBrowser(page, newEmail());
+  await takeEmpty(page, { dashboard, take });
   const linkId = await createLinkInBrowser(page, "12.5", "Two coffees and a book");
   await dashboard.fund(page, FUNDS_UNITS);
   await takeChanges(page, { dashboard, take });
@@ -34,6 +35,12 @@ export async function takeSetbacks(dashboard: DashboardWorld, take: Take): Promi
 }
 
 type Given = { dashboard: DashboardWorld; take: Take };
+
+async function takeEmpty(page: Page, { dashboard, take }: Given) {
+  await page.goto(`${dashboard.world.baseUrl}/transactions`);
+  await page.getByText("No transactions yet").waitFor();
+  await take(page, "empty-transactions");
+}
 
 /** The service is away while a screen is open: what was read stays, with a note. */
 async function takeOutdated(page: Page, { dashboard, take, linkId }: Given & { linkId: string }) {
