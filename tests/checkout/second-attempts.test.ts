@@ -199,7 +199,8 @@ describe.if(isBrowserThere)("the payment page", () => {
       allowedErrors: /422 \(Unprocessable/,
     });
     await page.locator("#pay button").click();
-    await page.getByText(tr.startOver).waitFor();
+    // prompted for the signature, so past the page's own check of the balance
+    await page.getByText(tr.confirm.replace("{wallet}", "Test Wallet")).waitFor();
     await callRpc(world.rpcUrl, "anvil_impersonateAccount", [wallet.address]);
     await sendUsdc(world.rpcUrl, wallet.address, `0x${"d".repeat(40)}`, amountUnits);
     gate.resolve();
