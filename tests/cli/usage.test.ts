@@ -46,50 +46,56 @@ test("error: an API_KEY that no header can hold is named, without its value", as
   }
 });
 
-test("error: wrong usage exits with 2 and the reason, as JSON for a program", async () => {
-  for (const args of [["nonsense"], ["links", "create", "--amout", "3"], ["links", "create"], ["pay"]]) {
-    const { code, err, out } = await run([...args, "--json"]);
-    expect([code, out, JSON.parse(err).error.code]).toEqual([2, "", "USAGE"]);
-  }
-  const create = ["links", "create", "--amount", "1", "--description", "d"];
-  for (const [args, message] of [
-    [["pay", "link_P7WW0CUZROYPRapDcnVNdV", "--max", "5", "--max=500"], "--max is given twice"],
-    [[...create, "--amount", "2"], "--amount is given twice"],
-    [[...create, "--metadata", "a=1", "--metadata", "a=2"], "--metadata gives the key a twice"],
-    [[...create, "--expires-in", "2161"], "--expires-in must be a whole number from 1 to 2160, not 2161"],
-    [[...create, "--expires-in", "0x10"], "--expires-in must be a whole number from 1 to 2160, not 0x10"],
-    [
-      [...create, "--idempotency-key", "order 1 €"],
-      "--idempotency-key must be 1 to 255 printable ASCII characters",
-    ],
-    [["links", "list", "--limit", "1001"], "--limit must be a whole number from 1 to 1000, not 1001"],
-    [["links", "list", "--limit", "0"], "--limit must be a whole number from 1 to 1000, not 0"],
-    [["listen", "--events", ""], "--events must be types such as payment_link.paid, not nothing"],
-    [
-      ["listen", "--events", "payment_link.paid,x"],
-      "--events must be types such as payment_link.paid, not x",
-    ],
-    [
-      ["listen", "--forward", "http://"],
-      "--forward must be a URL that begins with http:// or https://, not http://",
-    ],
-    [
-      ["links", "list", "--url", "http://user:hunter2@127.0.0.1:9"],
-      "The service's address must have no user, password, query or fragment",
-    ],
-    [
-      ["links", "list", "--url", "http://127.0.0.1:9?x"],
-      "The service's address must have no user, password, query or fragment",
-    ],
-  ] as const) {
-    const { code, err } = await run([...args, "--json"]);
-    expect([code, JSON.parse(err).error.message]).toEqual([2, message]);
-  }
-  for (const amount of ["0", "1.0000001", "-1", "1e3", "1,5"])
-    expect(await run(["links", "create", `--amount=${amount}`, "--description", "d"])).toMatchObject({
-      code: 2,
-    });
-}, 60_000);
+const create = ["links", "create", "--amount", "1", "--description", "d"];
+const wrongAmounts = ["0", "1.0000001", "-1", "1e3", "1,5"].map((amount) => [
+  "links",
+  "create",
+  `--amount=${amount}`,
+  "--description",
+  "d",
+]);
+
+test.each([
+  [["nonsense"]],
+  [["links", "create", "--amout", "3"]],
+  [["links", "create"]],
+  [["pay"]],
+  ...wrongAmounts.map((args) => [args]),
+])("error: wrong usage exits with 2, and says so as JSON for a program: %j", async (args) => {
+  const { code, err, out } = await run([...args, "--json"]);
+  expect([code, out, JSON.parse(err).error.code]).toEqual([2, "", "USAGE"]);
+});
+
+test.each([
+  [["pay", "link_P7WW0CUZROYPRapDcnVNdV", "--max", "5", "--max=500"], "--max is given twice"],
+  [[...create, "--amount", "2"], "--amount is given twice"],
+  [[...create, "--metadata", "a=1", "--metadata", "a=2"], "--metadata gives the key a twice"],
+  [[...create, "--expires-in", "2161"], "--expires-in must be a whole number from 1 to 2160, not 2161"],
+  [[...create, "--expires-in", "0x10"], "--expires-in must be a whole number from 1 to 2160, not 0x10"],
+  [
+    [...create, "--idempotency-key", "order 1 €"],
+    "--idempotency-key must be 1 to 255 printable ASCII characters",
+  ],
+  [["links", "list", "--limit", "1001"], "--limit must be a whole number from 1 to 1000, not 1001"],
+  [["links", "list", "--limit", "0"], "--limit must be a whole number from 1 to 1000, not 0"],
+  [["listen", "--events", ""], "--events must be types such as payment_link.paid, not nothing"],
+  [["listen", "--events", "payment_link.paid,x"], "--events must be types such as payment_link.paid, not x"],
+  [
+    ["listen", "--forward", "http://"],
+    "--forward must be a URL that begins with http:// or https://, not http://",
+  ],
+  [
+    ["links", "list", "--url", "http://user:hunter2@127.0.0.1:9"],
+    "The service's address must have no user, password, query or fragment",
+  ],
+  [
+    ["links", "list", "--url", "http://127.0.0.1:9?x"],
+    "The service's address must have no user, password, query or fragment",
+  ],
+] as const)("error: the reason for refusing %j is %s", async (args, message) => {
+  const { code, err } = await run([...args, "--json"]);
+  expect([code, JSON.parse(err).error.message]).toEqual([2, message]);
+});
 
 test("output closed early by its reader, as with `head`, is not a failure", async () => {
   const ended = await Bun.$`sh -c ${`"${node}" "${file}" help 2>err.txt; echo $? >code.txt`} | true`

@@ -103,10 +103,13 @@ describe("a node's logs are proven", () => {
     expect(indicesOf(await readProvenLogs(open(hiding), blank))).toEqual([0, 1, 2]);
   });
 
-  test("by another node's answer, if the last is omitted", async () => {
+  test("by each transaction's receipt, if another node's answer has a last one more", async () => {
     const hiding = { [RECEIPTS]: UNKNOWN, eth_getLogs: without(2) };
     expect(await read(hiding, { [RECEIPTS]: UNKNOWN })).toEqual([0, 1, 2]);
-    expect([0, 1].map((at) => nodes[at]?.count("eth_getLogs"))).toEqual([2, 2]);
+    // which node is asked how often depends on how fast each of them is
+    const [own = 0, other = 0] = nodes.map((node) => node.count("eth_getLogs"));
+    expect([own > 0, other === own]).toEqual([true, true]);
+    expect(nodes.some((node) => node.count(ONE_RECEIPT) > 0)).toBe(true);
   });
 
   test("by the next node, if one has nothing that proves them", async () => {
