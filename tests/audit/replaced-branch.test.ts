@@ -66,6 +66,7 @@ function startBalancer() {
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
+    idleTimeout: 60,
     async fetch(request) {
       const body = await request.text();
       const url = isForStale?.(body) ? stale.url : lab.chain.rpcUrl;

@@ -132,6 +132,7 @@ export async function startLeaveWorld(): Promise<LeaveWorld> {
 function startFront(target: string, { port, cert, key }: { port: number; cert: string; key: string }) {
   return Bun.serve({
     hostname: "127.0.0.1",
+    idleTimeout: 60,
     port,
     tls: { cert, key },
     async fetch(request) {

@@ -30,6 +30,7 @@ export function startCountingProxy(
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
+    idleTimeout: 60,
     websocket: {
       open(socket) {
         subscribed = [];

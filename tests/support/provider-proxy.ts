@@ -83,6 +83,7 @@ export function startProviderProxy(nodeUrl: string, limits: ProviderLimits): Pro
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
+    idleTimeout: 60,
     websocket: {
       message(socket, text) {
         const { id } = JSON.parse(String(text)) as { id: unknown };

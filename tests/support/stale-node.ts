@@ -30,6 +30,7 @@ export function startStaleNode(nodeUrl: string, random: () => number): StaleNode
   const server = Bun.serve({
     port: 0,
     hostname: "127.0.0.1",
+    idleTimeout: 60,
     async fetch(request) {
       if (request.method !== "POST") return new Response("POST only", { status: 405 });
       const given = (await request.json()) as Call | Call[];
