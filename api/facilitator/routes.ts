@@ -67,12 +67,12 @@ export const facilitatorRoutes = (deps: ApiDeps) => {
         }
         const verdict = await verifyPayment(tools, read.request);
         const payer = payerOf(read.request.attempt.authorization.from);
-        if (verdict.ok && (await isIdentifierTaken(request, read.request))) {
+        const isValid = verdict.ok || (await isRepeat(request, headers, body, read.request));
+        if (isValid && (await isIdentifierTaken(request, read.request))) {
           const invalidReason = standardReason("IDEMPOTENCY_KEY_REUSED");
           return { isValid: false, invalidReason, invalidMessage: IDENTIFIER_REUSED, ...payer };
         }
-        if (verdict.ok || (await isRepeat(request, headers, body, read.request)))
-          return { isValid: true, ...payer };
+        if (isValid) return { isValid, ...payer };
         const invalidMessage = verdict.message === undefined ? {} : { invalidMessage: verdict.message };
         return { isValid: false, invalidReason: verdict.reason, ...invalidMessage, ...payer };
       },

@@ -68,9 +68,9 @@ export async function settlePayment(
 }
 
 const KEY_REUSED =
-  "this Idempotency-Key was used with another authorization; this one was ignored. Use a new key for a new payment";
+  "this Idempotency-Key was used with another authorization; this request was ignored. Use a new key for a new payment";
 export const IDENTIFIER_REUSED =
-  "this payment-identifier was used with another authorization of this payer; this one was ignored";
+  "this payment-identifier was used with another authorization of this payer; this request was ignored";
 
 type Outcome = PaymentEnd | { refusal: string; message?: string };
 
@@ -80,15 +80,15 @@ async function bringToEnd(
   call: SettleCall,
 ): Promise<Outcome> {
   const earlier = await findEarlier(tools, request);
-  if (earlier && earlier.state !== "FAILED") return rejoin(tools, request, earlier);
+  if (earlier && earlier.state !== "FAILED") return rejoin(tools, request, call.asker, earlier);
   const checked = await checkPayment(tools, request);
   if (!checked.ok) return { refusal: checked.reason, ...messageOf(checked.message) };
   const spent = await findSpentBudget(tools, request, call.asker);
   if (spent) return { refusal: spent.reason, message: spent.message };
   const reused = await claimKeys(tools, request, call.asker);
-  if (reused !== undefined) return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: reused };
+  if (reused) return reused;
   const payment = newPayment(request, call, checked.payer);
-  if (earlier) return retry(tools, request, earlier, payment);
+  if (earlier) return retry(tools, request, call.asker, { earlier, payment });
   const watcher = tools.outcomes.watch(payment.id);
   try {
     const accepted = await retryUntilDeadline(tools, () => tools.acceptor.accept(payment));
@@ -96,7 +96,7 @@ async function bringToEnd(
       return await awaitPayment(tools, watcher, { ...payment, linkId: null }, { isJustStored: true });
     // stored by a concurrent request, or by this one in a commit whose response was lost
     const stored = accepted === false && (await retryUntilDeadline(tools, () => findEarlier(tools, request)));
-    if (stored) return await rejoin(tools, request, stored);
+    if (stored) return await rejoin(tools, request, call.asker, stored);
     return { kind: "unsettled", payment: refOf({ ...payment, linkId: null }) };
   } finally {
     watcher.cancel();
@@ -105,24 +105,25 @@ async function bringToEnd(
 
 /**
  * Claims the request's Idempotency-Key and payment-identifier, or neither: an authorization that is ignored for one has not used the other.
- * Returns why it is ignored.
+ * They stay its own when it fails, because it may be executed until it expires. Returns the refusal of a request that is ignored, else false.
  */
 async function claimKeys(
   { sql }: SettleTools,
   request: FacilitatorRequest,
   asker: Asker,
-): Promise<string | undefined> {
+): Promise<Outcome | false> {
   const keyed = keyedOf(request, asker);
   const identified = identifiedOf(request, asker.userId);
-  if (!keyed && !identified) return undefined;
+  if (!keyed && !identified) return false;
   try {
     await sql.begin(async (tx) => {
       if (keyed && !(await claimSettleKey(tx, keyed))) throw new KeyReused(KEY_REUSED);
       if (identified && !(await claimIdentifier(tx, identified))) throw new KeyReused(IDENTIFIER_REUSED);
     });
-    return undefined;
+    return false;
   } catch (error) {
-    if (error instanceof KeyReused) return error.message;
+    if (error instanceof KeyReused)
+      return { refusal: standardReason("IDEMPOTENCY_KEY_REUSED"), message: error.message };
     throw error;
   }
 }
@@ -146,13 +147,15 @@ function findEarlier({ sql }: SettleTools, request: FacilitatorRequest): Promise
 
 /**
  * The same payload again. A payment of one of our links, or with other terms, does not pay for this resource; nor do a payer
- * and nonce copied from the chain, without the payer's signature of these terms.
+ * and nonce copied from the chain, without the payer's signature of these terms. The request's keys are its own then, as if they had come first.
  */
 async function rejoin(
   tools: SettleTools,
-  { network, terms, attempt }: FacilitatorRequest,
+  request: FacilitatorRequest,
+  asker: Asker,
   payment: AuthorizedView,
 ): Promise<Outcome> {
+  const { network, terms, attempt } = request;
   const { to, value } = attempt.authorization;
   const isSame =
     payment.linkId === null &&
@@ -162,6 +165,9 @@ async function rejoin(
   const shown = await matchKnown(tools.chains.get(network), network, payment, attempt);
   if (shown === "unknown") return { refusal: UNEXPECTED_SETTLE_ERROR };
   if (shown === "other") return { refusal: standardReason("INVALID_SIGNATURE") };
+  const reused = await retryUntilDeadline(tools, () => claimKeys(tools, request, asker));
+  if (reused) return reused;
+  if (reused === undefined) return { kind: "unsettled", payment: refOf(payment) };
   if (isSettled(payment)) return { kind: "settled", payment };
   return awaitPayment(tools, tools.outcomes.watch(payment.id), payment);
 }
@@ -170,8 +176,8 @@ async function rejoin(
 async function retry(
   tools: SettleTools,
   request: FacilitatorRequest,
-  earlier: PaymentView,
-  payment: NewFacilitatedPayment,
+  asker: Asker,
+  { earlier, payment }: { earlier: PaymentView; payment: NewFacilitatedPayment },
 ): Promise<Outcome> {
   if (earlier.linkId !== null) return { refusal: standardReason("NONCE_USED") };
   const watcher = tools.outcomes.watch(earlier.id);
@@ -187,7 +193,7 @@ async function retry(
     watcher.cancel();
     // queued again by a concurrent request, or by this one in a commit whose response was lost
     const now = await retryUntilDeadline(tools, () => findEarlier(tools, request));
-    if (now && now.state !== "FAILED") return rejoin(tools, request, now);
+    if (now && now.state !== "FAILED") return rejoin(tools, request, asker, now);
     return { kind: "failed", payment: now ?? earlier };
   }
   return awaitPayment(tools, watcher, { id: earlier.id, linkId: null, network });

@@ -135,3 +135,33 @@ test("error: an authorization that is ignored for its identifier has not used th
   expect(await settle(await signAgain(), next, "order 101")).toMatchObject(refused);
   expect(await settle(await signAgain(), next, "order 102")).toMatchObject({ success: true });
 });
+
+test("error: a key or identifier under which an authorization was asked about again is that authorization's", async () => {
+  const refused = { success: false, errorReason: "IDEMPOTENCY_KEY_REUSED", transaction: "" };
+  const bought = await purchase(lab);
+  const signAgain = async (): Promise<Purchase> => ({
+    ...bought,
+    payment: await signPayment(bought.payer, { to: bought.payTo, amountUnits: bought.amount }),
+  });
+  const [first, again, free] = ["order_2026-11-27_0201", "order_2026-11-27_0202", "order_2026-11-27_0203"];
+  const settle = async (order: Purchase, id: string, idempotencyKey: string) =>
+    ask("settle", order, id, { idempotencyKey });
+  expect(await settle(bought, first, "order 201")).toMatchObject({ success: true });
+  await settle(bought, again, "order 202");
+  // the payer signs again for the same purchase
+  expect(await settle(await signAgain(), free, "order 202")).toMatchObject(refused);
+  expect(await settle(await signAgain(), again, "order 203")).toMatchObject(refused);
+  expect(await readUsdcBalance(lab.world.chain.rpcUrl, bought.payTo)).toBe(bought.amount);
+  // refused, they have used nothing
+  const other = await signAgain();
+  expect(await settle(other, free, "order 203")).toMatchObject({ success: true });
+  // and the success of the first is not the answer for the other's order
+  expect(await settle(bought, first, "order 203")).toMatchObject(refused);
+  expect(await settle(bought, free, "order 204")).toMatchObject(refused);
+  // whose success it would be but for the other's identifier
+  const repeated = { idempotencyKey: "order 201" };
+  expect(await ask("verify", bought, first, repeated)).toMatchObject({ isValid: true });
+  const invalid = { isValid: false, invalidReason: "IDEMPOTENCY_KEY_REUSED" };
+  expect(await ask("verify", bought, free, repeated)).toMatchObject(invalid);
+  expect(await ask("settle", bought, free, repeated)).toMatchObject(refused);
+});
