@@ -17,7 +17,8 @@ type Blocks = {
  * seen.
  *
  * Whatever was accepted above the cursor was accepted on a branch that a reorganisation has taken away: every block of the new branch comes after
- * it. The reorganisation sets its `accepted_block` back (orphan-blocks.ts), and here it is done for an insert that was uncommitted then.
+ * it. The reorganisation sets its `accepted_block` back (orphan-blocks.ts), and the follower for an insert that was uncommitted then; here it is
+ * done for one that is committed at this moment.
  */
 export async function lockPaymentsOfBlocks(
   tx: Tx,

@@ -84,7 +84,7 @@ async function reopenRelays(tx: Tx, network: NetworkId, ancestor: number): Promi
 
 /**
  * Locks, in one order, the payments that the reverted blocks settled and those that were accepted on them: every block of the new branch comes
- * after these, although its number may be lower. Returns the settled ones. An insert that is still uncommitted is not seen: lock-payments.ts.
+ * after these, although its number may be lower. Returns the settled ones. An insert that is still uncommitted is not seen: lowerAcceptedBlocks.
  */
 async function lockPaymentsAbove(tx: Tx, network: NetworkId, ancestor: number): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
@@ -106,6 +106,29 @@ async function lockPaymentsAbove(tx: Tx, network: NetworkId, ancestor: number): 
     from locked
     where is_settled`;
   return rows.map(({ id }) => id);
+}
+
+/**
+ * Payments whose insert was uncommitted when the blocks above `number`, the cursor, were reverted. Call while the cursor is held and the new branch
+ * is lower than those were: what was accepted above the cursor was accepted on them.
+ */
+export async function lowerAcceptedBlocks(
+  tx: Tx,
+  { network, number }: { network: NetworkId; number: number },
+): Promise<void> {
+  await tx`set local plan_cache_mode = force_custom_plan`;
+  await tx`
+    with locked as (
+      select id
+      from payments
+      where network = ${network} and accepted_block > ${number}
+      order by id
+      for update
+    )
+    update payments
+    set accepted_block = ${number}
+    from locked
+    where payments.id = locked.id`;
 }
 
 async function reopenPayments(

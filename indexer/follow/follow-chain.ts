@@ -37,7 +37,7 @@ import { catchUp } from "./catch-up.ts";
 import { catchUpSparse, findSparseEnd } from "./catch-up-sparse.ts";
 import { type HeadSource, openHeadSource } from "./head-source.ts";
 import { openPollInterval, type PollInterval } from "./poll-interval.ts";
-import { TooDeepError, undoReorg } from "./undo-reorg.ts";
+import { lowerLateAcceptances, TooDeepError, undoReorg } from "./undo-reorg.ts";
 
 const POLL_BUSY_MS = 250;
 const POLL_IDLE_MS = 1_000;
@@ -70,6 +70,8 @@ type Memory = {
   behindSinceMs: number | undefined;
   /** Since when the next block has not followed the cursor's block (with this hash), although that one is not undone. */
   undecided: { at: Hex; sinceMs: number } | undefined;
+  /** The height of the branch that was undone; infinite until it is known that none was by a former leader. */
+  undoneTo: number;
   /** Whether booked transfers are waiting for confirmations. */
   hasUndeep: boolean;
   /** Whether payments are waiting that only the logs of their authorizations can settle. */
@@ -101,6 +103,7 @@ export async function followChain(term: Term): Promise<void> {
     lateMs: 0,
     behindSinceMs: undefined,
     undecided: undefined,
+    undoneTo: Number.POSITIVE_INFINITY,
     hasUndeep: false,
     needsEveryBlock: false,
     failures: 0,
@@ -129,6 +132,10 @@ export async function followChain(term: Term): Promise<void> {
 /** One poll: returns when the next begins, counted from this one's start, 0 when there may be more to read immediately. */
 async function pollOnce(term: Term, memory: Memory): Promise<number> {
   const { pollInterval } = memory;
+  if (term.cursor.number < memory.undoneTo) {
+    await lowerLateAcceptances(term);
+    if (memory.undoneTo === Number.POSITIVE_INFINITY) memory.undoneTo = term.cursor.number;
+  }
   if (!pollInterval.isDue(term.cursor.number)) {
     await noteWaiting(term, memory);
     if (!pollInterval.isDue(term.cursor.number)) return POLL_BUSY_MS;
@@ -275,7 +282,7 @@ async function catchUpFar(term: Term, head: BlockHeader, memory: Memory): Promis
  * lasts too long, so that an operator sees why nothing is read.
  */
 async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
-  if (await undoReorg(term)) return true;
+  if (await undo(term, memory)) return true;
   const { number, hash } = term.cursor;
   if (memory.undecided?.at !== hash) memory.undecided = { at: hash, sinceMs: performance.now() };
   if (performance.now() - memory.undecided.sinceMs < UNDECIDED_MAX_MS) return false;
@@ -290,12 +297,19 @@ async function leaveBranch(term: Term, memory: Memory): Promise<boolean> {
  * node that is restarted or replaced by another can lag for minutes, and blocks that the chain lost are undone once others take their place.
  */
 async function lookBack(term: Term, memory: Memory): Promise<boolean> {
-  if (await undoReorg(term)) {
+  if (await undo(term, memory)) {
     memory.behindSinceMs = undefined;
     return true;
   }
   memory.behindSinceMs ??= performance.now();
   return false;
+}
+
+async function undo(term: Term, memory: Memory): Promise<boolean> {
+  const { number } = term.cursor;
+  const isUndone = await undoReorg(term);
+  if (isUndone) memory.undoneTo = Math.max(memory.undoneTo, number);
+  return isUndone;
 }
 
 /** Thrown after the poll's other work: what the ledger alone decides does not wait for the nodes. */

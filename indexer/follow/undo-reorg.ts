@@ -12,7 +12,8 @@ import { fieldOf } from "../../core/rpc/parse-answers.ts";
 import { enqueue } from "../../db/jobs/queue.ts";
 import { deleteBlocksAbove, findHighestBlocks } from "../../db/ledger/blocks.ts";
 import { type BlockPoint, moveCursor } from "../../db/ledger/cursors.ts";
-import { orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
+import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
+import { lowerAcceptedBlocks, orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { FencedError, type Term } from "../leader-term.ts";
@@ -151,4 +152,16 @@ async function undoAbove(term: Term, ancestor: BlockPoint, head: BlockHeader): P
     },
     "blocks were reorganised away",
   );
+}
+
+/**
+ * What was undone has missed payments whose insert was still uncommitted. While the cursor is lower than the reverted blocks were, they are
+ * recognised by the block after which they were accepted; it counts once they are executed in a block that a node shows late.
+ */
+export async function lowerLateAcceptances({ sql, network, epoch }: Term): Promise<void> {
+  await sql.begin(async (tx) => {
+    const cursor = await holdEpoch(tx, network, epoch);
+    if (!cursor) throw new FencedError(network);
+    await lowerAcceptedBlocks(tx, { network, number: cursor.number });
+  });
 }

@@ -1,6 +1,6 @@
 /** Undoing the newest block reads its own payments and relays, not the whole history of the network. */
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
-import { orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
+import { lowerAcceptedBlocks, orphanBlocksAbove } from "../../db/ledger/orphan-blocks.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import {
   acceptFacilitated,
@@ -57,6 +57,19 @@ test.each(["payments", "relays"])("undoing the newest block reads few rows of %s
     from payments, relays
     where payments.id = ${payment.id} and relays.id = ${relayId}`;
   expect(row).toEqual({ state: "SIGNED", relay: "BROADCAST", blockNumber: null });
+});
+
+test("a look for payments that were committed after it reads few rows too", async () => {
+  await lab.sql`update payments set accepted_block = ${NEWEST} where id = ${payment.id}`;
+  const look = () =>
+    countRowsRead(indexer, "payments", (tx) =>
+      lowerAcceptedBlocks(tx, { network: NETWORK, number: HISTORY }),
+    );
+  expect(await look()).toBeLessThan(READ_MAX);
+  const [row] = await lab.sql<
+    { acceptedBlock: bigint }[]
+  >`select accepted_block from payments where id = ${payment.id}`;
+  expect(row?.acceptedBlock).toBe(BigInt(HISTORY));
 });
 
 /** One payment and its relay in each block before the newest. */

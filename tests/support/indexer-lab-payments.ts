@@ -72,7 +72,7 @@ export async function acceptFacilitatedPayment(
   return accepted.has(id) ? id : undefined;
 }
 
-function toAuthorizedPayment(id: string, authorization: Authorization): AuthorizedPayment {
+export function toAuthorizedPayment(id: string, authorization: Authorization): AuthorizedPayment {
   return {
     ...({ id, network: NETWORK, token: USDC, payer: authorization.from, payerKind: "EOA" } as const),
     ...{ recipient: authorization.to, amountUnits: authorization.value, nonce: authorization.nonce },
