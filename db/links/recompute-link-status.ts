@@ -76,8 +76,8 @@ function computeLinks(
           where payments.link_id = link.id and payments.is_live and payments.is_open
           offset 0
         )
-        -- one of an expired link holds nothing (openClaim)
-        or link.status <> 'EXPIRED' and exists (
+        -- one made once the link is over holds nothing (openClaim), also before the job that expires it has run
+        or (link.status in ('PENDING', 'PAID') or link.expires_at > now()) and exists (
           select from claims
           where claims.link_id = link.id and claims.state = 'OPEN' and claims.lease_until > now()
           offset 0

@@ -67,6 +67,13 @@ test("a proven claim of an expired link does not make it PENDING, whatever else 
   await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [expired], isReorg: false }));
   expect(await linkOf(lab, expired)).toEqual({ status: "EXPIRED", exception: "OVERPAID" });
   expect(await eventsOf(lab, expired)).toEqual(["exception"]);
+  // nor one whose time is over, before the job that expires it has run
+  const over = await seedLink(lab.sql, lab.merchant, { expiresInS: -1 });
+  await claim(lab, over, makeTransfer(lab, 90), "EOA");
+  expect(await linkOf(lab, over)).toMatchObject({ status: "ACTIVE" });
+  await bookTransfer(lab, { link: over, units: 2_000_000n });
+  await lab.sql.begin((tx) => recomputeLinkStatus(tx, { linkIds: [over], isReorg: false }));
+  expect(await linkOf(lab, over)).toEqual({ status: "EXPIRED", exception: "OVERPAID" });
   // one that a claim held before it was over stays PENDING
   const held = await seedLink(lab.sql, lab.merchant);
   await claim(lab, held, makeTransfer(lab, 90), "EOA");
