@@ -70,6 +70,8 @@ type Bound = {
   linkId: string | null;
 };
 
+export type FindBound = (tx: Tx, itemIds: readonly bigint[]) => Promise<BookedTransfer[]>;
+
 /** Stored transfers that belong to one of these items already. */
 export async function findBoundTransfers(tx: Tx, itemIds: readonly bigint[]): Promise<BookedTransfer[]> {
   return tx<BookedTransfer[]>`
@@ -78,6 +80,25 @@ export async function findBoundTransfers(tx: Tx, itemIds: readonly bigint[]): Pr
     join transfers on transfers.id = history.transfer_id
     where history.operation_item_id = any(${itemIds.map(String)}::text[]::bigint[])
       and transfers.status <> 'ORPHANED'`;
+}
+
+/** Remembers, until the transaction ends, which transfers belong to which items: equal ones may have been read in another order. */
+export async function keepBoundTransfers(tx: Tx, network: NetworkId): Promise<void> {
+  await tx`
+    create temporary table past_items on commit drop as
+    select history.operation_item_id as item_id, transfers.block_hash, transfers.log_index
+    from transactions history
+    join transfers on transfers.id = history.transfer_id
+    where history.network = ${network} and history.operation_item_id is not null and transfers.status <> 'ORPHANED'`;
+  await tx`create index on past_items (item_id)`;
+}
+
+/** Those of `keepBoundTransfers`. */
+export async function findPastBoundTransfers(tx: Tx, itemIds: readonly bigint[]): Promise<BookedTransfer[]> {
+  return tx<BookedTransfer[]>`
+    select item_id, block_hash, log_index
+    from past_items
+    where item_id = any(${itemIds.map(String)}::text[]::bigint[])`;
 }
 
 /**

@@ -25,6 +25,7 @@ import { keepDecisions, matchPastClaims, nameOldDecisions } from "../../db/ledge
 import { findOldestWallet } from "../../db/ledger/watched-wallets.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
+import { findPastBoundTransfers, keepBoundTransfers } from "../../db/wallet-ops/missed-events.ts";
 import { FencedError, type Term, watchOf } from "../leader-term.ts";
 import { applyUnappliedTransfers } from "../settle/apply-unapplied-transfers.ts";
 import { confirmOperationsIsolated } from "../settle/confirm-operations.ts";
@@ -69,6 +70,7 @@ export async function rebuildNetwork(term: Term): Promise<RebuildReport> {
     await takeSnapshot(tx, network);
     await keepDecisions(tx, network);
     await keepRowIds(tx, network);
+    await keepBoundTransfers(tx, network);
     const confirmedTo = await findConfirmedBlock(tx, network);
     // first reset links to their state without any transfer, because only unpaid links can be paid
     await recomputeLinkStatus(tx, {
@@ -132,6 +134,7 @@ async function replay(
       isRecipient,
       findPriorAttributions: (incoming: readonly SeenTransfer[]) =>
         findPriorAttributions(tx, network, incoming),
+      findPastBound: findPastBoundTransfers,
       // events written by the rebuild are deleted: they were already written when the transfers were first read
       bulk: { eventsFromS: Number.POSITIVE_INFINITY },
       confirmedAtS(number: number) {

@@ -8,7 +8,11 @@ import {
   pairTransfers,
 } from "../../core/domain/wallet-operation.ts";
 import type { Tx } from "../../db/postgres/client.ts";
-import { bindBookedTransfers, findBoundTransfers } from "../../db/wallet-ops/missed-events.ts";
+import {
+  bindBookedTransfers,
+  type FindBound,
+  findBoundTransfers,
+} from "../../db/wallet-ops/missed-events.ts";
 import { type AttributedTransfer, restoreOperation } from "../../db/wallet-ops/restored-operations.ts";
 import {
   loadOperations,
@@ -34,6 +38,8 @@ type Seen = {
   booked: readonly SeenTransfer[];
   /** Those of `transfers` that are attributed to links, not stored yet. */
   attributed: readonly AttributedTransfer[];
+  /** Which transfers belonged to the items before a rebuild. */
+  findPastBound?: FindBound | undefined;
 };
 
 /**
@@ -63,7 +69,7 @@ export async function settleSeenOperations(
 async function settleTogether(
   tx: Tx,
   network: NetworkId,
-  { operations, transfers, booked, attributed }: Seen,
+  { operations, transfers, booked, attributed, findPastBound }: Seen,
 ): Promise<SettledOperations> {
   const items = new Map<SeenTransfer, bigint>();
   if (operations.length === 0) return { items, operationIds: [] };
@@ -85,17 +91,21 @@ async function settleTogether(
     operations.map(({ userOpHash }) => userOpHash),
   );
   const byHash = new Map<Hex, SeenOperation>(operations.map((seen) => [seen.userOpHash, seen]));
-  const boundTo = await findBound(tx, booked, known);
+  const boundTo = findPastBound
+    ? await findBound(tx, findPastBound, placed, known)
+    : await findBound(tx, findBoundTransfers, booked, known);
   for (const operation of known) {
     const seen = byHash.get(operation.userOpHash);
     if (!seen?.succeeded) continue;
+    const own = ownOf(seen);
     const bound = new Map(
       operation.items.flatMap((item) => {
         const transfer = boundTo.get(item.id);
-        return transfer ? [[item, transfer] as const] : [];
+        const isOwn =
+          transfer?.to === item.to && transfer.amountUnits === item.amountUnits && own.includes(transfer);
+        return isOwn ? [[item, transfer] as const] : [];
       }),
     );
-    const own = ownOf(seen);
     const pairs =
       bound.size > 0 ? pairRemaining(operation.items, own, bound) : pairTransfers(operation.items, own);
     for (const [item, transfer] of pairs) items.set(transfer, item.id);
@@ -119,17 +129,18 @@ async function settleTogether(
   return { items, operationIds };
 }
 
-/** The transfers of `booked` that belong to items of these operations already, by the item's id. */
+/** Those of these transfers that belong to items of these operations already, by the item's id. */
 async function findBound(
   tx: Tx,
-  booked: readonly SeenTransfer[],
+  find: FindBound,
+  transfers: readonly SeenTransfer[],
   operations: readonly SettlingOperation[],
 ): Promise<ReadonlyMap<bigint, SeenTransfer>> {
-  if (booked.length === 0 || operations.length === 0) return new Map();
+  if (transfers.length === 0 || operations.length === 0) return new Map();
   const itemIds = operations.flatMap(({ items }) => items.map(({ id }) => id));
-  const byPlace = new Map(booked.map((one) => [placeOfSeen(one), one]));
+  const byPlace = new Map(transfers.map((one) => [placeOfSeen(one), one]));
   return new Map(
-    (await findBoundTransfers(tx, itemIds)).flatMap(({ itemId, ...place }) => {
+    (await find(tx, itemIds)).flatMap(({ itemId, ...place }) => {
       const transfer = byPlace.get(placeOf(place));
       return transfer ? [[itemId, transfer] as const] : [];
     }),

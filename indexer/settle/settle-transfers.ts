@@ -14,6 +14,7 @@ import { moveAssignments } from "../../db/ledger/reorganised-assignments.ts";
 import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
 import type { Tx } from "../../db/postgres/client.ts";
+import type { FindBound } from "../../db/wallet-ops/missed-events.ts";
 import { moveRefunds } from "../../db/wallet-ops/reorganised-refunds.ts";
 import type { SeenOperation, SeenTransfer, SpentAuthorization } from "../source/decode-logs.ts";
 import type { Isolate } from "./isolate-refused-records.ts";
@@ -45,6 +46,8 @@ export type Settling = {
   isolate?: Isolate | undefined;
   /** Looks up which earlier decisions about these transfers are kept. */
   findPriorAttributions?: (transfers: readonly SeenTransfer[]) => Promise<PriorAttributions>;
+  /** Looks up which transfers belonged to items of sends. */
+  findPastBound?: FindBound;
 };
 
 export type Touched = { linkIds: string[]; paymentIds: string[]; operationIds: string[] };
@@ -78,7 +81,8 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   const attributed = [...verdicts].flatMap(([{ txHash, logIndex, from, amountUnits }, { attribution }]) =>
     attribution ? [{ linkId: attribution.linkId, txHash, logIndex, from, amountUnits }] : [],
   );
-  const seen = { operations, transfers, booked, attributed };
+  const { findPastBound } = settling;
+  const seen = { operations, transfers, booked, attributed, findPastBound };
   const sent = await settleSeenOperations(tx, network, seen, settling.isolate);
   const rows = transfers.map((transfer) => ({
     ...toRow(transfer, verdicts.get(transfer), confirmedAtS),
