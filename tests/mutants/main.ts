@@ -47,6 +47,10 @@ const SOURCES = [
   "worker/wallet-ops",
   "worker/webhooks",
   "worker/jobs",
+  "worker/mail",
+  "worker/links",
+  "worker/exports",
+  "core/runtime",
 ];
 
 const { values } = parseArgs({

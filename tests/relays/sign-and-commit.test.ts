@@ -18,6 +18,8 @@ import { type RemoteSigner, startRemoteSigner } from "../support/remote-signer.t
 
 const FEES = { maxFeePerGas: 1_000n, maxPriorityFeePerGas: 10n };
 const KEYS = Array.from({ length: 8 }, () => generatePrivateKey());
+/** How long a signer that failed is not asked. */
+const SIGNER_PAUSE_MS = 1_000;
 let lab: BooksLab;
 let chain: Chain;
 let signer: RemoteSigner;
@@ -126,6 +128,16 @@ test("error: a signer that refuses leaves neither a nonce nor a row, and is not 
     expect(await store(key).catch((error) => error)).toBeInstanceOf(SignerError);
   expect(signer.requests.slice(asked)).toHaveLength(1);
   expect(await stored(key)).toEqual({ nonces: [], nextNonce: 0 });
+});
+
+test("behavior: a signer that refused once is asked again a second later, and signs", async () => {
+  const key = await newKey();
+  signer.behave(async () => ({ error: { code: -32000, message: "locked" } }));
+  expect(await store(key).catch((error) => error)).toBeInstanceOf(SignerError);
+  signer.behave(async () => "honest");
+  await Bun.sleep(SIGNER_PAUSE_MS);
+  await store(key);
+  expect(await stored(key)).toEqual({ nonces: [0], nextNonce: 1 });
 });
 
 test("behavior: a key that the signer lacks does not keep it from signing with another", async () => {

@@ -109,6 +109,19 @@ describe("a worker whose passes succeed", () => {
     await sql`delete from processes`;
   });
 
+  test("a worker without it reports its view of the chain every few seconds, not at each pass", async () => {
+    const { baseFeeWei } = network.metrics;
+    const reported = async () => (await baseFeeWei.get()).values.length;
+    await take(second);
+    const lease = openMonitorLease(network, { holder: "third" });
+    baseFeeWei.reset();
+    await lease.pass();
+    expect(await reported()).toBe(1);
+    baseFeeWei.reset();
+    await lease.pass();
+    expect(await reported()).toBe(0);
+  });
+
   test("keeps it for as long as there is no other", async () => {
     await report(randomUUID());
     const lease = openMonitorLease(network, { holder: "alone", keptMs: 0 });
