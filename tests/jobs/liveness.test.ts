@@ -3,7 +3,7 @@
  * one, the jobs are released.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { openLog } from "../../core/runtime/log.ts";
+import { type Log, openLog } from "../../core/runtime/log.ts";
 import { holdLiveness, isAlive, LIVENESS_CLASS, releaseDeadPools } from "../../db/jobs/dead-workers.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
 import { watchLiveness } from "../../worker/jobs/liveness.ts";
@@ -14,6 +14,9 @@ import { withDatabase } from "../support/template-database.ts";
 const POOL = 3;
 const POOL_ID = "pool-of-this-test";
 const BROKEN_POLLS = 4;
+/** Three looks, and far fewer statements than of a loop without a pause. */
+const WATCHED_MS = 3_000;
+const COMMITS_MAX = 50;
 let pool: BreakablePool;
 let sql: Sql;
 let killer: Sql;
@@ -71,6 +74,25 @@ test("behavior: failing polls do not release the lock, a lost lock is taken agai
   for (const connection of others) connection.release();
   await stop();
   expect(await holders()).toEqual([]);
+}, 120_000);
+
+test("a worker beside which none has died reports nothing, and looks about once a second", async () => {
+  const warned: unknown[] = [];
+  const log = {
+    ...openLog("worker", "silent"),
+    warn: (...given: unknown[]) => void warned.push(given),
+  } as Log;
+  const countCommits = async () => {
+    const [row] = await killer<{ commits: number }[]>`
+      select xact_commit::int as commits from pg_stat_database where datname = current_database()`;
+    return row?.commits ?? 0;
+  };
+  const before = await countCommits();
+  const stop = watchLiveness(sql, log, "pool-beside-no-other");
+  await Bun.sleep(WATCHED_MS);
+  await stop();
+  expect((await countCommits()) - before).toBeLessThan(COMMITS_MAX);
+  expect(warned).toEqual([]);
 }, 120_000);
 
 test("jobs of a pool without its lock are released; a lock of another pool, class or database is not its own", async () => {
