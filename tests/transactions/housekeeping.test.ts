@@ -8,6 +8,8 @@ import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import { seedLink, seedMerchant } from "../support/seed.ts";
 import { insertHistory } from "./history.ts";
 
+/** What a step deletes at once. */
+const STATEMENT_ROWS = 10_000;
 let db: TestDatabase;
 let sql: Sql;
 let userId: string;
@@ -69,6 +71,48 @@ test("idempotent responses are kept seven days", async () => {
       values ('test', ${key}, ${randomBytes(32)}, now() - ${age}::interval)`;
   await clean();
   expect((await sql`select key from idempotency_keys`).map((row) => row.key)).toEqual(["kept"]);
+});
+
+test("more rows than fit into one statement are deleted in the same run", async () => {
+  await sql`
+    insert into idempotency_keys (scope, key, request_hash, created_at)
+    select 'test', 'many-' || n, ${randomBytes(32)}, now() - interval '8 days'
+    from generate_series(1, ${STATEMENT_ROWS + 1}) as n`;
+  await clean();
+  expect(await sql`select from idempotency_keys where key like 'many-%'`).toHaveLength(0);
+});
+
+test("error: a step that fails keeps no other from its work, is logged, and has the job tried again", async () => {
+  const warned: unknown[] = [];
+  const failing = { ...log, warn: (given: unknown) => void warned.push(given) } as typeof log;
+  await sql`
+    insert into challenges (id, user_id, purpose, challenge, expires_at)
+    values ('ch_left', ${userId}, 'login', ${randomBytes(48)}, now() - interval '1 second')`;
+  await sql`alter table transaction_count_deltas rename to transaction_count_deltas_elsewhere`;
+  try {
+    await expect(housekeeping({ sql, log: failing, config: { eventsKeptDays: 90 } }, {})).rejects.toThrow(
+      "1 housekeeping step(s) failed",
+    );
+  } finally {
+    await sql`alter table transaction_count_deltas_elsewhere rename to transaction_count_deltas`;
+  }
+  expect(warned).toMatchObject([{ step: "foldedTransactions" }]);
+  expect(await sql`select from challenges where id = 'ch_left'`).toHaveLength(0);
+});
+
+test("a run that finds nothing to do says nothing", async () => {
+  const lines: unknown[] = [];
+  const silent = { ...log, info: (given: unknown) => void lines.push(given) } as typeof log;
+  const run = () => housekeeping({ sql, log: silent, config: { eventsKeptDays: 90 } }, {});
+  await run();
+  lines.length = 0;
+  await run();
+  expect(lines).toEqual([]);
+  await sql`
+    insert into idempotency_keys (scope, key, request_hash, created_at)
+    values ('test', 'said', ${randomBytes(32)}, now() - interval '8 days')`;
+  await run();
+  expect(lines).toEqual([{ done: { idempotency_keys: 1 } }]);
 });
 
 test("relay budgets are kept 30 days", async () => {
