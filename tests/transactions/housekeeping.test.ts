@@ -362,7 +362,12 @@ test("an export without a job is created again, or FAILED after three attempts",
     select graphile_worker.permanently_fail_jobs(array(
       select id from graphile_worker.jobs where key = 'build_export:exp_deadly'
     ))`;
+  const woken = Promise.withResolvers<string>();
+  const listening = await sql.listen("outcome", woken.resolve);
   await clean();
+  // requests that wait for the one that has ended
+  expect(await woken.promise).toBe("exp_deadly");
+  await listening.unlisten();
   const rows = await sql<{ id: string; status: string }[]>`select id, status from exports order by id`;
   expect(rows.map(({ id, status }) => `${id} ${status}`)).toEqual([
     "exp_deadly FAILED",
