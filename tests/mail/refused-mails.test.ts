@@ -117,3 +117,8 @@ describe.each([
     expect(messages).toBe(0);
   });
 });
+
+test("a worker that stops connects to no mail server any more", async () => {
+  mailer.close();
+  await expect(mailer.connect()).rejects.toThrow("the mailer is closed");
+});

@@ -145,6 +145,9 @@ describe("a request", () => {
   test("goes to the address of its name, with http to a private one where that is allowed", async () => {
     const port = await answering(["HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]);
     expect(await reason(`http://shop.example.test:${port}/`, true)).toBe(200);
+    expect(await reason("https://nowhere.example.test/", false)).toBe(
+      "the name nowhere.example.test does not resolve",
+    );
     expect(await reason("http://nowhere.example.test/", true)).toBe(
       "the name nowhere.example.test does not resolve",
     );
@@ -158,6 +161,16 @@ describe("a request", () => {
     await new Promise<void>((resolve) => server.listen(0, "::1", resolve));
     const { port } = server.address() as { port: number };
     expect((await post(port, `http://[::1]:${port}/`)).status).toBe(200);
+  });
+
+  test("asks for the certificate of its name, and of none for an address", async () => {
+    const names: string[] = [];
+    const named = createTlsServer({ SNICallback: (name, done) => done(new Error(String(names.push(name)))) });
+    named.on("tlsClientError", () => {});
+    const port = await listen(named);
+    await reason(`https://shop.example.test:${port}/`, true);
+    await reason(`https://127.0.0.1:${port}/`, true);
+    expect(names).toEqual(["shop.example.test"]);
   });
 
   test("error: with a certificate that nobody has signed, and without TLS, each has its reason", async () => {

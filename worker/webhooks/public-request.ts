@@ -121,7 +121,6 @@ async function resolvePublic(
   { allowPrivate, lookup }: { allowPrivate: boolean; lookup: Lookup },
 ): Promise<string[]> {
   const found = await lookup(host).catch(() => []);
-  if (found.length === 0) throw new WebhookError(`the name ${host} does not resolve`);
   if (!allowPrivate && !found.every(({ address }) => isPublicAddress(address)))
     throw new WebhookError(`the name ${host} resolves to an address that is not public`);
   return found.slice(0, ADDRESSES_MAX).map(({ address }) => address);
