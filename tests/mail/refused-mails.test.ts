@@ -13,7 +13,7 @@ import { sendNotice } from "../../worker/mail/send-notice.ts";
 import { seedUser } from "../support/passkey-rows.ts";
 import { createTestDatabase, TEST_POOL, type TestDatabase } from "../support/postgres.ts";
 
-const REFUSALS = { "refuses for now": 451, "refuses for good": 550 } as const;
+const REFUSALS = { "refuses for now": 451, "refuses for good": 550, "knows no such command": 500 } as const;
 let db: TestDatabase;
 let sql: Sql;
 let server: SMTPServer;
@@ -108,14 +108,17 @@ describe.each([
     },
   );
 
-  test("is not sent again after a permanent refusal", async () => {
-    const run = await MAILS[kind]();
-    reply = "refuses for good";
-    await run();
-    reply = "accepts";
-    await run();
-    expect(messages).toBe(0);
-  });
+  test.each(["refuses for good", "knows no such command"] as const)(
+    "is not sent again after a server that %s",
+    async (first) => {
+      const run = await MAILS[kind]();
+      reply = first;
+      await run();
+      reply = "accepts";
+      await run();
+      expect(messages).toBe(0);
+    },
+  );
 });
 
 test("a worker that stops connects to no mail server any more", async () => {
