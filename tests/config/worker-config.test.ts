@@ -116,6 +116,7 @@ describe("limits of relaying", () => {
     const set = {
       ...{ RELAY_MAX_FEE_GWEI: "7", RELAY_DAILY_FEE_MAX_WEI: "8", RELAY_GAS_PER_MERCHANT_PER_DAY: "9" },
       ...{ RELAY_REVERTED_GAS_PER_DAY: "0", RELAY_MIN_AMOUNT: "1.5", RELAY_HEAD_MAX_AGE_S: "60" },
+      SEND_GAS_TOTAL_PER_DAY: "11",
     };
     for (const env of [ENV, PRODUCTION]) {
       expect(readWorkerConfig({ ...env, ...set })).toMatchObject({
@@ -127,7 +128,7 @@ describe("limits of relaying", () => {
         },
       });
       expect(readApiConfig({ ...env, ...set })).toMatchObject({
-        ...{ relayMinUnits: 1_500_000n, relayGasPerMerchantPerDay: 9n },
+        ...{ relayMinUnits: 1_500_000n, relayGasPerMerchantPerDay: 9n, sendGasTotalPerDay: 11n },
       });
     }
   });

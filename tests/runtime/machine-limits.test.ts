@@ -1,10 +1,18 @@
 /** The limits of a machine, just inside and just outside. */
 import { describe, expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
 import { Registry } from "prom-client";
 import { judgeDisk } from "../../api/health/checks.ts";
-import { isNearlyFull, openFilesRisk, readDiskSpace } from "../../core/runtime/machine-limits.ts";
+import {
+  inspectMachine,
+  isNearlyFull,
+  openFilesRisk,
+  readDiskSpace,
+} from "../../core/runtime/machine-limits.ts";
 import { openDiskMetrics } from "../../core/runtime/metrics.ts";
 
+/** Linux has it. */
+const LIMITS = "/proc/self/limits";
 const limits = (soft: string) =>
   `Limit                     Soft Limit           Hard Limit           Units     \nMax open files            ${soft}                 1048576              files     \n`;
 
@@ -15,6 +23,15 @@ describe("open files", () => {
     expect(openFilesRisk(limits("8191"))).toContain("at most 8191 files");
     expect(openFilesRisk(undefined)).toBeUndefined();
   });
+});
+
+test("a machine's risks are those of its open files and its disk; of a disk that it does not have there is none", () => {
+  const files = openFilesRisk(existsSync(LIMITS) ? readFileSync(LIMITS, "utf8") : undefined);
+  const own = files === undefined ? [] : [files];
+  expect(inspectMachine("/no/such/folder")).toStrictEqual(own);
+  const space = readDiskSpace("/");
+  const disk = space && isNearlyFull(space) ? [expect.stringContaining("the disk of / is nearly full")] : [];
+  expect(inspectMachine("/")).toStrictEqual([...own, ...disk]);
 });
 
 describe("disk", () => {
