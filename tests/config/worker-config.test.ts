@@ -94,6 +94,7 @@ describe("limits of relaying", () => {
       ...{
         relayDailyFeeMaxWei: undefined,
         relayGasPerMerchantPerDay: undefined,
+        sendGasTotalPerDay: undefined,
         relayHeadMaxAgeS: { base: undefined, "base-sepolia": undefined },
       },
     });
@@ -101,11 +102,11 @@ describe("limits of relaying", () => {
     expect(readIndexerConfig(ENV)).toMatchObject({ mismatchMinUnits: 1_000n });
   });
 
-  test("in production: 0.02 ETH per day and network, 500,000,000 gas per merchant", () => {
+  test("in production: 0.02 ETH per day and network, 500,000,000 gas per merchant and for all sends", () => {
     expect(readWorkerConfig(PRODUCTION)).toMatchObject({
       ...{ relayMaxFeeWei: 2_000_000_000n, relayRevertedGasPerDay: 10_000_000n },
       ...{ relayDailyFeeMaxWei: 20_000_000_000_000_000n, relayGasPerMerchantPerDay: 500_000_000n },
-      relayHeadMaxAgeS: { base: 120, "base-sepolia": undefined },
+      ...{ relayHeadMaxAgeS: { base: 120, "base-sepolia": undefined }, sendGasTotalPerDay: 500_000_000n },
     });
     expect(readApiConfig(PRODUCTION)).toMatchObject({
       ...{ relayMinUnits: 1_000n, relayGasPerMerchantPerDay: 500_000_000n },

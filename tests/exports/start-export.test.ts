@@ -94,12 +94,24 @@ test("race: an export that ends while it waits to be counted is not started", as
   expect(row).toEqual({ status: "FAILED", attempts: 0 });
 });
 
+const depsOf = (stop: AbortSignal) => ({
+  ...{ sql, chains: new Map(), proofChains: new Map(), config: { chains: [] }, stop },
+  ...{ reader: openReader(sql, { replica: undefined, waitMs: 0 }), log: openLog("test", "silent") },
+});
+
+test("the job of a file that is refused ends with the reason, and is not tried again", async () => {
+  const id = await queue();
+  // the merchant has no settings for it
+  await sql`
+    update exports set format = 'datev', request = jsonb_set(request, '{profile}', '"books"') where id = ${id}`;
+  await buildExport(depsOf(new AbortController().signal), { exportId: id });
+  const [row] = await sql`select status, refusal from exports where id = ${id}`;
+  expect(row).toEqual({ status: "FAILED", refusal: "this format needs the DATEV settings and a currency" });
+});
+
 test("a stopping worker finishes its export, and leaves those in line to others without an attempt", async () => {
   const stopping = new AbortController();
-  const deps = {
-    ...{ sql, chains: new Map(), proofChains: new Map(), config: { chains: [] }, stop: stopping.signal },
-    ...{ reader: openReader(sql, { replica: undefined, waitMs: 0 }), log: openLog("test", "silent") },
-  };
+  const deps = depsOf(stopping.signal);
   const [current, waiting] = [await queue(), await queue()];
   const building = Promise.withResolvers<void>();
   await sql.begin(async (tx) => {
