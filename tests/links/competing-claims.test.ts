@@ -114,3 +114,22 @@ test("behavior: a claim for another amount without a proof releases its link and
   await settled(lab);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
 });
+
+test("behavior: while no node answers, the check of a claim is repeated some seconds later, and the link is held", async () => {
+  const sender = await makeSender(lab);
+  const units = 4_200_000n;
+  const linkId = await makeLink(lab, merchant, { units });
+  const { txHash } = await sender.pay(randomAddress(), units);
+  const claimId = await makeClaim(lab, { linkId, txHash, clientAddress: sender.address });
+  await lab.sql`delete from graphile_worker._private_jobs`;
+  const unavailable = openChain({ network: NETWORK, urls: ["http://127.0.0.1:1"], timeoutMs: 500 });
+  const deps = { sql: lab.sql, log: openLog("test", "silent"), chains: new Map([[NETWORK, unavailable]]) };
+  await checkClaim(deps, { claimId });
+  unavailable.close();
+  const jobs = await lab.sql<{ inS: number }[]>`
+    select extract(epoch from run_at - now())::float8 as in_s
+    from graphile_worker.jobs where task_identifier = 'check_claim'`;
+  expect(jobs).toHaveLength(1);
+  expect(jobs[0]?.inS).toBeWithin(0, 6);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+});
