@@ -9,7 +9,7 @@ const REAL: ExportTotal = { type: "RECEIVE", status: "CONFIRMED", isTest: false,
 const TEST: ExportTotal = { ...REAL, isTest: true };
 
 const summaryOf = (given: Partial<ExportSummary> = {}): ExportSummary => ({
-  ...({ profile: "movements", timeZone: "UTC", metadataColumns: [], columns: undefined } as never),
+  ...({ profile: "standard", timeZone: "UTC", metadataColumns: [], columns: undefined } as const),
   ...{ valuation: undefined, datev: undefined, merchantName: "Ann", filters: [], totals: [REAL] },
   ...{ generatedAt: new Date("2026-11-01T00:00:00Z"), rows: 2, matched: 2 },
   ...{ oldest: new Date("2026-10-01T01:02:03Z"), newest: new Date("2026-10-02T01:02:03Z"), ...given },

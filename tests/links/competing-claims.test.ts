@@ -39,9 +39,9 @@ afterAll(async () => {
   await lab.stop();
 });
 
-const look = (claimId: string) =>
+const look = (claimId: string, nodes = chain) =>
   checkClaim(
-    { sql: lab.sql, log: openLog("test", "silent"), chains: new Map([[NETWORK, chain]]) },
+    { sql: lab.sql, log: openLog("test", "silent"), chains: new Map([[NETWORK, nodes]]) },
     { claimId },
   );
 
@@ -115,6 +115,44 @@ test("behavior: a claim for another amount without a proof releases its link and
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE", exception: "NONE" });
 });
 
+const nextChecks = () => lab.sql<{ inS: number }[]>`
+  select extract(epoch from run_at - now())::float8 as in_s
+  from graphile_worker.jobs where task_identifier = 'check_claim' and run_at > now()`;
+
+test("behavior: a claim without a proof of a transaction in a block holds its link, and is checked again, while the indexer is down", async () => {
+  const sender = await makeSender(lab);
+  const units = 4_300_000n;
+  const linkId = await makeLink(lab, merchant, { units });
+  await settled(lab);
+  await indexer.stop();
+  const { txHash } = await sender.pay(merchant.address, units);
+  const claimId = await makeClaim(lab, { linkId, txHash, clientAddress: sender.address });
+  await lab.sql`delete from graphile_worker._private_jobs`;
+  await look(claimId);
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
+  expect((await nextChecks()).map(({ inS }) => Math.round(inS / 10))).toEqual([3]);
+  indexer = startIndexer(lab);
+  await until("it is paid", async () => (await linkOf(lab, linkId)).status === "PAID");
+});
+
+test("behavior: a late claim without a proof, of a transfer that fits two links, releases its link and is checked no more", async () => {
+  const sender = await makeSender(lab);
+  const units = 4_400_000n;
+  const [linkId] = [await makeLink(lab, merchant, { units }), await makeLink(lab, merchant, { units })];
+  await settled(lab);
+  const { txHash } = await sender.pay(merchant.address, units);
+  await settled(lab);
+  await indexer.stop();
+  const claimId = await makeClaim(lab, { linkId, txHash, clientAddress: sender.address });
+  await lab.sql`delete from graphile_worker._private_jobs`;
+  await look(claimId);
+  const [claim] = await lab.sql`select state from claims where id = ${claimId}`;
+  expect(claim).toEqual({ state: "HINT" });
+  expect(await linkOf(lab, linkId)).toMatchObject({ status: "ACTIVE" });
+  expect(await nextChecks()).toHaveLength(0);
+  indexer = startIndexer(lab);
+});
+
 test("behavior: while no node answers, the check of a claim is repeated some seconds later, and the link is held", async () => {
   const sender = await makeSender(lab);
   const units = 4_200_000n;
@@ -123,13 +161,10 @@ test("behavior: while no node answers, the check of a claim is repeated some sec
   const claimId = await makeClaim(lab, { linkId, txHash, clientAddress: sender.address });
   await lab.sql`delete from graphile_worker._private_jobs`;
   const unavailable = openChain({ network: NETWORK, urls: ["http://127.0.0.1:1"], timeoutMs: 500 });
-  const deps = { sql: lab.sql, log: openLog("test", "silent"), chains: new Map([[NETWORK, unavailable]]) };
-  await checkClaim(deps, { claimId });
+  await look(claimId, unavailable);
   unavailable.close();
-  const jobs = await lab.sql<{ inS: number }[]>`
-    select extract(epoch from run_at - now())::float8 as in_s
-    from graphile_worker.jobs where task_identifier = 'check_claim'`;
-  expect(jobs).toHaveLength(1);
-  expect(jobs[0]?.inS).toBeWithin(0, 6);
+  const [next, ...more] = await nextChecks();
+  expect(next?.inS).toBeWithin(0, 6);
+  expect(more).toEqual([]);
   expect(await linkOf(lab, linkId)).toMatchObject({ status: "PENDING" });
 });

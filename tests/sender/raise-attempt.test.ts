@@ -58,9 +58,7 @@ async function attemptsOf({ id }: Pick<InFlightRelay, "id">): Promise<Attempt[]>
 }
 
 const raisesOf = async ({ metrics }: RelayNetwork) =>
-  Object.fromEntries(
-    (await metrics.raises.get()).values.map(({ labels, value }) => [labels.outcome, value]),
-  );
+  Object.fromEntries((await metrics.raises.get()).values.map(({ labels, value }) => [labels.outcome, value]));
 
 /** `askedMsAgo`: how old the head is that the contents are checked against. */
 async function raise(
