@@ -4,7 +4,7 @@ import { newLinkId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { lowerCreatedBlock } from "../../db/links/created-block.ts";
 import type { Opener } from "../../db/links/places.ts";
-import { openUse } from "../../db/links/uses.ts";
+import { type OpenedUse, openUse } from "../../db/links/uses.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 import type { PaymentLink } from "../../db/schema.ts";
 
@@ -21,13 +21,27 @@ const AMOUNT_MESSAGES = {
   AMOUNT_EXCEEDS_MAXIMUM: "amount is more than this link accepts",
 };
 
+/** Another transaction has the use that gives its place: for as long as a commit takes. */
+const CONTENDED_TRIES = 5;
+const CONTENDED_PAUSE_MS = 50;
+
+/** As openUse, tried again while another transaction decides about the use whose place would be taken. */
+export async function openUseUncontended(sql: Sql, given: Parameters<typeof openUse>[1]): Promise<OpenedUse> {
+  for (let tries = 1; ; tries++) {
+    const opened = await sql.begin((tx) => openUse(tx, given));
+    const isContended = !opened.ok && opened.reason === "LINK_ALREADY_PAID" && opened.isContended;
+    if (!isContended || tries === CONTENDED_TRIES) return opened;
+    await Bun.sleep(CONTENDED_PAUSE_MS * tries);
+  }
+}
+
 /** Throws NOT_FOUND, CONFLICT when it can no longer be paid, and VALIDATION_ERROR for an amount that it does not accept. */
 export async function openUseFor(
   sql: Sql,
   { linkId, ...given }: { linkId: string; amountUnits: bigint | undefined } & Opener,
 ): Promise<PaymentLink> {
   const id = newLinkId();
-  const opened = await sql.begin((tx) => openUse(tx, { parentId: linkId, id, tag: linkTag(id), ...given }));
+  const opened = await openUseUncontended(sql, { parentId: linkId, id, tag: linkTag(id), ...given });
   if (opened.ok) {
     await lowerCreatedBlock(sql, id);
     return opened.link;

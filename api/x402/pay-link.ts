@@ -20,7 +20,6 @@ import { annotateSpan } from "../../core/tracing/spans.ts";
 import { lowerCreatedBlock } from "../../db/links/created-block.ts";
 import type { AskedLink } from "../../db/links/payable-links.ts";
 import { hasTooManyUnknownOutcomes } from "../../db/links/unknown-outcomes.ts";
-import { openUse } from "../../db/links/uses.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
 import {
   findPaymentByAuthorization,
@@ -28,6 +27,7 @@ import {
   type PaymentView,
 } from "../../db/payments/payments.ts";
 import { withTimeout } from "../../db/postgres/retry-while-unavailable.ts";
+import { openUseUncontended } from "../links/open-use.ts";
 import { awaitPayment, failureOf, type PaymentEnd, refOf, retryUntilDeadline } from "./await-payment.ts";
 import { OverloadedError, requeueLinkPayment } from "./group-commit.ts";
 import { limitDatabaseWait } from "./limit-database-wait.ts";
@@ -143,12 +143,10 @@ async function payUse(
   const verdict = await verifyPayer(tools.chains.get(network), network, order.attempt);
   if (!verdict.ok) return refuse(parent, verdict.reason, verdict.message, { retryable: verdict.retryable });
   if (isSpent(parent)) return refuseSpent(tools, parent, newPayment(parent, order, verdict));
-  const made = await tools.sql.begin((tx) =>
-    openUse(tx, {
-      ...{ parentId: parent.id, id, tag: linkTag(id), amountUnits, opener: order.opener },
-      isSigned: true,
-    }),
-  );
+  const made = await openUseUncontended(tools.sql, {
+    ...{ parentId: parent.id, id, tag: linkTag(id), amountUnits, opener: order.opener },
+    isSigned: true,
+  });
   if (!made.ok) {
     const message = made.reason === "LINK_ALREADY_PAID" ? NO_PLACE_LEFT : undefined;
     return { kind: "refused", ...refusalOf(made.reason, message), network };

@@ -27,8 +27,8 @@ export type Opener = { opener: string; replaces?: string | undefined };
 
 export type TakenPlace =
   | { ok: true }
-  /** `nextPlaceAt`: when a place may become free; null when all are paid. */
-  | { ok: false; nextPlaceAt: Date | null };
+  /** `nextPlaceAt`: when a place may become free; null when all are paid. `isContended`: as soon as another transaction has ended. */
+  | { ok: false; nextPlaceAt: Date | null; isContended: boolean };
 
 /** Takes a place for a use that the caller opens in the same transaction. Call with the link locked. */
 export async function takePlace(
@@ -37,9 +37,11 @@ export async function takePlace(
   { rank, replaces }: { rank: number; replaces: string | undefined },
 ): Promise<TakenPlace> {
   const missing = (await countTaken(tx, id)) - maxPayments + 1;
-  if (missing > 0 && (await endUses(tx, { parentId: id, rank, replaces, missing })) < missing)
-    return { ok: false, nextPlaceAt: await findNextPlace(tx, { id, maxPayments, rank }) };
-  return { ok: true };
+  const wanted = { parentId: id, rank, replaces, missing };
+  if (missing <= 0 || (await endUses(tx, wanted)) === missing) return { ok: true };
+  const soon = await findContended(tx, wanted);
+  if (soon) return { ok: false, nextPlaceAt: soon, isContended: true };
+  return { ok: false, nextPlaceAt: await findNextPlace(tx, { id, maxPayments, rank }), isContended: false };
 }
 
 /** How many payments of a link this address has begun within the hour, the next one included. */
@@ -72,15 +74,30 @@ async function countTaken(tx: Tx, parentId: string): Promise<number> {
   return row?.taken ?? 0;
 }
 
+type Wanted = { parentId: string; rank: number; replaces: string | undefined; missing: number };
+
+/** SQL: `use` gives its place to this payer. */
+function givesPlace(tx: Tx, { rank, replaces }: Wanted) {
+  return tx`
+    (use.id = ${replaces ?? ""} and use.status = 'ACTIVE' and ${countUnknownOutcomes(tx, "use.id")} = 0 or not ${keepsPlace(tx, rank)})`;
+}
+
+/** When to try again because enough uses would give their places and another transaction has some of them: about to be paid, or to expire. */
+async function findContended(tx: Tx, wanted: Wanted): Promise<Date | undefined> {
+  const [row] = await tx<{ at: Date }[]>`
+    select now() + interval '1 second' as at
+    from payment_links use
+    where parent_id = ${wanted.parentId} and status in ('ACTIVE', 'PENDING') and ${givesPlace(tx, wanted)}
+    having count(*) >= ${wanted.missing}`;
+  return row?.at;
+}
+
 /**
  * Ends `missing` uses that keep their places no longer, or none when there are fewer: those past their expiry first, then those of the
- * addresses that have begun most. One that is locked is about to be paid.
+ * addresses that have begun most. One that is locked is about to be paid, or to expire.
  */
-async function endUses(
-  tx: Tx,
-  given: { parentId: string; rank: number; replaces: string | undefined; missing: number },
-): Promise<number> {
-  const gives = tx`(use.id = ${given.replaces ?? ""} and use.status = 'ACTIVE' and ${countUnknownOutcomes(tx, "use.id")} = 0 or not ${keepsPlace(tx, given.rank)})`;
+async function endUses(tx: Tx, given: Wanted): Promise<number> {
+  const gives = givesPlace(tx, given);
   const locked = await tx<{ id: string }[]>`
     select id
     from payment_links use

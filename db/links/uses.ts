@@ -39,8 +39,8 @@ export type OpenedUse =
         | "AMOUNT_BELOW_REQUIRED"
         | "AMOUNT_EXCEEDS_MAXIMUM";
     }
-  /** `nextPlaceAt`: when a place may become free; null when all are paid. */
-  | { ok: false; reason: "LINK_ALREADY_PAID"; nextPlaceAt: Date | null };
+  /** `nextPlaceAt` and `isContended`: see TakenPlace. */
+  | { ok: false; reason: "LINK_ALREADY_PAID"; nextPlaceAt: Date | null; isContended: boolean };
 
 /**
  * Opens a use of a reusable link, or returns the one that has this id. `amountUnits` is the payer's choice and counts for open amounts
