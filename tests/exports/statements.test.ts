@@ -274,8 +274,10 @@ describe("a statement", () => {
     const january = await json({ network: NETWORK, month: "2024-01" }, dora);
     expect([january.openingBalance, january.closingBalance]).toEqual(["7.000000", "7.000001"]);
     // when it arrived is not known, so the statement does not say that it was there when the month began
-    const today = new Date().toISOString().slice(0, 10);
-    const note = `includes 7.000000 USDC that the wallet had when this service began to follow it on ${today}`;
+    const [wallet] = await world.sql<{ createdAt: Date }[]>`
+      select created_at from wallets where user_id = ${dora.userId}`;
+    const since = wallet?.createdAt.toISOString().slice(0, 10);
+    const note = `includes 7.000000 USDC that the wallet had when this service began to follow it on ${since}`;
     expect(january.openingNote).toBe(note);
     const asked = { network: NETWORK, month: "2024-01" };
     const [, opening = []] = parseCsv((await statement({ ...asked, format: "csv" }, dora)).text);

@@ -1,10 +1,11 @@
 /** What a payment page and a 402 read of a link that many have paid: its uses only where they are limited. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { newPaymentId } from "../../core/domain/ids.ts";
 import { linkTag } from "../../core/domain/link-tag.ts";
 import { NETWORKS } from "../../core/domain/networks.ts";
 import { findPayableLinks } from "../../db/links/payable-links.ts";
 import { openDatabase, type Sql, type Tx } from "../../db/postgres/client.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import { NETWORK, randomHash } from "../support/ledger-lab.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
@@ -20,6 +21,7 @@ beforeAll(async () => {
   sql = openDatabase(db.url, { name: "test", maxConnections: 2 });
   merchant = await seedMerchant(sql);
 }, 120_000);
+beforeEach(beginWithinDay);
 afterAll(async () => {
   await sql?.end({ timeout: 1 });
   await db?.drop();

@@ -1,8 +1,9 @@
 /** What the overview reads: received per day in a zone, and the links that need attention. */
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { newTransactionId } from "../../core/domain/ids.ts";
 import { NETWORK_IDS, type NetworkId } from "../../core/domain/networks.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
 
 setDefaultTimeout(120_000);
@@ -13,6 +14,7 @@ beforeAll(async () => {
   world = await startApiWorld({ networks: NETWORK_IDS });
   merchant = await signUp(world.baseUrl);
 }, 120_000);
+beforeEach(beginWithinDay);
 afterAll(() => world?.stop());
 
 type Day = { date: string; received: string; count: number };

@@ -1,8 +1,9 @@
 /** Limits of what relaying may cost in a day, and refusals that name the limit. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { toHex } from "viem";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { newPayer, sendUsdc } from "../links/payers.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { makePayer, signPayment, standardV1 } from "../support/payer.ts";
 import {
@@ -33,6 +34,8 @@ async function budgetOf({ sql }: Lab, scope: string) {
   return sql<{ subject: string; reserved: bigint; used: bigint; maximum: bigint | null }[]>`
     select subject, reserved, used, maximum from relay_budgets where scope = ${scope}`;
 }
+
+beforeEach(beginWithinDay);
 
 describe("RELAY_DAILY_FEE_MAX_WEI", () => {
   let lab: Lab;

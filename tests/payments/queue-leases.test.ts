@@ -13,6 +13,7 @@ import {
   returnLeases,
 } from "../../db/payments/queue.ts";
 import { asLeased } from "../support/as-leased.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { bookTransfer } from "../support/book-transfer.ts";
 import {
   accept,
@@ -37,6 +38,7 @@ let payment: NewPayment;
 beforeAll(async () => {
   lab = await openBooks({ readTo: READ_TO });
 });
+beforeEach(beginWithinDay);
 afterAll(() => lab?.stop());
 beforeEach(async () => {
   // What other tests queued is due in an hour.

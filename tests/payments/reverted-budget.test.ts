@@ -1,8 +1,9 @@
 /** Reverted transactions burn gas: each implementation of contract payers has a budget, however many addresses run it. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { findUnknownImplementations } from "../../core/chain/account-implementation.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
 import { openChain } from "../../core/rpc/chain-client.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import {
   type Lab,
   linkStatus,
@@ -25,6 +26,7 @@ beforeAll(async () => {
   lab = await startLab({ env: { RELAY_REVERTED_GAS_PER_DAY: (2n * CONTRACT_GAS).toString() } });
 }, 120_000);
 
+beforeEach(beginWithinDay);
 afterAll(() => lab?.stop());
 
 /** The bomb leaves a 64th of its gas to its caller (EIP-150): receipts show what was burnt. */

@@ -11,6 +11,7 @@ import {
   settleCharges,
   summarizeBudgets,
 } from "../../db/relays/budgets.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import { type OperationLab, openOperationLab } from "../support/operation-lab.ts";
 
@@ -21,6 +22,7 @@ let subject: string;
 beforeAll(async () => {
   lab = await openOperationLab();
 });
+beforeEach(beginWithinDay);
 afterAll(() => lab?.stop());
 beforeEach(() => {
   count += 1;

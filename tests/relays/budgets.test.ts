@@ -1,6 +1,6 @@
 /** The ledger of relay budgets: reserved in the transaction that signs, settled by the receipt, safe when many sign at once. */
 
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { Registry } from "prom-client";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { buildNoopCall } from "../../core/chain/relay.ts";
@@ -21,6 +21,7 @@ import { openBudgetMetrics } from "../../worker/sender/budget-metrics.ts";
 import { storeRelay } from "../../worker/sender/send-relay.ts";
 import { sendBudgets } from "../../worker/wallet-ops/send-budgets.ts";
 import { asLeased } from "../support/as-leased.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 
@@ -39,6 +40,7 @@ beforeAll(async () => {
   lab = await openBooks();
   chain = openChain({ network: NETWORK, urls: ["http://127.0.0.1:1"], timeoutMs: 1_000 });
 });
+beforeEach(beginWithinDay);
 afterAll(async () => {
   chain?.close();
   await lab?.stop();

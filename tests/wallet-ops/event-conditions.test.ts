@@ -1,5 +1,5 @@
 /** What an operation's event or end changes, and what it leaves as it is: the conditions of the statements, one by one. */
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { newOwnerChangeIds } from "../../core/domain/ids.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { findWaiting } from "../../db/ledger/watched-wallets.ts";
@@ -15,6 +15,7 @@ import {
 } from "../../db/wallet-ops/queue.ts";
 import { reopenOperationHistory, reopenOperations } from "../../db/wallet-ops/reorganised-operations.ts";
 import { loadOperations, recordOperationEvents, settleOperations } from "../../db/wallet-ops/settlement.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { NETWORK } from "../support/indexer-lab.ts";
 import {
   eventOf,
@@ -39,6 +40,7 @@ beforeAll(async () => {
   ({ sql, makeOperation, queued, relayed, rowOf } = lab);
   await sql`insert into cursors (network, number, hash, head_number) values (${OTHER_NETWORK}, 500, ${randomHash()}, 500)`;
 });
+beforeEach(beginWithinDay);
 afterAll(() => lab?.stop());
 
 const set = ({ id }: { id: string }, given: object) =>

@@ -1,10 +1,11 @@
 /** What one user's sends, and all of a network, may cost: a day's gas, and a pause after failures. Asked at preparation, never at confirmation. */
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { Registry } from "prom-client";
 import type { Hex } from "../../core/domain/networks.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { openWaitingMetrics } from "../../worker/jobs/waiting-metrics.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { randomAddress } from "../support/indexer-lab.ts";
 import { confirmSend, expectRefusal, prepareSend } from "../support/sends.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
@@ -24,6 +25,7 @@ beforeAll(async () => {
     env: { SEND_GAS_PER_DAY: String(LIMIT), SEND_GAS_TOTAL_PER_DAY: String(TOTAL) },
   });
 });
+beforeEach(beginWithinDay);
 afterAll(() => world?.stop());
 
 async function funded(): Promise<Merchant> {

@@ -1,6 +1,15 @@
 /** The contract's refusals of refunds row by row, and what a send meets at the token, the EntryPoint and a changed set of owners. */
 
-import { afterAll, afterEach, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  setDefaultTimeout,
+  test,
+} from "bun:test";
 import { encodeFunctionData, parseAbi, toHex } from "viem";
 import { encodeAddOwner, encodeRemoveOwner } from "../../core/chain/passkey-account.ts";
 import { encodePasskeySignature } from "../../core/chain/passkey-signature.ts";
@@ -13,6 +22,7 @@ import { localAccount } from "../../local/chain/accounts.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { buildUserOperationCall } from "../support/account-on-chain.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import type { Answer } from "../support/http-client.ts";
 import { randomAddress, USDC } from "../support/indexer-lab.ts";
 import { refundLab } from "../support/refund-lab.ts";
@@ -46,6 +56,7 @@ beforeAll(async () => {
   merchant = await funded(5_000_000n);
 });
 afterEach(() => world.startMissing());
+beforeEach(beginWithinDay);
 afterAll(async () => {
   await sql?.end();
   await world?.stop();

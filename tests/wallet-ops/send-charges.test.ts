@@ -1,5 +1,5 @@
 /** What a relay of operations counts for: the network's share for sends, and each user's part of it. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { buildUserOperation, bundleItemGas } from "../../core/chain/user-operation.ts";
 import { CONTRACTS, type Hex } from "../../core/domain/networks.ts";
@@ -9,6 +9,7 @@ import { ensureLane } from "../../db/relays/nonces.ts";
 import { markMined } from "../../db/relays/relays.ts";
 import { storeRelay } from "../../worker/sender/send-relay.ts";
 import { operationCharges, type SendLimits } from "../../worker/wallet-ops/send-budgets.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 
 let lab: BooksLab;
@@ -24,6 +25,7 @@ beforeAll(async () => {
   address = privateKeyToAccount(privateKey).address.toLowerCase() as Hex;
   await ensureLane(lab.sql, { network: NETWORK, relayer: address }, 0n);
 });
+beforeEach(beginWithinDay);
 afterAll(async () => {
   chain?.close();
   await lab?.stop();
