@@ -75,8 +75,9 @@ export async function visit(
     ...still,
     ...contextOptions,
   });
+  // of further tabs and popups, too
+  context.setDefaultTimeout(PAGE_TIMEOUT_MS);
   const page = await context.newPage();
-  page.setDefaultTimeout(PAGE_TIMEOUT_MS);
   const problems: string[] = [];
   const foreign: string[] = [];
   const { origin } = new URL(url);
@@ -94,6 +95,14 @@ export async function visit(
     expect(foreign).toEqual([]);
   };
   return { page, context, expectClean, close: () => context.close() };
+}
+
+/** Holds the page's CSS animations, delays included, before it is opened. The result lets them pass at once. */
+export async function holdAnimations(page: Page): Promise<() => Promise<void>> {
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("Animation.enable");
+  await cdp.send("Animation.setPlaybackRate", { playbackRate: 0 });
+  return async () => void (await cdp.send("Animation.setPlaybackRate", { playbackRate: 1_000 }));
 }
 
 /**

@@ -74,12 +74,15 @@ describe.if(isBrowserThere)("the payment page", () => {
       const { id } = await world.makeLink();
       const { page, expectClean, close } = await world.open(id, [], {
         prepare: async (page) => {
+          // what the button says is shown for a few seconds
+          await page.clock.install();
           await page.addInitScript(
             `Object.defineProperty(navigator, "clipboard", { value: undefined }); ${prepare}`,
           );
         },
       });
       await page.getByText("Pay manually").click();
+      await page.clock.pauseAt(Date.now() + 60_000);
       for (const [name, form] of [
         ["Copy amount", /^\d+\.\d+$/],
         ["Copy address", /^0x[0-9a-fA-F]{40}$/],

@@ -58,7 +58,11 @@ describe.if(isBrowserThere)("the payment page", () => {
     await payWith(page).click();
     await page.getByText("You declined in Test Wallet.").waitFor();
     wallet.options.connectsAfter = gate.promise;
+    const connections = () => wallet.calls.filter((method) => method === "eth_requestAccounts").length;
+    expect(connections()).toBe(1);
     await page.getByRole("button", { name: "Send a transfer instead" }).click();
+    // the page offers to start over before its request has reached the wallet
+    await waitFor("the wallet to be asked", async () => connections() === 2);
     await page.getByRole("button", { name: "Start over" }).click();
     const asked = wallet.calls.filter((method) => method !== "eth_chainId");
     gate.resolve();

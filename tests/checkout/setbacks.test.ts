@@ -8,7 +8,7 @@ import { callRpc } from "../../local/chain/rpc.ts";
 import tr from "../../web/messages/tr.json" with { type: "json" };
 import { waitFor } from "../links/payer-side.ts";
 import { newPayer, newProvingPayer, sendUsdc } from "../links/payers.ts";
-import { findBarriers, isBrowserThere, visit } from "./browser.ts";
+import { findBarriers, holdAnimations, isBrowserThere, visit } from "./browser.ts";
 import { type CheckoutWorld, startCheckoutWorld } from "./checkout-world.ts";
 import { payTogether } from "./two-payers-campaign.ts";
 
@@ -113,9 +113,11 @@ describe.if(isBrowserThere)("the payment page", () => {
 
   test("a script that does not load leaves the amount and address for a manual payment", async () => {
     const { id } = await world.makeLink();
+    let letWaitEnd = async () => {};
     const reader = await visit(world.browser, `${world.world.baseUrl}/pay/${id}`, {
       allowedErrors: /net::ERR_FAILED/,
       prepare: async (page) => {
+        letWaitEnd = await holdAnimations(page);
         await page.route("**/*.js", (route) => route.abort());
       },
     });
@@ -123,6 +125,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     const heightOf = async () => (await inside.boundingBox())?.height ?? 0;
     // nothing moves while the script may still come
     expect([await inside.isVisible(), await heightOf()]).toEqual([false, 0]);
+    await letWaitEnd();
     await inside.waitFor({ state: "visible" });
     expect(await heightOf()).toBeGreaterThan(200);
     expect(await inside.getByText(/^0x[0-9a-fA-F]{40}$/).isVisible()).toBe(true);

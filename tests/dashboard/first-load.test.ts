@@ -1,7 +1,7 @@
 /** What the dashboard shows before anybody is signed in: which money it is about, and that it did not load. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Browser } from "playwright-core";
-import { findBarriers, isBrowserThere, launchBrowser, visit } from "../checkout/browser.ts";
+import { findBarriers, holdAnimations, isBrowserThere, launchBrowser, visit } from "../checkout/browser.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 
 setDefaultTimeout(120_000);
@@ -41,14 +41,17 @@ describe.if(isBrowserThere)("the first page of the dashboard", () => {
 
   test("a script that fails to load is reported, with a retry link; after one that loads the message is gone", async () => {
     let isBroken = true;
+    let letWaitEnd = async () => {};
     const reader = await visit(browser, `${world.baseUrl}/sign-in`, {
       allowedErrors: /net::ERR_FAILED|status of 401/,
       prepare: async (opened) => {
+        letWaitEnd = await holdAnimations(opened);
         await opened.route("**/dashboard*.js", (route) => (isBroken ? route.abort() : route.continue()));
       },
     });
     const message = reader.page.getByRole("heading", { name: "The dashboard did not load" });
     expect(await message.isVisible()).toBe(false);
+    await letWaitEnd();
     await message.waitFor();
     expect(await findBarriers(reader.page)).toEqual([]);
     isBroken = false;

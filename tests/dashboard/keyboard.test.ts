@@ -110,7 +110,8 @@ describe.if(isBrowserThere)("the dashboard by keyboard", () => {
     for (const key of ["Control+C", "Escape"]) {
       await copy.focus();
       await page.keyboard.press("Enter");
-      await box.waitFor();
+      // its text is selected as it gets the focus, after it is drawn
+      await box.and(page.locator(":focus")).waitFor();
       expect(await page.evaluate("document.getSelection().toString()")).toEndWith(id);
       await page.keyboard.press(key);
       await box.waitFor({ state: "detached" });

@@ -154,7 +154,10 @@ export const testMembers = (service: () => DashboardWorld) =>
     test("an operator requests a refund, the merchant prepares and signs it, and the operator sees it arrive", async () => {
       const { page } = owner;
       await menu(page).getByRole("link", { name: "Members" }).click();
+      // leaving the page would abort the change
+      const changed = page.waitForResponse((answer) => answer.request().method() === "PATCH");
       await page.getByLabel(`Role of ${memberEmail}`).selectOption("operator");
+      expect((await changed).status()).toBe(200);
       await page.goto(`${dashboard.world.baseUrl}/links/${linkId}`);
       const [checkout] = await Promise.all([
         page.context().waitForEvent("page"),

@@ -37,6 +37,8 @@ export const testOneTimeSecrets = (service: () => DashboardWorld) =>
       await page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })");
       await dialog().getByRole("button", { name: "Copy the key" }).click();
       await dialog().getByRole("alert").getByText("Copy the selected text").waitFor();
+      // its text is selected as it gets the focus, after it is drawn
+      await dialog().getByRole("textbox", { name: "Copy the key" }).and(page.locator(":focus")).waitFor();
       expect(await page.evaluate("document.getSelection().toString()")).toBe(
         await secret.first().textContent(),
       );

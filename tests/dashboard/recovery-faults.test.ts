@@ -147,7 +147,13 @@ describe.if(isBrowserThere)("a recovery", () => {
     await device.close();
   });
 
-  const sendDenied = async (page: Page): Promise<void> => {
+  /** `letNotice`: until then the page does not notice that the new passkey signs in, after which nothing could be sent. */
+  const sendDenied = async (page: Page): Promise<{ letNotice: () => void }> => {
+    const noticing = Promise.withResolvers<void>();
+    await page.route(`**${OPTIONS}`, async (route) => {
+      await noticing.promise;
+      await route.continue();
+    });
     await prove(page);
     await button(page, "Create passkey").click();
     await button(page, "Continue with Ledger").click();
@@ -155,12 +161,14 @@ describe.if(isBrowserThere)("a recovery", () => {
     await button(page, "Send on Base Sepolia").click();
     await page.getByText(/Ledger reports a problem/).waitFor();
     own.options.losesAnswer = false;
+    return { letNotice: noticing.resolve };
   };
 
   test("the effect of a transaction that its wallet sent and denied is noticed", async () => {
     const device = await openDevice();
     const { page } = device;
-    await sendDenied(page);
+    const { letNotice } = await sendDenied(page);
+    letNotice();
     await page.getByText(/^The new passkey is an owner/).waitFor({ timeout: 60_000 });
     expect(await page.getByText(/^Send on .* first/).count()).toBe(0);
     await button(page, "Sign in with the new passkey").click();
@@ -171,9 +179,10 @@ describe.if(isBrowserThere)("a recovery", () => {
   test("a passkey that is an owner already is not added again", async () => {
     const device = await openDevice();
     const { page } = device;
-    await sendDenied(page);
+    const { letNotice } = await sendDenied(page);
     const sent = countAsked(own, "eth_sendTransaction");
     await button(page, "Send on Base Sepolia").click();
+    letNotice();
     await page.getByText(/^Sent. Waiting|^The new passkey is an owner/).waitFor();
     expect(countAsked(own, "eth_sendTransaction")).toBe(sent);
     await button(page, "Sign in with the new passkey").click({ timeout: 60_000 });

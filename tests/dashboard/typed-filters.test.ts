@@ -9,7 +9,6 @@ import { addAuthenticator, signUpInBrowser } from "./dashboard-world.ts";
 setDefaultTimeout(120_000);
 
 const NO_LIST = "PublicKeyCredential.isConditionalMediationAvailable = async () => false";
-const ASKED = { timeout: 10_000 };
 
 describe.if(isBrowserThere)("an amount typed as a filter", () => {
   let world: ApiWorld;
@@ -40,7 +39,7 @@ describe.if(isBrowserThere)("an amount typed as a filter", () => {
   const asksFor = (least: string | null, act: () => Promise<unknown>) => {
     const isAsked = ({ pathname, searchParams }: URL) =>
       pathname === "/v1/transactions" && searchParams.get("amountMin") === least;
-    return Promise.all([page.waitForRequest((request) => isAsked(new URL(request.url())), ASKED), act()]);
+    return Promise.all([page.waitForRequest((request) => isAsked(new URL(request.url()))), act()]);
   };
   const openHistory = (query: string) =>
     Promise.all([
@@ -87,9 +86,9 @@ describe.if(isBrowserThere)("an amount typed as a filter", () => {
 
   test("that is absent is no filter: a history without transactions says so, and an export names none", async () => {
     await openHistory("");
-    await page.getByText("No transactions yet").waitFor(ASKED);
+    await page.getByText("No transactions yet").waitFor();
     await asksFor("5", () => atLeast().fill("5"));
-    await page.getByText("Nothing matches").waitFor(ASKED);
+    await page.getByText("Nothing matches").waitFor();
     await page.goto(`${world.baseUrl}/exports`);
     const create = page.getByRole("button", { name: "Create the file" });
     const [request] = await Promise.all([page.waitForRequest(/\/v1\/transactions\/export$/), create.click()]);
