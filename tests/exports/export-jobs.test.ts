@@ -116,13 +116,16 @@ describe("an asynchronous export", () => {
     const { id } = JSON.parse(asked.text).data.export;
     await waitReady(id);
     const whole = await fetchFile(ann.client, `/v1/transactions/exports/${id}/download`);
-    const earlier = { id, attempts: 0 };
+    // a busy machine's first attempt may have been given up
+    const [{ attempts = 0 } = {}] = await world.sql<{ attempts: number }[]>`
+      select attempts from exports where id = ${id}`;
+    const earlier = { id, attempts: attempts - 1 };
     const bytes = Buffer.from("of another try");
     for (const position of [0, 1, 1_000]) await insertChunk(world.sql, earlier, { position, bytes });
     await world.sql`update exports set status = 'RUNNING' where id = ${id}`;
     await finishExport(world.sql, earlier, { byteSize: 1, rowsDone: 1 });
     expect(await failExport(world.sql, earlier, { error: "late", attemptsMax: 1 })).toBeUndefined();
-    await finishExport(world.sql, { id, attempts: 1 }, { byteSize: whole.bytes.length, rowsDone: 1 });
+    await finishExport(world.sql, { id, attempts }, { byteSize: whole.bytes.length, rowsDone: 1 });
     const again = await fetchFile(ann.client, `/v1/transactions/exports/${id}/download`);
     expect(Buffer.from(again.bytes).equals(Buffer.from(whole.bytes))).toBe(true);
   }, 120_000);

@@ -41,19 +41,18 @@ test("a second worker leaves queued payments to the first, which extends its lea
 });
 
 test("a lease is extended when less than half of its time is left", async () => {
-  const leftS = async () => {
-    const [row] = await lab.sql<{ leftS: number }[]>`
-      select extract(epoch from until - now())::float8 as left_s from drain_leases`;
-    return row?.leftS ?? 0;
-  };
   await queue(1);
   await take("one");
-  await lab.sql`update drain_leases set until = now() + interval '20 seconds'`;
-  expect(await take("one")).toBe("taken");
-  expect(await leftS()).toBeWithin(15, 20);
-  await lab.sql`update drain_leases set until = now() + interval '10 seconds'`;
-  expect(await take("one")).toBe("taken");
-  expect(await leftS()).toBeGreaterThan(20);
+  /** In one transaction, in which no time passes. */
+  const leftAfter = (seconds: number) =>
+    lab.sql.begin(async (tx) => {
+      await tx`update drain_leases set until = now() + make_interval(secs => ${seconds})`;
+      expect(await takeDrainLease(tx, drainOf("one"))).toBe("taken");
+      const [row] = await tx<{ leftS: number }[]>`
+        select extract(epoch from until - now())::float8 as left_s from drain_leases`;
+      return row?.leftS;
+    });
+  expect([await leftAfter(16), await leftAfter(14)]).toEqual([16, 30]);
 });
 
 test("an expired lease is taken by another worker, one with a minute left is not", async () => {

@@ -2,6 +2,7 @@
 import { type Hex, NETWORKS } from "../../core/domain/networks.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { newPayer, sendUsdc } from "../links/payers.ts";
+import { freeze } from "../support/freeze.ts";
 import { makePayer, type SignedPayment, signPayment } from "../support/payer.ts";
 import { type Lab, type Order, relaysOf, waitFor } from "../support/relay-lab.ts";
 
@@ -26,7 +27,7 @@ export function balanceOf(lab: Lab, { payment }: Order): Promise<bigint> {
 /** Stops the indexer where it is, runs `work`, and lets it go on. */
 export async function whileIndexerStands<T>(lab: Lab, work: () => Promise<T>): Promise<T> {
   const pid = lab.service.pidOf("indexer");
-  process.kill(pid, "SIGSTOP");
+  await freeze(pid);
   try {
     return await work();
   } finally {

@@ -166,10 +166,10 @@ test("a database that lacks the last replaced migrations gets those first, keeps
   expect(stopping.map(({ name }) => name)).toEqual([...left, "0160_zstd_chunks.sql"]);
 
   // the version before cannot run beside them
+  const old = await dumpSchema(sql);
   await sql`
     insert into processes (id, kind, version, host, pid, seen_at)
-    values (gen_random_uuid(), 'worker', '0.1.0', 'shop', 4711, now() - interval '25 seconds')`;
-  const old = await dumpSchema(sql);
+    values (gen_random_uuid(), 'worker', '0.1.0', 'shop', 4711, now() - interval '15 seconds')`;
   await expect(migrate(url)).rejects.toThrow(
     "0156_document_bytes.sql needs all processes of the service stopped, and worker (shop, pid 4711) reported within the last 30 s",
   );

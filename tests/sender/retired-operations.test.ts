@@ -4,6 +4,7 @@ import { privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { localRelayerKeys } from "../../local/chain/accounts.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
+import { freeze } from "../support/freeze.ts";
 import {
   countTransfers,
   type Lab,
@@ -143,9 +144,16 @@ async function mineUntil(what: string, isDone: () => Promise<boolean>, without?:
 
 /** One block in which the old transaction is mined, whatever else waits. */
 async function mineOld({ raw, txHash }: Stranded, status = "0x1"): Promise<void> {
-  await lab.rpc("anvil_dropAllTransactions");
-  await lab.rpc("eth_sendRawTransaction", [raw]);
-  await lab.rpc("evm_mine");
+  const worker = lab.service.pidOf("worker");
+  // it would resend what is dropped here, perhaps before the block
+  await freeze(worker);
+  try {
+    await lab.rpc("anvil_dropAllTransactions");
+    await lab.rpc("eth_sendRawTransaction", [raw]);
+    await lab.rpc("evm_mine");
+  } finally {
+    process.kill(worker, "SIGCONT");
+  }
   expect(await lab.rpc("eth_getTransactionReceipt", [txHash])).toMatchObject({ status });
 }
 

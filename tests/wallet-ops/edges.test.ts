@@ -186,7 +186,7 @@ describe("NOT_SENT", () => {
     for (const made of [late, leased, sent]) await age(made, LATE);
     await requeueUnrunOperations(sql, NETWORK, 1);
     expect(await rowOf(sent)).toMatchObject({ state: "QUEUED" });
-    await sql`update wallet_operations set next_try_at = now() + interval '5 seconds' where id = ${leased.id}`;
+    await sql`update wallet_operations set next_try_at = now() + interval '5 minutes' where id = ${leased.id}`;
     expect(await failUnsentOperations(sql, OTHER_NETWORK)).toEqual([]);
     expect(await failUnsentOperations(sql, NETWORK)).toEqual([late.id]);
     expect(await rowOf(late)).toMatchObject({ state: "FAILED", reason: "NOT_SENT", signature: null });
