@@ -7,6 +7,7 @@ import { say, sayCount } from "../frame/texts.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
 import { Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Broken, Status, Time } from "../parts/page-parts.tsx";
+import { Pager, PastEnd } from "../parts/pager.tsx";
 
 export type Endpoint = Answer<"GET /v1/webhook-endpoints">["data"][number];
 
@@ -17,7 +18,6 @@ type LogProps = { endpoint: Endpoint; query: URLSearchParams };
 export function DeliveryLog({ endpoint: { id, url, enabled }, query }: LogProps) {
   const cursor = query.get("page") ?? undefined;
   const loaded = useLoad("GET /v1/webhook-endpoints/{id}/deliveries", { id, query: { limit: PAGE, cursor } });
-  const { value } = loaded;
   const opened = query.get("open");
   const { isBusy, fault, change } = useAction();
   const sendTest = () =>
@@ -43,7 +43,9 @@ export function DeliveryLog({ endpoint: { id, url, enabled }, query }: LogProps)
       <Fault of={fault} />
       <Loading of={loaded} rows={5}>
         {({ data }) =>
-          data.length === 0 ? (
+          data.length === 0 && cursor ? (
+            <PastEnd />
+          ) : data.length === 0 ? (
             <p class="muted pad">{say("Nothing was sent yet. Create a link, and its event appears here.")}</p>
           ) : (
             <ul class="rows">
@@ -66,13 +68,7 @@ export function DeliveryLog({ endpoint: { id, url, enabled }, query }: LogProps)
           )
         }
       </Loading>
-      {value?.pagination.nextCursor && (
-        <nav class="pager padded" aria-label={say("Pages")}>
-          <Button onClick={() => setQuery({ page: value.pagination.nextCursor ?? undefined })}>
-            {say("Older")}
-          </Button>
-        </nav>
-      )}
+      <Pager cursor={cursor} next={loaded.value?.pagination.nextCursor} />
       {opened && <Delivery id={opened} onClose={() => setQuery({ open: undefined }, { replace: true })} />}
     </Panel>
   );

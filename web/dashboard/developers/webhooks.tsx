@@ -100,7 +100,9 @@ function EndpointRow({
         {disabledReason && <span class="error">{disabledReason}</span>}
         <Fault of={fault} />
       </span>
-      <Button onClick={() => setQuery({ endpoint: isShown ? undefined : id, open: undefined })}>
+      <Button
+        onClick={() => setQuery({ endpoint: isShown ? undefined : id, open: undefined, page: undefined })}
+      >
         {isShown ? say("Hide the log") : say("Log")}
       </Button>
       <Button

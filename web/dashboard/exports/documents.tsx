@@ -10,7 +10,7 @@ import { formatMonth, say } from "../frame/texts.ts";
 import { Button, Choice } from "../parts/controls.tsx";
 import { Fault, Loading } from "../parts/forms.tsx";
 import { Amount, Empty, Screen, Table, Time, USDC } from "../parts/page-parts.tsx";
-import { Pager } from "../parts/pager.tsx";
+import { Pager, PastEnd } from "../parts/pager.tsx";
 import { Files } from "./files.tsx";
 import { lastMonths } from "./months.ts";
 
@@ -24,7 +24,6 @@ export function Documents({ query }: ScreenProps) {
   const month = months.find((one) => one === query.get("month"));
   const cursor = query.get("page") ?? undefined;
   const loaded = useLoad("GET /v1/documents", { query: { kind, month, cursor, limit: PAGE } });
-  const { value } = loaded;
   const [isMade, setMade] = useState(false);
   const { isBusy, fault, change } = useAction();
   const archive = (of: string) =>
@@ -65,7 +64,9 @@ export function Documents({ query }: ScreenProps) {
       <div class="panel">
         <Loading of={loaded} rows={10}>
           {({ documents }) =>
-            documents.length === 0 ? (
+            documents.length === 0 && cursor ? (
+              <PastEnd />
+            ) : documents.length === 0 ? (
               <Empty title={kind || month ? say("Nothing matches") : say("None yet")}>
                 {say("A document appears here a moment after its payment or refund is confirmed.")}
               </Empty>
@@ -110,7 +111,7 @@ export function Documents({ query }: ScreenProps) {
           }
         </Loading>
       </div>
-      {value && <Pager cursor={cursor} next={value.nextCursor} />}
+      <Pager cursor={cursor} next={loaded.value?.nextCursor} />
     </Screen>
   );
 }

@@ -10,7 +10,7 @@ import { Confirm } from "../parts/confirm-dialog.tsx";
 import { Button, Choice, Notice } from "../parts/controls.tsx";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Empty, Screen } from "../parts/page-parts.tsx";
-import { Pager } from "../parts/pager.tsx";
+import { Pager, PastEnd } from "../parts/pager.tsx";
 import { EnterRates } from "./enter-rates.tsx";
 
 type Period = Answer<"GET /v1/exchange-rates/own">["data"]["periods"][number];
@@ -69,7 +69,9 @@ function OwnRates({ currency, before }: { currency: string; before: string | und
       )}
       <Loading of={loaded} rows={4}>
         {({ data: { periods } }) =>
-          periods.length === 0 ? (
+          periods.length === 0 && before ? (
+            <PastEnd />
+          ) : periods.length === 0 ? (
             <Empty title={say("None yet")}>
               {say("Rates of {currency} that you enter appear here.", { currency })}
             </Empty>

@@ -8,10 +8,13 @@ export type Place = { readonly path: string; readonly query: URLSearchParams };
 
 const read = (): Place => ({ path: location.pathname, query: new URLSearchParams(location.search) });
 
-export function navigate(to: string, { replace = false }: { replace?: boolean } = {}): void {
+/** `state`: stored with this entry of the browser's history, so that it survives Back and reload. */
+type Going = { replace?: boolean; state?: unknown };
+
+export function navigate(to: string, { replace = false, state = null }: Going = {}): void {
   if (to === location.pathname + location.search) return;
-  if (replace) history.replaceState(null, "", to);
-  else history.pushState(null, "", to);
+  if (replace) history.replaceState(state, "", to);
+  else history.pushState(state, "", to);
   dispatchEvent(new Event(CHANGE));
 }
 
@@ -30,10 +33,7 @@ export function usePlace(): Place {
 }
 
 /** Changes these filters and keeps the others; an empty one is removed. A filter that changes the rows also resets the page. */
-export function setQuery(
-  changes: Readonly<Record<string, string | undefined>>,
-  options?: { replace?: boolean },
-) {
+export function setQuery(changes: Readonly<Record<string, string | undefined>>, options?: Going) {
   const query = new URLSearchParams(location.search);
   if (!("page" in changes) && !("open" in changes)) query.delete("page");
   for (const [name, value] of Object.entries(changes)) {
@@ -41,7 +41,9 @@ export function setQuery(
     else query.delete(name);
   }
   const text = query.toString();
-  navigate(`${location.pathname}${text ? `?${text}` : ""}`, options);
+  const isSamePage = query.get("page") === new URLSearchParams(location.search).get("page");
+  const state = isSamePage ? (history.state as unknown) : null;
+  navigate(`${location.pathname}${text ? `?${text}` : ""}`, { state, ...options });
 }
 
 type LinkProps = {

@@ -8,7 +8,7 @@ import { formatCount, say } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Loading } from "../parts/forms.tsx";
 import { Empty, nameOfStatus, Screen } from "../parts/page-parts.tsx";
-import { Pager } from "../parts/pager.tsx";
+import { Pager, PastEnd } from "../parts/pager.tsx";
 import { SearchField } from "../parts/search-field.tsx";
 import { LinkRows } from "./link-rows.tsx";
 import { NewLink } from "./new-link.tsx";
@@ -81,6 +81,8 @@ export function LinkList({ me, query }: ScreenProps) {
           {({ links }) =>
             links.length > 0 ? (
               <LinkRows links={links} isOld={list.isOld} />
+            ) : cursor ? (
+              <PastEnd />
             ) : isFiltered ? (
               <Empty
                 title={say("Nothing matches")}
@@ -105,7 +107,7 @@ export function LinkList({ me, query }: ScreenProps) {
           }
         </Loading>
       </div>
-      {value && <Pager cursor={cursor} next={value.nextCursor} />}
+      <Pager cursor={cursor} next={value?.nextCursor} />
       {query.get("new") === "1" && can("links:write") && (
         <NewLink me={me} onClose={() => setQuery({ new: undefined, open: undefined }, { replace: true })} />
       )}

@@ -1,19 +1,23 @@
 /** Payments of a link that can be paid more than once. */
 import { useLoad } from "../frame/load.ts";
-import { Link } from "../frame/router.tsx";
+import { Link, usePlace } from "../frame/router.tsx";
 import { say } from "../frame/texts.ts";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Address, Amount, Status, Time } from "../parts/page-parts.tsx";
+import { Pager, PastEnd } from "../parts/pager.tsx";
 
-const SHOWN = 50;
+const PAGE = 50;
 
 export function LinkPayments({ id }: { id: string }) {
-  const loaded = useLoad("GET /v1/payment-links/{id}/payments", { id, query: { limit: SHOWN } });
+  const cursor = usePlace().query.get("page") ?? undefined;
+  const loaded = useLoad("GET /v1/payment-links/{id}/payments", { id, query: { limit: PAGE, cursor } });
   return (
     <Panel title={say("Payments")}>
       <Loading of={loaded} rows={3}>
         {({ payments }) =>
-          payments.length === 0 ? (
+          payments.length === 0 && cursor ? (
+            <PastEnd />
+          ) : payments.length === 0 ? (
             <p class="muted pad">{say("Nobody has paid it yet.")}</p>
           ) : (
             <ul class="rows">
@@ -32,6 +36,7 @@ export function LinkPayments({ id }: { id: string }) {
           )
         }
       </Loading>
+      <Pager cursor={cursor} next={loaded.value?.nextCursor} />
     </Panel>
   );
 }

@@ -1,18 +1,23 @@
 /** Recent sends of the wallet, pending ones included. */
 import { useLoad } from "../frame/load.ts";
+import { usePlace } from "../frame/router.tsx";
 import { say, sayCount } from "../frame/texts.ts";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Address, Amount, Hash, Status, Time } from "../parts/page-parts.tsx";
+import { Pager, PastEnd } from "../parts/pager.tsx";
 
-const SHOWN = 20;
+const PAGE = 20;
 
 export function RecentSends() {
-  const loaded = useLoad("GET /v1/wallets/sends", { query: { limit: SHOWN } });
+  const cursor = usePlace().query.get("page") ?? undefined;
+  const loaded = useLoad("GET /v1/wallets/sends", { query: { limit: PAGE, cursor } });
   return (
     <Panel title={say("Latest sends")}>
       <Loading of={loaded} rows={3}>
         {({ sends }) =>
-          sends.length === 0 ? (
+          sends.length === 0 && cursor ? (
+            <PastEnd />
+          ) : sends.length === 0 ? (
             <p class="muted pad">{say("Nothing has been sent yet.")}</p>
           ) : (
             <ul class="rows">
@@ -43,6 +48,7 @@ export function RecentSends() {
           )
         }
       </Loading>
+      <Pager cursor={cursor} next={loaded.value?.nextCursor} />
     </Panel>
   );
 }

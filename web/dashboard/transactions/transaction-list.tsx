@@ -8,6 +8,7 @@ import { formatCount, say, sayCount } from "../frame/texts.ts";
 import { Button } from "../parts/controls.tsx";
 import { Loading } from "../parts/forms.tsx";
 import { Empty, Screen } from "../parts/page-parts.tsx";
+import { PastEnd, useListTop } from "../parts/pager.tsx";
 import { ownZone } from "../parts/time-zone-choice.tsx";
 import { daysInZone } from "./days-in-zone.ts";
 import { Filters, readFilters } from "./filters.tsx";
@@ -15,10 +16,12 @@ import { TransactionRows } from "./transaction-rows.tsx";
 import { TransactionSheet } from "./transaction-sheet.tsx";
 
 const PAGE = 50;
+const PAGE_NUMBER = /^[1-9]\d{0,6}$/;
 
 export function TransactionList({ query }: ScreenProps) {
   const filters = readFilters(query);
-  const pageNumber = Math.max(1, Number(query.get("page")) || 1);
+  const pageNumber = Number(PAGE_NUMBER.exec(query.get("page") ?? "")?.[0] ?? 1);
+  const pages = useListTop(pageNumber);
   const offset = (pageNumber - 1) * PAGE;
   const asked = daysInZone(filters, ownZone);
   const loaded = useLoad("GET /v1/transactions", { query: { ...asked, limit: PAGE, offset } });
@@ -44,12 +47,7 @@ export function TransactionList({ query }: ScreenProps) {
             transactions.length > 0 ? (
               <TransactionRows transactions={transactions} isOld={loaded.isOld} />
             ) : total > 0 ? (
-              <Empty
-                title={say("There is no such page")}
-                action={<Button onClick={() => setQuery({ page: undefined })}>{say("First page")}</Button>}
-              >
-                {say("The list ends before it.")}
-              </Empty>
+              <PastEnd />
             ) : isFiltered ? (
               <Empty
                 title={say("Nothing matches")}
@@ -77,7 +75,7 @@ export function TransactionList({ query }: ScreenProps) {
         </Loading>
       </div>
       {data && data.transactions.length > 0 && (
-        <nav class="pager" aria-label={say("Pages")}>
+        <nav class="pager" aria-label={say("Pages")} ref={pages}>
           {total === data.transactions.length ? (
             <p>{sayCount(total, "{count} transaction", "{count} transactions")}</p>
           ) : (

@@ -3,6 +3,7 @@ import { setQuery } from "../frame/router.tsx";
 import type { Answer } from "../frame/service.ts";
 import { say, shorten } from "../frame/texts.ts";
 import { Amount, Status, Table, Time, USDC } from "../parts/page-parts.tsx";
+import { sayTitle } from "./say-title.ts";
 
 export type Transaction = Answer<"GET /v1/transactions">["data"]["transactions"][number];
 
@@ -19,7 +20,7 @@ export function TransactionRows({ transactions, isOld }: Props) {
         <tr key={transaction.id}>
           <td class="main">
             <button type="button" onClick={() => setQuery({ open: transaction.id })}>
-              <bdi>{transaction.title}</bdi>
+              <bdi>{sayTitle(transaction.title)}</bdi>
             </button>
             {transaction.candidates.length > 0 && (
               <span class="status warn">{say("Several links match")}</span>

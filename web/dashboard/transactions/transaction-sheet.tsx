@@ -10,6 +10,7 @@ import { Button, Copy, Dialog } from "../parts/controls.tsx";
 import { explainFailure } from "../parts/explain-failure.ts";
 import { Fault } from "../parts/forms.tsx";
 import { Address, Amount, Facts, Hash, Status, Time } from "../parts/page-parts.tsx";
+import { sayTitle } from "./say-title.ts";
 import { type Transaction, unsigned } from "./transaction-rows.tsx";
 
 type Props = { transaction: Transaction; onClose: () => void };
@@ -18,7 +19,7 @@ export function TransactionSheet({ transaction, onClose }: Props) {
   const { id, type, metadata, network, transactionHash, candidates } = transaction;
   const isOut = type === "SEND";
   return (
-    <Dialog title={transaction.title} onClose={onClose} side>
+    <Dialog title={sayTitle(transaction.title)} onClose={onClose} side>
       <p class="big plain">
         <Amount of={unsigned(transaction)} sign={isOut ? "−" : "+"} /> <span class="unit">USDC</span>
         <Status of={transaction.status} />
