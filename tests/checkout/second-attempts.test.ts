@@ -177,11 +177,25 @@ describe.if(isBrowserThere)("the payment page", () => {
 
   test("sends no transfer from a wallet that was moved to another network while it asked", async () => {
     const { id } = await world.makeLink();
-    const wallet = await world.wallet({ ...DECLINES_SIGNING, movesBeforeSending: true });
+    const wallet = await world.wallet({ ...DECLINES_SIGNING, movesWhileAsking: true });
     const { page, close } = await world.open(id, [wallet]);
     await sendTransfer(page);
-    await page.getByText("The wallet is on another network. Nothing was sent.").waitFor();
+    await page.getByText("The wallet is still not on Base Sepolia. Nothing was sent.").waitFor();
     expect(wallet.hashes).toEqual([]);
+    await close();
+  });
+
+  test("names the network to a wallet that was moved to another one while it asked for a signature, and pays after it", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ movesWhileAsking: true });
+    const { page, close } = await world.open(id, [wallet], { query: "?lang=tr" });
+    const pay = page.getByRole("button", { name: /ile öde/ });
+    await pay.click();
+    await page.getByText(tr.wrongNetwork.replace("{network}", "Base Sepolia")).waitFor();
+    wallet.options.movesWhileAsking = false;
+    await pay.click();
+    await world.waitForStatus(id, "PAID");
+    expect(wallet.calls).toContain("wallet_switchEthereumChain");
     await close();
   });
 

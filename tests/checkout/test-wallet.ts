@@ -33,7 +33,7 @@ export type WalletOptions = {
   /** The network the wallet is on until it is switched. */
   chainId?: number;
   /** The person changes its network while it asks. */
-  movesBeforeSending?: boolean;
+  movesWhileAsking?: boolean;
   /** Waits before it connects. */
   connectsAfter?: Promise<unknown>;
   /** What it gives a transaction; too little, and the transaction is reverted. */
@@ -78,6 +78,7 @@ export async function makeTestWallet(rpcUrl: string, given: WalletOptions = {}):
         return null;
       case "eth_signTypedData_v4": {
         await options.holdUntil;
+        if (options.movesWhileAsking) chainId = 1;
         const { types, ...typed } = JSON.parse(params[1] as string);
         if (typed.domain.chainId !== undefined && typed.domain.chainId !== chainId)
           throw new WalletError(-32603, "The typed data is of another network than the wallet");
@@ -87,7 +88,7 @@ export async function makeTestWallet(rpcUrl: string, given: WalletOptions = {}):
       }
       case "eth_sendTransaction":
         await options.holdUntil;
-        if (options.movesBeforeSending) chainId = 1;
+        if (options.movesWhileAsking) chainId = 1;
         if (Number((params[0] as { chainId?: Hex }).chainId ?? chainId) !== chainId)
           throw new WalletError(-32602, "The wallet is on another network");
         hashes.push(await send(params[0] as { to: Hex; data: Hex; gas?: Hex }));

@@ -36,7 +36,7 @@ export function ClaimForm({ wallets }: { wallets: readonly Wallet[] }) {
 
   async function prove(wallet: Wallet): Promise<void> {
     try {
-      await connectToSign(wallet, page);
+      await connectToSign(wallet);
       await send(await signTypedData(wallet, sender.trim() as Hex, typedData));
     } catch (error) {
       setSaid({ text: error instanceof Stop ? error.message : say("claimFailed"), tone: "bad" });

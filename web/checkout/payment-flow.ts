@@ -26,7 +26,6 @@ export type Step =
   | { kind: "otherTab" };
 
 const { linkId } = page.link;
-const pageNetwork = { network: page.network };
 
 export type Flow = {
   /** The initial step: a payment of an earlier visit continues. `isOpen`: no payment holds the link. */
@@ -60,7 +59,7 @@ export function startFlow(show: (step: Step) => void): Flow {
         return;
       }
       try {
-        const payer = await connect(wallet, { link, ...pageNetwork }, onStep);
+        const payer = await connect(wallet, link, onStep);
         if (isTransfer) await assertPayable();
         onStep("confirm");
         if (isTransfer) {

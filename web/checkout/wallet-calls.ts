@@ -4,7 +4,7 @@ import {
   type Hex,
   type Link,
   type Messages,
-  type Network,
+  page,
   say,
   serverNowMs,
   unitsOf,
@@ -47,32 +47,34 @@ const stopOf = (error: unknown, { name }: Wallet, offersTransfer?: boolean) =>
 /** Connects, switches the network and reads the balance. `onStep` gets the step to show meanwhile. */
 export async function connect(
   wallet: Wallet,
-  { link, network }: { link: Link; network: Network },
+  link: Link,
   onStep: (key: "switching" | "checkingBalance") => void,
 ): Promise<Hex> {
   const accounts = await ask(wallet, "eth_requestAccounts");
   const payer = (accounts as Hex[] | null)?.[0];
   if (!payer) throw new Stop("declined", { wallet: wallet.name });
-  await chooseNetwork(wallet, { link, network }, onStep);
+  await chooseNetwork(wallet, onStep);
   onStep("checkingBalance");
   const balance = await readBalance(wallet, link, payer);
   return balance !== undefined && balance < unitsOf(link.amount) ? tooLittle(balance, link) : payer;
 }
 
 /** Connects to sign for a known account: wallets refuse typed data for a network other than the selected one. */
-export async function connectToSign(wallet: Wallet, place: { link: Link; network: Network }): Promise<void> {
+export async function connectToSign(wallet: Wallet): Promise<void> {
   await ask(wallet, "eth_requestAccounts");
-  await chooseNetwork(wallet, place);
+  await chooseNetwork(wallet);
 }
 
-async function chooseNetwork(
-  wallet: Wallet,
-  { link, network }: { link: Link; network: Network },
-  onStep?: (key: "switching") => void,
-): Promise<void> {
+/** Undefined on the link's network. */
+const findOther = async (wallet: Wallet): Promise<Stop | undefined> =>
+  Number(await ask(wallet, "eth_chainId")) === page.link.chainId
+    ? undefined
+    : new Stop("wrongNetwork", { network: page.network.name });
+
+async function chooseNetwork(wallet: Wallet, onStep?: (key: "switching") => void): Promise<void> {
+  const { link, network } = page;
   const chainId = chainIdOf(link);
-  const readChain = async () => Number(await ask(wallet, "eth_chainId"));
-  if ((await readChain()) === link.chainId) return;
+  if (!(await findOther(wallet))) return;
   onStep?.("switching");
   await wallet.provider
     .request({ method: "wallet_switchEthereumChain", params: [{ chainId }] })
@@ -89,7 +91,8 @@ async function chooseNetwork(
         },
       ]);
     });
-  if ((await readChain()) !== link.chainId) throw new Stop("wrongNetwork", { network: network.name });
+  const other = await findOther(wallet);
+  if (other) throw other;
 }
 
 function tooLittle(balance: bigint, link: Link): never {
@@ -153,7 +156,7 @@ export async function signTypedData(wallet: Wallet, signer: Hex, typedData: unkn
     return (await wallet.provider.request({ method: "eth_signTypedData_v4", params })) as Hex;
   } catch (error) {
     if (NOT_SUPPORTED.includes(codeOf(error))) throw new Stop("cannotSign", {}, true);
-    throw stopOf(error, wallet, true);
+    return explain(error, wallet);
   }
 }
 
@@ -166,9 +169,14 @@ export async function sendTransfer(wallet: Wallet, link: Link, payer: Hex): Prom
   try {
     return (await wallet.provider.request({ method: "eth_sendTransaction", params: [transaction] })) as Hex;
   } catch (error) {
-    if (SURELY_NOT_SENT.includes(codeOf(error))) throw stopOf(error, wallet, true);
+    if (SURELY_NOT_SENT.includes(codeOf(error))) return explain(error, wallet);
     return undefined;
   }
+}
+
+/** A wallet that the person moved to another network refuses in its own language. */
+async function explain(error: unknown, wallet: Wallet): Promise<never> {
+  throw (await findOther(wallet)) ?? stopOf(error, wallet, true);
 }
 
 /** For calls that move no money: whatever goes wrong, nothing was sent. */
