@@ -128,11 +128,11 @@ describe.if(isBrowserThere)("a recovery", () => {
     await page.getByText(/is not an owner on Base Sepolia yet/).waitFor();
     await button(page, "Use another wallet").click();
     await button(page, "Continue with Ledger").click();
-    own.options.movesBeforeSending = true;
+    own.options.movesWhileAsking = true;
     await button(page, "Send on Base Sepolia").click();
     await page.getByText(/Ledger reports a problem/).waitFor();
     expect(own.hashes).toEqual([]);
-    Object.assign(own.options, { movesBeforeSending: false, neverSends: true });
+    Object.assign(own.options, { movesWhileAsking: false, neverSends: true });
     await button(page, "Send on Base Sepolia").click();
     await page.getByText(/^Sent. Waiting/).waitFor();
     // nothing that is left needs the session
