@@ -165,8 +165,8 @@ describe.if(isBrowserThere)("a list of several pages", () => {
     await rows.first().waitFor();
     expect(await rows.count()).toBe(PAGE);
     await button("Older").click();
+    await page.getByText("1.000051").waitFor();
     await button("Older").click();
-    await page.waitForFunction("document.querySelectorAll('.rows a').length > 0");
     await page.getByText("1.000001").waitFor();
     expect(await rows.count()).toBe(1);
     await button("Newer").click();
