@@ -1,7 +1,8 @@
-/** Days that a person chooses in the dashboard are the days that a statement has. */
+/** Days and months that a person chooses in the dashboard are those that a statement has. */
 import { describe, expect, test } from "bun:test";
 import { addDays } from "../../core/domain/exchange-rate.ts";
 import { periodOfDays } from "../../core/domain/local-days.ts";
+import { lastMonths } from "../../web/dashboard/exports/months.ts";
 import { daysInZone } from "../../web/dashboard/transactions/days-in-zone.ts";
 
 describe("days of a filter", () => {
@@ -29,4 +30,16 @@ describe("days of a filter", () => {
       ...{ dateFrom: undefined, dateTo: "2026-10-31T14:59:59.999Z" },
     });
   });
+});
+
+test.each([
+  ["Asia/Tokyo", "2026-11-30T15:00:00Z", "2026-12"],
+  ["Asia/Tokyo", "2026-11-30T14:59:59Z", "2026-11"],
+  ["America/Los_Angeles", "2027-01-01T07:59:59Z", "2026-12"],
+  ["America/Los_Angeles", "2027-01-01T08:00:00Z", "2027-01"],
+] as const)("the months of books in %s begin, at %s, with %s", (zone, now, newest) => {
+  const months = lastMonths(new Date(now), zone);
+  expect(months[0]).toBe(newest);
+  expect(months).toEqual([...new Set(months)].toSorted().reverse());
+  expect(months).toHaveLength(24);
 });

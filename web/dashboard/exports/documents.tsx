@@ -12,7 +12,7 @@ import { Fault, Loading } from "../parts/forms.tsx";
 import { Amount, Empty, Screen, Table, Time, USDC } from "../parts/page-parts.tsx";
 import { Pager, PastEnd } from "../parts/pager.tsx";
 import { Files } from "./files.tsx";
-import { lastMonths } from "./months.ts";
+import { useMonthsOfBooks } from "./use-months-of-books.ts";
 
 const PAGE = 50;
 const KINDS = ["RECEIPT", "CREDIT_NOTE"] as const;
@@ -20,7 +20,7 @@ const NAMES = { RECEIPT: "Receipt", CREDIT_NOTE: "Credit note" } as const;
 
 export function Documents({ query }: ScreenProps) {
   const kind = KINDS.find((one) => one === query.get("kind"));
-  const months = lastMonths(new Date());
+  const { months } = useMonthsOfBooks();
   const month = months.find((one) => one === query.get("month"));
   const cursor = query.get("page") ?? undefined;
   const loaded = useLoad("GET /v1/documents", { query: { kind, month, cursor, limit: PAGE } });

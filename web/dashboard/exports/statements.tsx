@@ -12,7 +12,7 @@ import { Button, Choice, Field } from "../parts/controls.tsx";
 import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 import { Empty, Screen, Status } from "../parts/page-parts.tsx";
 import { Files } from "./files.tsx";
-import { lastMonths } from "./months.ts";
+import { useMonthsOfBooks } from "./use-months-of-books.ts";
 
 type Format = NonNullable<Given<"POST /v1/statements">["body"]>["format"];
 type Network = NonNullable<Given<"POST /v1/statements">["body"]>["network"];
@@ -42,12 +42,12 @@ export function Statements({ me }: ScreenProps) {
 }
 
 function NewStatement({ networks }: { networks: readonly Network[] }) {
-  const months = lastMonths(new Date());
+  const { months, timeZone } = useMonthsOfBooks();
   const [network, setNetwork] = useState<Network>(networks[0] ?? "base");
-  const [month, setMonth] = useState(months[1] ?? "");
+  const [chosen, setMonth] = useState<string>();
+  const month = chosen ?? months[1] ?? "";
   const [days, setDays] = useState({ dateFrom: "", dateTo: "" });
   const [format, setFormat] = useState<Format>("pdf");
-  const books = useLoad("GET /v1/settings/books");
   const { isBusy, fault, change } = useAction();
   const make = () =>
     change(["/v1/transactions/exports"], async () => {
@@ -105,7 +105,7 @@ function NewStatement({ networks }: { networks: readonly Network[] }) {
             </Button>
           </div>
         </div>
-        {books.value && <p class="hint">{say("Days begin in {zone}.", { zone: books.value.timeZone })}</p>}
+        {timeZone && <p class="hint">{say("Days begin in {zone}.", { zone: timeZone })}</p>}
         <Fault of={fault} />
       </Form>
     </section>
