@@ -10,7 +10,7 @@ import {
   test,
 } from "bun:test";
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import { newLinkId } from "../../core/domain/ids.ts";
+import { newLinkId, newSendId } from "../../core/domain/ids.ts";
 import { isBrowserThere, launchBrowser, type Visit, visit } from "../checkout/browser.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { newEmail } from "../support/sign-up.ts";
@@ -20,7 +20,7 @@ import { addAuthenticator, signUpInBrowser } from "./dashboard-world.ts";
 setDefaultTimeout(120_000);
 
 const NO_LIST = "PublicKeyCredential.isConditionalMediationAvailable = async () => false";
-/** As many as a page of every list but the trail's has. */
+/** As many as a page of every list but those of the trail and the sends has. */
 const PAGE = 50;
 /** Two full pages and one row. */
 const ROWS = 2 * PAGE + 1;
@@ -209,6 +209,38 @@ describe.if(isBrowserThere)("a list of several pages", () => {
       .click();
     await page.waitForURL((url) => url.searchParams.get("endpoint") === other);
     await sample(100).waitFor();
+  });
+
+  test("of sends keeps its page through a reload, and leads back", async () => {
+    const ids = Array.from({ length: ROWS }, (_, index) => newSendId(new Date(Date.now() - ROWS + index)));
+    await world.sql`
+      with made as (
+        insert into wallet_operations (
+          id, user_id, wallet_id, network, kind, state, user_op_hash, account_nonce, call_data, call_gas, verification_gas,
+          terms, challenge_id, expires_at
+        )
+        select
+          given.id, ${userId}, wallet.id, wallet.network, 'SEND', 'CANCELLED', '0x' || lpad(to_hex(n), 64, '0'), 0, '0x', 1, 1,
+          '{}', '', now()
+        from unnest(${ids}::text[]) with ordinality as given (id, n)
+        cross join (select id, network from wallets where user_id = ${userId} limit 1) wallet
+        returning id
+      )
+      insert into wallet_operation_items (operation_id, position, amount_units, to_address, note)
+      select made.id, 0, 1000000, ${`0x${"12".repeat(20)}`}, 'Order ' || n - 1
+      from made
+      join unnest(${ids}::text[]) with ordinality as given (id, n) using (id)`;
+    await open("/send?note=Prefilled");
+    await page.waitForURL((url) => url.search === "");
+    await shows(100);
+    await button("Older").click();
+    await shows(80);
+    await page.reload();
+    await shows(80);
+    await button("Older").click();
+    await shows(60);
+    await button("Newer").click();
+    await shows(80);
   });
 
   test("of transactions takes only a whole number as its page", async () => {

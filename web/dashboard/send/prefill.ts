@@ -2,6 +2,9 @@
 
 export type Prefill<Network> = { to: string; amount: string; note: string; network: Network | undefined };
 
+/** Changes to the query that take the prefilled values away. */
+export const NOTHING_PREFILLED = { to: undefined, amount: undefined, note: undefined, network: undefined };
+
 const TO_MAX = 42;
 const AMOUNT_MAX = 20;
 const NOTE_MAX = 500;

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { nameOfNetwork } from "../frame/page-data.ts";
-import { Link, navigate } from "../frame/router.tsx";
+import { Link, setQuery } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { type Answer, call } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
@@ -14,7 +14,7 @@ import { Amount, Screen } from "../parts/page-parts.tsx";
 import { readTyped } from "../parts/read-typed-amount.ts";
 import { readUnits } from "./check-signed-operation.ts";
 import { actionsOf, toSign } from "./follow-send.ts";
-import { readPrefill } from "./prefill.ts";
+import { NOTHING_PREFILLED, readPrefill } from "./prefill.ts";
 import { RecentSends } from "./recent-sends.tsx";
 import { SignSheet } from "./sign-sheet.tsx";
 
@@ -29,8 +29,10 @@ export function Send({ me, query }: ScreenProps) {
   );
   const [network, setNetwork] = useState(prefill?.network ?? me.wallets[0]?.network ?? "base");
   const [fields, setFields] = useState(() => fieldsOf(prefill));
-  // a reload after the send must not offer it again
-  useEffect(() => navigate("/send", { replace: true }), []);
+  // a reload after the send must not offer it again; the page of the list below stays
+  useEffect(() => {
+    if (prefill) setQuery({ ...NOTHING_PREFILLED, page: query.get("page") ?? undefined }, { replace: true });
+  }, []);
   const clear = () => {
     setPrefill(undefined);
     setFields(EMPTY);
