@@ -181,9 +181,18 @@ export async function addOwnersOnChain(rpcUrl: string, wallet: Hex, count: numbe
     };
   });
   const hashes = await callRpcBatch(rpcUrl, calls);
-  // a busy node can leave the last of many transactions that came at once until it is asked for another block
-  await callRpc(rpcUrl, "evm_mine", []);
-  for (const hash of hashes) await waitForReceipt(rpcUrl, hash);
+  for (const hash of hashes) await mineUntilTaken(rpcUrl, hash);
+}
+
+/** A busy node leaves some of many transactions that came at once until it is asked for another block. */
+async function mineUntilTaken(rpcUrl: string, hash: unknown): Promise<void> {
+  const deadlineMs = Date.now() + WAIT_MS;
+  const pause = openPauses();
+  while (!(await callRpc(rpcUrl, "eth_getTransactionReceipt", [hash]))) {
+    if (Date.now() > deadlineMs) throw new Error(`no block took ${hash} within ${WAIT_MS} ms`);
+    await callRpc(rpcUrl, "evm_mine", []);
+    await pause();
+  }
 }
 
 /** A recovery as far as it goes without worker and indexer, for the same session. */
