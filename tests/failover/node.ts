@@ -98,8 +98,10 @@ export async function prepareNode(plan: NodePlan): Promise<Node> {
     return existsSync(pidFile) ? Number(readFileSync(pidFile, "utf8").split("\n")[0]) : undefined;
   };
   const start = async () => {
+    // /dev/null, as systemd does: a backend that waits for a standby when its server is killed goes on to read its standard input
+    const args = ["-c", 'exec "$0" "$1" </dev/null', PATRONI, file];
     patroni = await spawnBound({
-      ...{ command: PATRONI, args: [file], stopSignal: "SIGTERM", cwd: "/", ...account },
+      ...{ command: "/bin/sh", args, stopSignal: "SIGTERM", cwd: "/", ...account },
       env: { PATH: `${BIN_DIR}:/usr/bin:/bin`, HOME: folder, LANG: "C.UTF-8" },
       onOutput: (chunk) => {
         log = (log + chunk.toString()).slice(-LOG_KEPT_CHARS);
