@@ -59,7 +59,7 @@ test.each(["payments", "relays"])("undoing the newest block reads few rows of %s
   expect(row).toEqual({ state: "SIGNED", relay: "BROADCAST", blockNumber: null });
 });
 
-test("a look for payments that were committed after it reads few rows too", async () => {
+test("the query for payments that were committed after it reads few rows too", async () => {
   await lab.sql`update payments set accepted_block = ${NEWEST} where id = ${payment.id}`;
   const look = () =>
     countRowsRead(indexer, "payments", (tx) =>

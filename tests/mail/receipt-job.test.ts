@@ -1,56 +1,28 @@
 /** The job that mails a receipt: never two for one payment, and none lost that a mail server has only postponed. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "bun:test";
-import { once } from "node:events";
-import type { Socket } from "node:net";
-import { SMTPServer } from "smtp-server";
 import { openLog } from "../../core/runtime/log.ts";
-import { type Mailer, openMailer } from "../../worker/mail/mailer.ts";
+import type { Mailer } from "../../worker/mail/mailer.ts";
 import { sendReceiptEmail } from "../../worker/mail/send-receipt-email.ts";
 import { accepted, type BooksLab, makeTransfer, openBooks, read, undoAbove } from "../support/ledger-lab.ts";
 import { seedLink } from "../support/seed.ts";
+import { type ScriptedServer, startScriptedServer } from "./scripted-server.ts";
 
-const REFUSALS = { "refuses for now": 451, "refuses for good": 550 } as const;
 let lab: BooksLab;
-let server: SMTPServer;
+let server: ScriptedServer;
 let mailer: Mailer;
-let reply: "accepts" | keyof typeof REFUSALS | "breaks the connection";
-const received: string[] = [];
-const sockets = new Set<Socket>();
 
 beforeAll(async () => {
   lab = await openBooks();
-  server = new SMTPServer({
-    ...{ authOptional: true, disabledCommands: ["STARTTLS", "AUTH"], disableReverseLookup: true },
-    closeTimeout: 200,
-    onRcptTo(_to, _session, done) {
-      const responseCode = reply in REFUSALS ? REFUSALS[reply as keyof typeof REFUSALS] : undefined;
-      done(responseCode && Object.assign(new Error("no"), { responseCode }));
-    },
-    onData(stream, _session, done) {
-      const chunks: Buffer[] = [];
-      stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-      stream.on("end", () => {
-        received.push(Buffer.concat(chunks).toString("latin1"));
-        if (reply === "accepts") done();
-        else for (const socket of sockets) socket.destroy();
-      });
-    },
-  });
-  server.on("error", () => {});
-  const listener = server.listen(0, "127.0.0.1");
-  listener.on("connection", (socket: Socket) => sockets.add(socket));
-  await once(listener, "listening");
+  server = await startScriptedServer();
 });
 beforeEach(() => {
-  received.length = 0;
-  reply = "accepts";
-  const address = server.server.address();
-  const port = typeof address === "object" && address ? address.port : 0;
-  mailer = openMailer({ smtpUrl: `smtp://127.0.0.1:${port}`, mailFrom: "no-reply@pay.example.com" });
+  server.received.length = 0;
+  server.reply = "accepts";
+  mailer = server.openMailer();
 });
 afterEach(() => mailer.close());
 afterAll(async () => {
-  await new Promise<void>((resolve) => server.close(() => resolve()));
+  await server?.stop();
   await lab?.stop();
 });
 
@@ -77,10 +49,10 @@ test("a receipt is mailed once with its file, however often its job runs and how
   const { run } = await paidLink();
   await Promise.all([run(), run(), run()]);
   await run();
-  expect(received).toHaveLength(1);
-  expect(received[0]?.includes("application/pdf")).toBe(true);
-  expect(/\r\nReceipt number: TEST-R-\d{4}-00001\r\n/.test(received[0] ?? "")).toBe(true);
-  expect(received[0]?.includes("logo.png")).toBe(false);
+  expect(server.received).toHaveLength(1);
+  expect(server.received[0]?.includes("application/pdf")).toBe(true);
+  expect(/\r\nReceipt number: TEST-R-\d{4}-00001\r\n/.test(server.received[0] ?? "")).toBe(true);
+  expect(server.received[0]?.includes("logo.png")).toBe(false);
 });
 
 test("the mail of a receipt contains the merchant's logo itself", async () => {
@@ -93,27 +65,27 @@ test("the mail of a receipt contains the merchant's logo itself", async () => {
   await lab.sql`insert into merchant_pages (user_id, logo, logo_digest) values (${lab.merchant.userId}, ${logo}, ${digest})`;
   await run();
   await lab.sql`delete from merchant_pages`;
-  expect(received[0]?.includes("logo.png")).toBe(true);
+  expect(server.received[0]?.includes("logo.png")).toBe(true);
 });
 
-test("a receipt that the server refuses for now is mailed by a later attempt", async () => {
+test("a receipt that the server refuses temporarily is mailed by a later attempt", async () => {
   const { run } = await paidLink();
-  reply = "refuses for now";
+  server.reply = "refuses temporarily";
   await expect(run()).rejects.toThrow("temporarily");
-  reply = "accepts";
+  server.reply = "accepts";
   await run();
-  expect(received).toHaveLength(1);
+  expect(server.received).toHaveLength(1);
 });
 
-test("a receipt that the server may have, or refuses for good, is not mailed again", async () => {
-  for (const first of ["breaks the connection", "refuses for good"] as const) {
+test("a receipt that the server may have, or refuses permanently, is not mailed again", async () => {
+  for (const first of ["breaks the connection", "refuses permanently"] as const) {
     const { run } = await paidLink();
-    reply = first;
+    server.reply = first;
     await run();
-    reply = "accepts";
-    received.length = 0;
+    server.reply = "accepts";
+    server.received.length = 0;
     await run();
-    expect(received).toHaveLength(0);
+    expect(server.received).toHaveLength(0);
   }
 });
 
@@ -121,5 +93,5 @@ test("no receipt is mailed for a payment that a reorganisation has removed", asy
   const { run } = await paidLink();
   await undoAbove(lab, block - 1);
   await run();
-  expect(received).toHaveLength(0);
+  expect(server.received).toHaveLength(0);
 });

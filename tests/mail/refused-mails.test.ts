@@ -1,61 +1,34 @@
 /** Mails that must not be missing: tried again until a server has decided, and then no more. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { once } from "node:events";
-import type { Socket } from "node:net";
-import { SMTPServer } from "smtp-server";
 import { openLog } from "../../core/runtime/log.ts";
 import { insertInvitation } from "../../db/members/invitations.ts";
 import { addNotice } from "../../db/notices/notices.ts";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
-import { type Mailer, openMailer } from "../../worker/mail/mailer.ts";
+import type { Mailer } from "../../worker/mail/mailer.ts";
 import { sendInvitation } from "../../worker/mail/send-invitation.ts";
 import { sendNotice } from "../../worker/mail/send-notice.ts";
 import { seedUser } from "../support/passkey-rows.ts";
 import { createTestDatabase, TEST_POOL, type TestDatabase } from "../support/postgres.ts";
+import { type ScriptedServer, startScriptedServer } from "./scripted-server.ts";
 
-const REFUSALS = { "refuses for now": 451, "refuses for good": 550, "knows no such command": 500 } as const;
 let db: TestDatabase;
 let sql: Sql;
-let server: SMTPServer;
+let server: ScriptedServer;
 let mailer: Mailer;
-/** What the server says to each recipient, or after each message. */
-let reply: "accepts" | keyof typeof REFUSALS | "breaks the connection";
-let messages = 0;
-const sockets = new Set<Socket>();
 
 beforeAll(async () => {
   db = await createTestDatabase();
   sql = openDatabase(db.url, { ...TEST_POOL, maxConnections: 2 });
-  server = new SMTPServer({
-    ...{ authOptional: true, disabledCommands: ["STARTTLS", "AUTH"], disableReverseLookup: true },
-    closeTimeout: 200,
-    onRcptTo(_to, _session, done) {
-      const responseCode = reply in REFUSALS ? REFUSALS[reply as keyof typeof REFUSALS] : undefined;
-      done(responseCode && Object.assign(new Error("no"), { responseCode }));
-    },
-    onData(stream, _session, done) {
-      stream.on("data", () => {});
-      stream.on("end", () => {
-        messages += 1;
-        if (reply === "accepts") done();
-        else for (const socket of sockets) socket.destroy();
-      });
-    },
-  });
-  server.on("error", () => {});
-  const listener = server.listen(0, "127.0.0.1");
-  listener.on("connection", (socket: Socket) => sockets.add(socket));
-  await once(listener, "listening");
+  server = await startScriptedServer();
 });
 beforeEach(() => {
-  messages = 0;
-  const address = server.server.address();
-  const port = typeof address === "object" && address ? address.port : 0;
-  mailer = openMailer({ smtpUrl: `smtp://127.0.0.1:${port}`, mailFrom: "no-reply@pay.example.com" });
+  server.received.length = 0;
+  server.reply = "accepts";
+  mailer = server.openMailer();
 });
 afterEach(() => mailer.close());
 afterAll(async () => {
-  await new Promise<void>((resolve) => server.close(() => resolve()));
+  await server?.stop();
   await sql?.end({ timeout: 5 });
   await db?.drop();
 });
@@ -89,34 +62,34 @@ describe.each([
 ] as const)("the mail of %s", (_name, kind) => {
   test("is sent once to a server that accepts it, however often its job runs", async () => {
     const run = await MAILS[kind]();
-    reply = "accepts";
+    server.reply = "accepts";
     await run();
     await run();
-    expect(messages).toBe(1);
+    expect(server.received).toHaveLength(1);
   });
 
-  test.each(["refuses for now", "breaks the connection"] as const)(
+  test.each(["refuses temporarily", "breaks the connection"] as const)(
     "is sent again after a server that %s",
     async (first) => {
       const run = await MAILS[kind]();
-      reply = first;
+      server.reply = first;
       await expect(run()).rejects.toThrow("may not have been mailed");
-      reply = "accepts";
-      messages = 0;
+      server.reply = "accepts";
+      server.received.length = 0;
       await run();
-      expect(messages).toBe(1);
+      expect(server.received).toHaveLength(1);
     },
   );
 
-  test.each(["refuses for good", "knows no such command"] as const)(
+  test.each(["refuses permanently", "knows no such command"] as const)(
     "is not sent again after a server that %s",
     async (first) => {
       const run = await MAILS[kind]();
-      reply = first;
+      server.reply = first;
       await run();
-      reply = "accepts";
+      server.reply = "accepts";
       await run();
-      expect(messages).toBe(0);
+      expect(server.received).toHaveLength(0);
     },
   );
 });

@@ -1,4 +1,4 @@
-/** One request to somebody else's server: where it may go, and when what comes back is an answer. */
+/** One request to a third party's server: where it may go, and when what comes back is an answer. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
