@@ -6,6 +6,7 @@ import type { NetworkId } from "../../core/domain/networks.ts";
 import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import { forgetAccountChanges } from "../wallet-ops/account-changes.ts";
+import { findLinksRefundedAbove } from "../wallet-ops/refunds.ts";
 import { reopenOperationHistory, reopenOperations } from "../wallet-ops/reorganised-operations.ts";
 import { noteOrphanedRefunds } from "../wallet-ops/reorganised-refunds.ts";
 import { noteOrphanedAssignments } from "./reorganised-assignments.ts";
@@ -42,8 +43,10 @@ export async function orphanBlocksAbove(
   const ids = transfers.map((row) => row.id.toString());
   const linkIds = [...transfers, ...payments].flatMap((row) => row.linkId ?? []);
   const created = await findLinksCreatedAbove(tx, network, ancestor);
-  // always in one order, after payments and before claims, to avoid deadlocks
-  if (linkIds.length + created.length > 0) await lockLinks(tx, [...linkIds, ...created]);
+  const refunded = await findLinksRefundedAbove(tx, { network, ancestor });
+  // always in one order, after payments and before claims and operations, to avoid deadlocks
+  const changed = [...linkIds, ...created, ...refunded];
+  if (changed.length > 0) await lockLinks(tx, changed);
   await lowerCreationBlocks(tx, created, ancestor);
   if (ids.length > 0) await Promise.all([noteOrphanedRefunds(tx, ids), noteOrphanedAssignments(tx, ids)]);
   const claimIds = ids.length > 0 ? await reopenClaims(tx, ids, claimLeaseS) : [];

@@ -61,9 +61,11 @@ export async function hasUnknownOutcome(tx: Tx, linkId: string): Promise<boolean
 export async function resolveOutcomes(tx: Tx, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return;
   await tx`
+    with ${lockedPayments(tx, paymentIds)}
     update payments
     set doubt_since = null, doubt_until = null
-    where id = any(${[...paymentIds]}::text[]) and state = 'FAILED'`;
+    from locked
+    where payments.id = locked.id and payments.state = 'FAILED'`;
 }
 
 /** A node reported these unused at a head: resolves those that ended before the block `depthBlocks` below it. */
@@ -78,12 +80,24 @@ export async function resolveUnusedOutcomes(
 ): Promise<void> {
   if (paymentIds.length === 0) return;
   await tx`
+    with ${lockedPayments(tx, paymentIds)}
     update payments
     set doubt_since = null, doubt_until = null
-    from blocks
-    where payments.id = any(${[...paymentIds]}::text[])
+    from locked, blocks
+    where payments.id = locked.id
       and payments.state = 'FAILED'
       and blocks.network = ${network}
       and blocks.number = ${headNumber}::bigint - ${depthBlocks}::bigint
       and payments.doubt_since <= blocks.block_time`;
+}
+
+/** SQL for `with`: these payments, locked in the order of their ids. */
+function lockedPayments(tx: Tx, ids: readonly string[]) {
+  return tx`locked as (
+      select id
+      from payments
+      where id = any(${[...ids]}::text[])
+      order by id
+      for update
+    )`;
 }

@@ -4,6 +4,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 import { columnsOf } from "../postgres/columns-of.ts";
 import { type Payment, payments } from "../schema.ts";
+import { lockedPayments } from "./locked-payments.ts";
 
 /** An earlier payment of the same link that ended while no node responded. */
 export type UnknownOutcome = { id: string; payer: Hex; nonce: Hex };
@@ -151,18 +152,19 @@ export type Leased = Pick<LeasedPayment, "id" | "updatedAtMicros">;
 
 /**
  * SQL: sets these columns of the payments that are still queued as they were leased (`changed`), and ends their leases. A lease may be
- * over since, and its payment failed and accepted again: the retry is judged for itself.
+ * over since, and its payment failed and accepted again: the retry is judged for itself. Locks the payments in the order of their ids.
  */
 function changeLeased(tx: Tx, leased: readonly Leased[], columns: PendingQuery<Row[]>) {
   const ids = leased.map(({ id }) => id);
   const versions = leased.map(({ updatedAtMicros }) => String(updatedAtMicros));
   return tx`
-    with changed as (
+    with ${lockedPayments(tx, tx`${ids}::text[]`)},
+    changed as (
       update payments
       set ${columns}
-      from unnest(${ids}::text[], ${versions}::text[]::bigint[]) as given (id, updated_at_micros)
-      where payments.id = given.id
-        and payments.id = any(${ids}::text[])
+      from locked
+      join unnest(${ids}::text[], ${versions}::text[]::bigint[]) as given (id, updated_at_micros) using (id)
+      where payments.id = locked.id
         and payments.state = 'QUEUED'
         and timestamp_micros(payments.updated_at) = given.updated_at_micros
       returning payments.id, payments.unavailable_since
@@ -240,11 +242,13 @@ export async function findExpiredRelays(
 /** Queues the payments of a lost relay again. */
 export async function requeueRelay(tx: Tx, relayId: bigint): Promise<void> {
   await tx`
+    with ${lockedPayments(tx, tx`(select payment_ids from relay_payments where relay_id = ${relayId})::text[]`)}
     update payments
     set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
-    where id = any((select payment_ids from relay_payments where relay_id = ${relayId})::text[])
-      and relay_id = ${relayId}
-      and state in ('SIGNED', 'BROADCAST')`;
+    from locked
+    where payments.id = locked.id
+      and payments.relay_id = ${relayId}
+      and payments.state in ('SIGNED', 'BROADCAST')`;
 }
 
 /** `isReverted`: the payment itself reverted its relay. */
@@ -276,7 +280,7 @@ export async function requeueUnsettled(
     ),
     over as materialized (
       select
-        mined.id,
+        mined.id as relay_id,
         mined.succeeded
           or (
             select count(*)
@@ -297,18 +301,20 @@ export async function requeueUnsettled(
         and payment.state in ('SIGNED', 'BROADCAST')
         and (mined.is_deep or payment.link_id is null)
     ),
-    lost as materialized (select * from over where not ${isForBooksToEnd(tx, "over")})
+    lost as materialized (select * from over where not ${isForBooksToEnd(tx, "over")}),
+    ${lockedPayments(tx, tx`array(select payment_id from lost)`)}
     update payments
     set
       state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now(),
       reverts = reverts + case when lost.was_tried and lost.is_own_fault and not lost.was_late then 1 else 0 end,
       alone = alone or (lost.was_tried and not lost.is_own_fault)
     from lost
-    where payments.id = lost.payment_id
-      and payments.relay_id = lost.id
+    join locked on locked.id = lost.payment_id
+    where payments.id = locked.id
+      and payments.relay_id = lost.relay_id
       and payments.state in ('SIGNED', 'BROADCAST')
     returning
-      payments.id, (select request_id from payment_requests where payment_id = payments.id) as request_id, lost.id as relay_id,
+      payments.id, (select request_id from payment_requests where payment_id = payments.id) as request_id, lost.relay_id,
       (lost.was_tried and lost.is_own_fault and not lost.was_late) as is_reverted`;
 }
 
@@ -323,7 +329,7 @@ export async function requeueExpired(
 ): Promise<{ id: string }[]> {
   return tx<{ id: string }[]>`
     with expired as materialized (
-      select payment.id, payment.relay_id, payment.network, payment.recipient, payment.payer, payment.nonce, payment.link_id
+      select payment.id as payment_id, payment.relay_id, payment.network, payment.recipient, payment.payer, payment.nonce, payment.link_id
       from open_payments, payments payment, relays, cursors, blocks deep
       where open_payments.network = ${network}
         and payment.id = open_payments.payment_id
@@ -335,11 +341,13 @@ export async function requeueExpired(
         and deep.number = cursors.number - ${depthBlocks}::bigint + 1
         and payment.valid_before <= extract(epoch from deep.block_time)
     ),
-    lost as materialized (select * from expired where not ${isForBooksToEnd(tx, "expired")})
+    lost as materialized (select * from expired where not ${isForBooksToEnd(tx, "expired")}),
+    ${lockedPayments(tx, tx`array(select payment_id from lost)`)}
     update payments
     set state = 'QUEUED', relay_id = null, next_try_at = now(), updated_at = now()
     from lost
-    where payments.id = lost.id
+    join locked on locked.id = lost.payment_id
+    where payments.id = locked.id
       and payments.relay_id = lost.relay_id
       and payments.state in ('SIGNED', 'BROADCAST')
     returning payments.id`;

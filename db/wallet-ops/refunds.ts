@@ -127,6 +127,31 @@ export function linksRefundedBy(
     ))`;
 }
 
+/** The same, for a caller that asks for nothing else. */
+export async function findLinksRefundedBy(
+  tx: Tx,
+  move: Parameters<typeof linksRefundedBy>[1],
+): Promise<string[]> {
+  const rows = await tx<{ linkId: string }[]>`${linksRefundedBy(tx, move)}`;
+  return rows.map(({ linkId }) => linkId);
+}
+
+/** The links of refunds that were executed above this height. */
+export async function findLinksRefundedAbove(
+  tx: Tx,
+  { network, ancestor }: { network: NetworkId; ancestor: number },
+): Promise<string[]> {
+  const rows = await tx<{ linkId: string }[]>`
+    select distinct link_id
+    from refunds
+    where id = any(array(
+      select id
+      from wallet_operations
+      where network = ${network} and block_number > ${ancestor}
+    ))`;
+  return rows.map(({ linkId }) => linkId);
+}
+
 /**
  * Whether the ledger lacks an operation that was executed before this refund's: of the nonce before its own, once it holds any of the
  * wallet, or of the nonce of another refund of the same money. Whatever a node said of its head, these nonces are spent.

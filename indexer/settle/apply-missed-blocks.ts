@@ -6,12 +6,13 @@ import type { BlockPoint } from "../../db/ledger/cursors.ts";
 import { holdEpoch } from "../../db/ledger/leader-epoch.ts";
 import { findBookedLogs } from "../../db/ledger/reconciliation.ts";
 import { discardSums } from "../../db/ledger/running-sums.ts";
+import { lockLinks } from "../../db/links/lock-links.ts";
 import { recomputeLinkStatus } from "../../db/links/recompute-link-status.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import { notify } from "../../db/postgres/notifications.ts";
 import { confirmDeepOperations } from "../../db/wallet-ops/confirm-operations.ts";
 import { findRecordedEvents } from "../../db/wallet-ops/missed-events.ts";
-import { queueCreditNotes } from "../../db/wallet-ops/refunds.ts";
+import { findLinksRefundedBy, queueCreditNotes } from "../../db/wallet-ops/refunds.ts";
 import { bulkOf, FencedError, type Term } from "../leader-term.ts";
 import { readHeader } from "../source/block-header.ts";
 import type { BlockContent, SeenTransfer } from "../source/decode-logs.ts";
@@ -87,6 +88,9 @@ async function writeMissed(
   const facilitated = own
     .flatMap(({ spent }) => spent)
     .filter(({ payer, nonce }) => unsettled.has(authorizationKey(payer, nonce)));
+  const depth = { network, depthNumber };
+  const userOpHashes = operations.map(({ userOpHash }) => userOpHash);
+  const refunded = await findLinksRefundedBy(tx, { ...depth, userOpHashes });
   const touched = await settleTransfers(tx, {
     network,
     transfers: missing,
@@ -97,8 +101,11 @@ async function writeMissed(
     isRecipient,
     confirmedAtS: (number) => (number <= depthNumber ? times.get(number) : undefined),
     bulk: bulkOf(term),
+    lockedToo: refunded,
     isolate,
   });
+  // already locked if transfers were attributed; otherwise the refunded ones would be locked after those of payments that ended
+  if (refunded.length > 0) await lockLinks(tx, [...refunded, ...touched.linkIds]);
   await discardSums(
     tx,
     network,
@@ -109,16 +116,10 @@ async function writeMissed(
     isReorg: false,
     mismatchMinUnits: term.mismatchMinUnits,
   });
-  const depth = { network, depthNumber };
   const confirmedOperationIds = await (isolate
     ? confirmOperationsIsolated(tx, depth, isolate)
     : confirmDeepOperations(tx, depth));
-  if (missing.length > 0)
-    await queueCreditNotes(
-      tx,
-      network,
-      operations.map(({ userOpHash }) => userOpHash),
-    );
+  if (missing.length > 0) await queueCreditNotes(tx, network, userOpHashes);
   await storeAccountChanges(tx, network, accountChangesOf(own), isolate);
   const reported = { network, after: from - 1, depthNumber: Math.min(to, depthNumber) };
   await reportWalletChanges(tx, reported, isolate);

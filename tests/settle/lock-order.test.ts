@@ -19,9 +19,10 @@ import { cancelLink } from "../../db/links/links.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import { cancelUses } from "../../db/links/uses.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
-import type { Sql, Tx } from "../../db/postgres/client.ts";
+import type { Sql } from "../../db/postgres/client.ts";
 import { insertOperation } from "../../db/wallet-ops/operations.ts";
 import { type Term, watchOf } from "../../indexer/leader-term.ts";
+import { applyMissedBlocks } from "../../indexer/settle/apply-missed-blocks.ts";
 import { applySpan, toSpan } from "../../indexer/settle/apply-span.ts";
 import { readHeader } from "../../indexer/source/block-header.ts";
 import { readRange } from "../../indexer/source/block-logs.ts";
@@ -43,6 +44,7 @@ import {
 } from "../support/indexer-lab.ts";
 import {
   accept,
+  accepted,
   type BooksLab,
   claim,
   linkOf,
@@ -53,32 +55,14 @@ import {
   paymentOf,
   randomHash,
   read,
+  readUpTo,
+  undoAbove,
 } from "../support/ledger-lab.ts";
 import { waitFor } from "../support/relay-lab.ts";
 import { seedLinks, seedMerchant } from "../support/seed.ts";
+import { meet } from "../support/until-blocked.ts";
 
 setDefaultTimeout(120_000);
-
-/** Runs `other` while a transaction holds what `first` locks, which locks `second` once `other` waits: a deadlock when `other` holds that. */
-async function meet(
-  sql: Sql,
-  { first, second }: { first: (tx: Tx) => Promise<unknown>; second: (tx: Tx) => Promise<unknown> },
-  other: () => Promise<unknown>,
-): Promise<void> {
-  let running: Promise<unknown> | undefined;
-  await sql.begin(async (tx) => {
-    await first(tx);
-    running = other();
-    const waiting = waitFor("the other transaction to wait", async () => {
-      const [row] = await sql`
-        select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
-      return row !== undefined;
-    });
-    await Promise.race([waiting, running.then(() => waiting)]);
-    await second(tx);
-  });
-  await running;
-}
 
 /** With one that locks both links in the order of their ids. */
 function meetInOrder(sql: Sql, { low, high }: { low: string; high: string }, other: () => Promise<unknown>) {
@@ -92,6 +76,60 @@ async function inOrder(sql: Sql, ids: readonly string[]): Promise<{ low: string;
   const [low, high] = rows.map(({ id }) => id);
   if (!low || !high) throw new Error("there are no two links");
   return { low, high };
+}
+
+/** A refund of this link that its merchant has prepared. Returns its id. */
+async function makeRefund(
+  sql: Sql,
+  { userId, address }: { userId: string; address: Hex },
+  linkId: string,
+): Promise<string> {
+  const [wallet] = await sql<{ id: string }[]>`select id from wallets where user_id = ${userId}`;
+  const id = newRefundId(new Date());
+  await insertOperation(sql, {
+    id,
+    userId,
+    walletId: wallet?.id ?? "",
+    network: NETWORK,
+    kind: "REFUND",
+    userOpHash: randomHash(),
+    accountNonce: 0n,
+    callData: "0x",
+    callGas: 1n,
+    verificationGas: 1n,
+    challengeId: "ch_1",
+    idempotencyKey: undefined,
+    request: id,
+    requestId: "req_1",
+    lifeMs: 600_000,
+    items: [],
+    terms: { owners: [], warnings: [], balanceAfter: "0", deploysWallet: false },
+    renews: false,
+  });
+  await sql`
+    insert into refunds (
+      id, user_id, link_id, network, paid_tx_hash, paid_log_index, to_address, to_source, amount_units
+    )
+    values (${id}, ${userId}, ${linkId}, ${NETWORK}, ${randomHash()}, 1, ${address}, 'given', 1)`;
+  return id;
+}
+
+async function executeRefund(
+  sql: Sql,
+  id: string,
+  { state, blockNumber }: { state: "MINED" | "CONFIRMED"; blockNumber: number },
+): Promise<void> {
+  await sql`
+    update wallet_operations
+    set
+      state = ${state}, tx_hash = ${randomHash()}, succeeded = true, block_number = ${blockNumber}, prior_state = 'BROADCAST', signature = '0x',
+      confirmed_at = case when ${state === "CONFIRMED"}::boolean then now() end
+    where id = ${id}`;
+}
+
+async function stateOfRefund(sql: Sql, id: string) {
+  const [row] = await sql<{ state: string }[]>`select state from wallet_operations where id = ${id}`;
+  return row?.state;
 }
 
 describe("a transaction that settles locks its links in one order", () => {
@@ -123,6 +161,41 @@ describe("a transaction that settles locks its links in one order", () => {
     await claim(lab, links.high, makeTransfer(lab, 99, { txHash, from }), "EOA");
     await meetInOrder(lab.sql, links, () => lookBack(lab));
     expect(await linkOf(lab, links.low)).toMatchObject({ status: "ACTIVE" });
+    expect(await linkOf(lab, links.high)).toMatchObject({ status: "PAID" });
+  });
+
+  test("behavior: including, in a reorganisation, the one whose refund it takes back", async () => {
+    const links = await inOrder(lab.sql, await seedLinks(lab.sql, lab.merchant, { count: 2 }));
+    await bookTransfer(lab, { link: links.high, pays: true, settledBy: "amount", blockNumber: 101 });
+    const id = await makeRefund(lab.sql, lab.merchant, links.low);
+    await executeRefund(lab.sql, id, { state: "CONFIRMED", blockNumber: 101 });
+    await meetInOrder(lab.sql, links, () => undoAbove(lab, 100));
+    expect(await stateOfRefund(lab.sql, id)).toBe("QUEUED");
+    expect(await linkOf(lab, links.high)).toMatchObject({ status: "ACTIVE" });
+  });
+
+  test("behavior: including, in a block that was missed, the one whose refund is deep enough", async () => {
+    const links = await inOrder(lab.sql, await seedLinks(lab.sql, lab.merchant, { count: 2 }));
+    const payment = await accepted(lab, links.high);
+    // the transfer does not fit the other link
+    await lab.sql`update payment_links set amount_units = 1 where id = ${links.low}`;
+    await readUpTo(lab, 102);
+    const transfer = makeTransfer(lab, 101, { payment });
+    const id = await makeRefund(lab.sql, lab.merchant, links.low);
+    await executeRefund(lab.sql, id, { state: "MINED", blockNumber: 100 });
+    const content = {
+      block: transfer.block,
+      transfers: [transfer],
+      spent: [],
+      operations: [],
+      accountLogs: [],
+      logCount: 1,
+    };
+    const term = { ...lab.term, cursor: { number: 102, hash: "0x" as Hex } };
+    await meetInOrder(lab.sql, links, () =>
+      applyMissedBlocks(term, [content], (address) => address === lab.merchant.address),
+    );
+    expect(await stateOfRefund(lab.sql, id)).toBe("CONFIRMED");
     expect(await linkOf(lab, links.high)).toMatchObject({ status: "PAID" });
   });
 });
@@ -238,51 +311,16 @@ describe("a block that settles one link and confirms another", () => {
       // of the two, the one that the refund's end locks by itself is the lower where a transfer names the higher
       const isAttributed = kind === "attributed to another link";
       const refunded = isAttributed ? links.low : links.high;
-      const [wallet] = await lab.sql<
-        { id: string }[]
-      >`select id from wallets where user_id = ${merchant.userId}`;
-      const id = newRefundId(new Date());
-      await insertOperation(lab.sql, {
-        id,
-        userId: merchant.userId,
-        walletId: wallet?.id ?? "",
-        network: NETWORK,
-        kind: "REFUND",
-        userOpHash: randomHash(),
-        accountNonce: 0n,
-        callData: "0x",
-        callGas: 1n,
-        verificationGas: 1n,
-        challengeId: "ch_1",
-        idempotencyKey: undefined,
-        request: id,
-        requestId: "req_1",
-        lifeMs: 600_000,
-        items: [],
-        terms: { owners: [], warnings: [], balanceAfter: "0", deploysWallet: false },
-        renews: false,
-      });
-      await lab.sql`
-        insert into refunds (
-          id, user_id, link_id, network, paid_tx_hash, paid_log_index, to_address, to_source, amount_units
-        )
-        values (
-          ${id}, ${merchant.userId}, ${refunded}, ${NETWORK}, ${randomHash()}, 1, ${merchant.address}, 'given', 1
-        )`;
-      const mine = () => lab.sql`
-        update wallet_operations
-        set state = 'MINED', tx_hash = ${randomHash()}, succeeded = true, block_number = 0
-        where id = ${id}`;
+      const id = await makeRefund(lab.sql, merchant, refunded);
       if (!isAttributed) {
         await payLink(links.low);
         await applySpan(term, await nextSpan());
       }
-      await mine();
+      await executeRefund(lab.sql, id, { state: "MINED", blockNumber: 0 });
       await (isAttributed ? payLink(links.high) : pay(lab, payer, merchant.address, 7n));
       const span = await nextSpan();
       await meetInOrder(lab.sql, links, () => applySpan(term, span));
-      const [operation] = await lab.sql`select state from wallet_operations where id = ${id}`;
-      expect(operation).toMatchObject({ state: "CONFIRMED" });
+      expect(await stateOfRefund(lab.sql, id)).toBe("CONFIRMED");
     },
   );
 });

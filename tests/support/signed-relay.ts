@@ -15,7 +15,7 @@ let lastNonce = 0n;
 
 export async function relayOf(
   sql: Sql,
-  ...all: readonly NewPayment[]
+  ...all: readonly Pick<NewPayment, "id">[]
 ): Promise<{ relayId: bigint; txHash: Hex }> {
   const [relayer, txHash] = [randomAddress(), randomHash()];
   const ids = all.map(({ id }) => id);
