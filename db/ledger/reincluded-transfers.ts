@@ -25,7 +25,7 @@ export async function findFirstVerdicts(
       select
         id, tx_hash, log_index, from_address, to_address, amount_units, authorization_nonce, link_id, settled_by, status,
         (row_number() over (
-          partition by tx_hash, block_hash, from_address, to_address, authorization_nonce
+          partition by tx_hash, block_hash, from_address, to_address, amount_units, authorization_nonce
           order by log_index
         ) - 1)::int as alike_before
       from transfers

@@ -4,7 +4,7 @@
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
-import { countAlikeBefore } from "../wallet-ops/reorganised-refunds.ts";
+import { countEqualBefore } from "../wallet-ops/reorganised-refunds.ts";
 
 /** Keeps which transfer was decided about. */
 export async function noteOrphanedAssignments(tx: Tx, transferIds: readonly string[]): Promise<void> {
@@ -99,8 +99,8 @@ export type OrphanedTransfer = {
 
 /**
  * Gives decisions the places of their transfers among `transfers`, which are not attributed yet; with `booked`, which are, they are all of their
- * blocks. A transfer is recognised in the same way as for its refunds (`moveRefunds`), and by its amount, since the merchant's decision was about
- * that amount. If a node left out one of several equal ones, the others may have the decisions of their neighbours by now: then a decision takes
+ * blocks. A transfer is recognised in the same way as for its refunds (`moveRefunds`), but never with another amount, since the merchant's decision
+ * was about that amount. If a node left out one of several equal ones, the others may have the decisions of their neighbours by now: then a decision takes
  * one of the equal transfers that are left.
  */
 export async function moveAssignments(
@@ -113,7 +113,7 @@ export async function moveAssignments(
     select
       assignments.tx_hash, assignments.log_index, gone.from_address as from, gone.to_address as to, gone.amount_units,
       gone.authorization_nonce,
-      ${countAlikeBefore(tx)}::int as alike_before
+      ${countEqualBefore(tx)}::int as alike_before
     from assignments
     join transfers gone on gone.id = assignments.orphaned_transfer_id
     where assignments.network = ${network} and assignments.orphaned_transfer_id is not null`;
@@ -138,7 +138,7 @@ function findReturnedAmong(
     [...transfers, ...booked].toSorted((one, other) => one.logIndex - other.logIndex),
   );
   const isBooked = new Set(booked);
-  const nameOf = (gone: OrphanedTransfer) => `${likenessOf(gone)}:${gone.amountUnits}:${gone.alikeBefore}`;
+  const nameOf = (gone: OrphanedTransfer) => `${likenessOf(gone)}:${gone.alikeBefore}`;
   const found = new Map<string, PlacedTransfer>();
   const displaced = new Map<string, OrphanedTransfer>();
   for (const gone of orphaned) {
@@ -149,10 +149,7 @@ function findReturnedAmong(
   const taken = new Set(found.values());
   for (const [name, gone] of displaced) {
     const left = transfers.find(
-      (transfer) =>
-        !taken.has(transfer) &&
-        likenessOf(transfer) === likenessOf(gone) &&
-        transfer.amountUnits === gone.amountUnits,
+      (transfer) => !taken.has(transfer) && likenessOf(transfer) === likenessOf(gone),
     );
     if (!left) continue;
     taken.add(left);
@@ -166,20 +163,18 @@ export function byLikeness<Transfer extends PlacedTransfer>(
   inOrder: readonly Transfer[],
 ): (gone: OrphanedTransfer) => Transfer | undefined {
   const alike = Map.groupBy(inOrder, likenessOf);
-  return (gone) => {
-    const found = alike.get(likenessOf(gone))?.[gone.alikeBefore];
-    return found?.amountUnits === gone.amountUnits ? found : undefined;
-  };
+  return (gone) => alike.get(likenessOf(gone))?.[gone.alikeBefore];
 }
 
-/** An authorization is executed only once, in whichever transaction. */
+/** An authorization is executed only once, in whichever transaction. Transfers of other amounts are told apart by them, in whatever order a node shows them. */
 function likenessOf({
   txHash,
   from,
   to,
+  amountUnits,
   authorizationNonce: nonce,
 }: PlacedTransfer | OrphanedTransfer): string {
-  return [from, to, ...(nonce ? ["authorization", nonce] : [txHash])].join(":");
+  return [from, to, amountUnits, ...(nonce ? ["authorization", nonce] : [txHash])].join(":");
 }
 
 type Move = { tx_hash: Hex; log_index: number; to_hash: Hex; to_index: number };

@@ -97,6 +97,19 @@ test("equal transfers in one transaction are recognised by their order", async (
   expect(await paidBy(lab)).toEqual({ [link]: 4 });
 });
 
+test("a transfer that a node shows before one of another amount does not pay a link created since", async () => {
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  const second = { ...first, logIndex: 4, amountUnits: 2n * UNITS };
+  await read(lab, [first, second]);
+  await undoAbove(lab, 100);
+  const [later = ""] = await seedLinks(lab.sql, lab.merchant, { amountUnits: 2n * UNITS });
+  await bringBack([second], 101);
+  expect(await paidBy(lab)).toEqual({});
+  // another one of the same amount does
+  await read(lab, [makeTransfer(lab, 103, { logIndex: 9, amountUnits: 2n * UNITS })]);
+  expect(await paidBy(lab)).toEqual({ [later]: 9 });
+});
+
 for (const [what, change] of [
   ["amount", { amountUnits: UNITS + 1n }],
   ["sender", { from: randomAddress() }],

@@ -365,3 +365,32 @@ for (const seenFirst of [[3], [4], [5], [3, 5], [4, 5]])
         select link_id, log_index from assignments where tx_hash = ${first.txHash}`;
       expect(Object.fromEntries(decided.map(({ linkId, logIndex }) => [linkId, logIndex]))).toEqual(paid);
     });
+
+for (const seenFirst of [3, 4, 5])
+  test(`payments of three amounts in one transaction all pay their links again if a node first shows only log ${seenFirst}`, async () => {
+    await seedLinks(lab.sql, lab.merchant, { count: 2 });
+    const block = makeBlock(101);
+    const first = makeTransfer(lab, 101, { block, logIndex: 3 });
+    const payments = [
+      first,
+      { ...first, logIndex: 4, amountUnits: 2n * UNITS },
+      { ...first, logIndex: 5, amountUnits: 3n * UNITS },
+    ];
+    await read(lab, payments);
+    const expected: Record<string, number> = {};
+    for (const payment of payments) {
+      const linkId = await seedLink(lab.sql, lab.merchant);
+      await assign(payment, linkId);
+      expected[linkId] = payment.logIndex;
+    }
+    await undoAbove(lab, 100);
+    const again = payments.map((payment) => ({ ...payment, block: makeBlock(101) }));
+    const booked = again.filter(({ logIndex }) => logIndex === seenFirst);
+    await read(lab, booked);
+    const missed = again.filter(({ logIndex }) => logIndex !== seenFirst);
+    await read(lab, missed, [], { booked });
+    expect(await paidBy(lab)).toEqual(expected);
+    const pending = await lab.sql`
+      select from assignments where tx_hash = ${first.txHash} and orphaned_transfer_id is not null`;
+    expect(pending).toHaveLength(0);
+  });

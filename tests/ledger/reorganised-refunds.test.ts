@@ -148,3 +148,43 @@ test("a refund does not follow its link to a transfer of another amount", async 
   );
   expect(await placeOf(id)).toEqual({ at: 3, waits: false });
 });
+
+for (const seenFirst of [3, 4])
+  test(`refunds of payments of two amounts in one transaction stay with theirs if a node first shows only log ${seenFirst}`, async () => {
+    const first = makeTransfer(lab, 101, { logIndex: 3 });
+    const payments = [first, { ...first, logIndex: 4, amountUnits: 2n * UNITS }];
+    await read(lab, payments);
+    const refunds = [await refundOf(first), await refundOf(first, { logIndex: 4 })];
+    await undoAbove(lab, 100);
+    const block = makeBlock(101);
+    const again = payments.map((payment) => ({ ...payment, block }));
+    const booked = again.filter(({ logIndex }) => logIndex === seenFirst);
+    await read(lab, booked);
+    for (const [index, id] of refunds.entries())
+      expect(await placeOf(id)).toEqual({ at: index + 3, waits: index + 3 !== seenFirst });
+    await read(
+      lab,
+      again.filter((payment) => !booked.includes(payment)),
+      [],
+      { booked },
+    );
+    for (const [index, id] of refunds.entries())
+      expect(await placeOf(id)).toEqual({ at: index + 3, waits: false });
+    await undoAbove(lab, 100);
+  });
+
+test("a refund moves to the place of its payment that a new branch executes with another amount", async () => {
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  const second = { ...first, logIndex: 4, amountUnits: 2n * UNITS };
+  await read(lab, [first, second]);
+  const refunds = [await refundOf(first), await refundOf(first, { logIndex: 4 })];
+  await undoAbove(lab, 100);
+  const block = makeBlock(101);
+  await read(lab, [
+    { ...first, block, logIndex: 7, amountUnits: UNITS + 5n },
+    { ...second, block, logIndex: 8 },
+  ]);
+  for (const [index, id] of refunds.entries())
+    expect(await placeOf(id)).toEqual({ at: index + 7, waits: false });
+  await undoAbove(lab, 100);
+});
