@@ -188,3 +188,22 @@ test("a refund moves to the place of its payment that a new branch executes with
     expect(await placeOf(id)).toEqual({ at: index + 7, waits: false });
   await undoAbove(lab, 100);
 });
+
+test("a refund does not move to a transfer of another amount that was in one block with its own before the last branch", async () => {
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  const second = { ...first, logIndex: 4, amountUnits: 2n * UNITS };
+  await read(lab, [first, second]);
+  const id = await refundOf(first, { logIndex: 4 });
+  await undoAbove(lab, 100);
+  // a node leaves out the first, and then the second
+  await read(lab, [{ ...second, block: makeBlock(101), logIndex: 6 }]);
+  expect(await placeOf(id)).toEqual({ at: 6, waits: false });
+  await undoAbove(lab, 100);
+  const block = makeBlock(101);
+  const booked = [{ ...first, block, logIndex: 2 }];
+  await read(lab, booked);
+  expect(await placeOf(id)).toEqual({ at: 6, waits: true });
+  await read(lab, [{ ...second, block, logIndex: 3 }], [], { booked });
+  expect(await placeOf(id)).toEqual({ at: 3, waits: false });
+  await undoAbove(lab, 100);
+});
