@@ -7,6 +7,7 @@ import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import { RETURN_BLOCKS } from "../../core/domain/reorg-depth.ts";
 import type { Tx } from "../postgres/client.ts";
 import type { Payment } from "../schema.ts";
+import { countEqualBefore } from "../wallet-ops/reorganised-refunds.ts";
 
 /** The chain state a payment was simulated on. */
 export type SimulationHead = {
@@ -161,8 +162,8 @@ function hasClaimedTransfer(tx: Tx) {
 }
 
 /**
- * SQL: whether what paid the link before a reorganisation may still come back. It has come back when the ledger holds its transaction or its
- * authorization again, whatever it pays there.
+ * SQL: whether what paid the link before a reorganisation may still come back. It has come back when the ledger holds its authorization again, or
+ * of its transaction as many equal transfers as there were up to it, because a node may show them one by one; whatever it pays there.
  */
 function mayBePaidAgain(tx: Tx) {
   return tx`
@@ -174,15 +175,17 @@ function mayBePaidAgain(tx: Tx) {
         and gone.status = 'ORPHANED'
         and cursors.number < gone.block_number + ${RETURN_BLOCKS}::int
         and (gone.from_address, gone.authorization_nonce) is distinct from (payment.payer, payment.nonce)
-        and not exists (
-          select from transfers back
+        and (
+          select count(*)
+          from transfers back
           where (back.tx_hash = gone.tx_hash or back.authorization_nonce = gone.authorization_nonce)
             and back.network = gone.network
             and back.from_address = gone.from_address
             and back.to_address = gone.to_address
             and back.amount_units = gone.amount_units
+            and back.authorization_nonce is not distinct from gone.authorization_nonce
             and back.status <> 'ORPHANED'
-        )
+        ) <= ${countEqualBefore(tx)}
     )`;
 }
 

@@ -1,6 +1,7 @@
 /** The unpaid check before signing, in the database: what each of its conditions lets through, and what it stops, side by side. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { Hex } from "../../core/domain/networks.ts";
+import { saveAssignment } from "../../db/ledger/assignments.ts";
 import { insertBlocks } from "../../db/ledger/blocks.ts";
 import { lockLinks } from "../../db/links/lock-links.ts";
 import type { NewPayment } from "../../db/payments/accept-payments.ts";
@@ -14,11 +15,16 @@ import {
   accept,
   acceptFacilitated,
   type BooksLab,
+  makeBlock,
+  makeTransfer,
   NETWORK,
   openBooks,
+  paidBy,
   randomHash,
+  read,
   readUpTo,
   UNITS,
+  undoAbove,
 } from "../support/ledger-lab.ts";
 import { randomAddress, seedLink, seedMerchant } from "../support/seed.ts";
 import { relayOf } from "../support/signed-relay.ts";
@@ -113,6 +119,41 @@ describe("transfers of the link", () => {
       expect(await judge()).toBe("free");
     }
   });
+
+  test.each(["without authorizations", "by authorizations"])(
+    "equal ones of one transaction paid it and another link, %s: early, until both have returned",
+    async (how) => {
+      const other = await seedLink(lab.sql, lab.merchant);
+      const first = makeTransfer(lab, 101, { logIndex: 3 });
+      const nonce = () => (how === "by authorizations" ? { authorizationNonce: randomHash() } : {});
+      const both = [
+        { ...first, ...nonce() },
+        { ...first, ...nonce(), logIndex: 4 },
+      ];
+      for (const [logIndex, assigned] of [
+        [3, other],
+        [4, linkId],
+      ] as const) {
+        const { userId } = lab.merchant;
+        const { txHash } = first;
+        await saveAssignment(lab.sql, {
+          ...{ network: NETWORK, txHash, logIndex, userId, linkId: assigned, accept: true },
+        });
+      }
+      await read(lab, both);
+      expect(await judge()).toBe("paid");
+      await undoAbove(lab, 100);
+      expect(await judge()).toBe("early");
+      const block = makeBlock(101);
+      const [one, two] = both.map((transfer) => ({ ...transfer, block }));
+      if (!one || !two) throw new Error("two transfers");
+      await read(lab, [one]);
+      expect(await paidBy(lab)).toMatchObject({ [other]: 3 });
+      expect(await judge()).toBe("early");
+      await read(lab, [two], [], { booked: [one] });
+      expect(await judge()).toBe("paid");
+    },
+  );
 
   test("a payment by its own authorization before a reorganisation: free", async () => {
     await book({ pays: true, status: "ORPHANED", from: payment.payer, nonce: payment.nonce });
