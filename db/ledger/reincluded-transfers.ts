@@ -3,12 +3,15 @@
  * been created, paid or released since, so it is not matched by amount a second time (core/domain/attribute-transfers.ts).
  */
 import type { AttributableTransfer, FirstVerdict } from "../../core/domain/ledger-snapshot.ts";
-import type { NetworkId } from "../../core/domain/networks.ts";
+import type { Hex, NetworkId } from "../../core/domain/networks.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { Tx } from "../postgres/client.ts";
 import { byLikeness, type OrphanedTransfer } from "./reorganised-assignments.ts";
 
-/** The first of each transfer that was seen before. `transfers`: of each transaction all that one recipient received. */
+/**
+ * The first of each transfer that was seen before. `transfers`: of each transaction all that one recipient received, except for those that are
+ * stored already: of equal ones these were first here too, so they have the first of their verdicts.
+ */
 export async function findFirstVerdicts(
   tx: Tx,
   network: NetworkId,
@@ -17,10 +20,10 @@ export async function findFirstVerdicts(
   const hashes = [...new Set(transfers.map(({ txHash }) => txHash))];
   const nonces = transfers.flatMap(({ authorizationNonce }) => authorizationNonce ?? []);
   // equal ones are numbered in one pass: with ten thousand in a block it would take too long if each counted the others
-  const orphaned = await tx<(OrphanedTransfer & { linkId: string | null; settledBy: SettledBy | null })[]>`
+  const rows = await tx<Row[]>`
     select
       tx_hash, log_index, from_address as from, to_address as to, amount_units, authorization_nonce, link_id, settled_by,
-      alike_before
+      alike_before, status = 'ORPHANED' as is_orphaned
     from (
       select
         id, tx_hash, log_index, from_address, to_address, amount_units, authorization_nonce, link_id, settled_by, status,
@@ -31,19 +34,32 @@ export async function findFirstVerdicts(
       from transfers
       where (tx_hash = any(${hashes}::bytea[]) or authorization_nonce = any(${nonces}::bytea[]))
         and network = ${network}
-    ) gone
-    where status = 'ORPHANED'
+    ) seen
     order by id`;
-  const findReturned = byLikeness(transfers);
-  const first = new Map<AttributableTransfer, FirstVerdict>();
-  for (const gone of orphaned) {
+  const given = new Set(transfers.map(placeOf));
+  const stored = rows
+    .filter((row) => !row.isOrphaned && !given.has(placeOf(row)))
+    .map(({ authorizationNonce, ...row }) => ({
+      ...row,
+      authorizationNonce: authorizationNonce ?? undefined,
+    }));
+  const findReturned = byLikeness([...stored, ...transfers]);
+  const first = new Map<string, FirstVerdict>();
+  for (const gone of rows.filter(({ isOrphaned }) => isOrphaned)) {
     const back = findReturned(gone);
-    if (!back || first.has(back)) continue;
+    const place = back && placeOf(back);
+    if (!place || !given.has(place) || first.has(place)) continue;
     const { linkId, settledBy } = gone;
     const { txHash, logIndex } = back;
-    first.set(back, {
+    first.set(place, {
       ...{ txHash, logIndex, linkId: linkId ?? undefined, settledBy: settledBy ?? undefined },
     });
   }
   return [...first.values()];
+}
+
+type Row = OrphanedTransfer & { linkId: string | null; settledBy: SettledBy | null; isOrphaned: boolean };
+
+function placeOf({ txHash, logIndex }: { txHash: Hex; logIndex: number }): string {
+  return `${txHash}:${logIndex}`;
 }

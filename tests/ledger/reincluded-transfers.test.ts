@@ -4,6 +4,7 @@ import { findFirstVerdicts } from "../../db/ledger/reincluded-transfers.ts";
 import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import {
   type BooksLab,
+  claim,
   makeBlock,
   makeTransfer,
   NETWORK,
@@ -95,6 +96,30 @@ test("equal transfers in one transaction are recognised by their order", async (
   await seedTwin();
   await bringBack([first, second], 101);
   expect(await paidBy(lab)).toEqual({ [link]: 4 });
+});
+
+test("of two equal transfers, one of them proven to pay its link, the other pays its own again when a node shows it later", async () => {
+  const [proven, other] = [await seedTwin(), await seedTwin()];
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  await claim(lab, proven, first, "EOA");
+  const both = [first, { ...first, logIndex: 5 }];
+  await read(lab, both);
+  expect(await paidBy(lab)).toEqual({ [proven]: 3, [other]: 5 });
+  for (const seenFirst of [5, 3]) {
+    await undoAbove(lab, 100);
+    const block = makeBlock(101);
+    const again = both.map((transfer) => ({ ...transfer, block }));
+    const booked = again.filter(({ logIndex }) => logIndex === seenFirst);
+    await read(lab, booked);
+    expect(await paidBy(lab)).toEqual({ [proven]: seenFirst });
+    await read(
+      lab,
+      again.filter(({ logIndex }) => logIndex !== seenFirst),
+      [],
+      { booked },
+    );
+    expect(await paidBy(lab)).toEqual({ [proven]: seenFirst, [other]: 8 - seenFirst });
+  }
 });
 
 test("a transfer that a node shows before one of another amount does not pay a link created since", async () => {
