@@ -13,6 +13,8 @@ import type { Due } from "../../db/ledger/due-at-depth.ts";
 import { moveAssignments } from "../../db/ledger/reorganised-assignments.ts";
 import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
+import { type ReleasedTransfer, releaseMisplacedProofs } from "../../db/links/misplaced-proofs.ts";
+import { assignTransfers, type RetroactiveAttribution } from "../../db/payments/retroactive-attribution.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { FindBound } from "../../db/wallet-ops/missed-events.ts";
 import { moveRefunds } from "../../db/wallet-ops/reorganised-refunds.ts";
@@ -75,9 +77,13 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   const prior = (await settling.findPriorAttributions?.(incoming)) ?? NO_PRIOR_ATTRIBUTIONS;
   // also of payments that ended without a transfer
   const lockedToo = [...(settling.lockedToo ?? []), ...payments.map(({ linkId }) => linkId)];
-  const verdicts = await attribute(tx, network, { transfers: incoming, payments, prior, lockedToo });
-  // after payments and links, which are always locked first
   const booked = settling.bookedTransfers ?? [];
+  const released = booked.length > 0 ? await releaseMisplacedProofs(tx, network, incoming) : [];
+  const returned = findAmong(booked, released);
+  const judged = [...incoming, ...returned.keys()].toSorted(inChainOrder);
+  const verdicts = await attribute(tx, network, { transfers: judged, payments, prior, lockedToo });
+  // after payments and links, which are always locked first
+  await assignTransfers(tx, [...returned].map(toReattribution(verdicts)));
   const attributed = [...verdicts].flatMap(([{ txHash, logIndex, from, amountUnits }, { attribution }]) =>
     attribution ? [{ linkId: attribution.linkId, txHash, logIndex, from, amountUnits }] : [],
   );
@@ -112,7 +118,32 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   // to any of the transfers just stored, which may take several statements
   if (hasOrphanedRefunds) await moveRefunds(tx, network);
   const paymentIds = [...facilitated.paymentIds, ...settled.paymentIds];
-  return { linkIds: settled.linkIds, paymentIds, operationIds: sent.operationIds };
+  const linkIds = [...settled.linkIds, ...released.map(({ linkId }) => linkId)];
+  return { linkIds, paymentIds, operationIds: sent.operationIds };
+}
+
+/** The stored transfers that lost their link, with their ids. */
+function findAmong(
+  booked: readonly SeenTransfer[],
+  released: readonly ReleasedTransfer[],
+): Map<SeenTransfer, bigint> {
+  return new Map(
+    released.flatMap(({ transferId, txHash, logIndex }) => {
+      const transfer = booked.find((one) => one.txHash === txHash && one.logIndex === logIndex);
+      return transfer ? [[transfer, transferId] as const] : [];
+    }),
+  );
+}
+
+function inChainOrder(one: SeenTransfer, other: SeenTransfer): number {
+  return one.block.number - other.block.number || one.logIndex - other.logIndex;
+}
+
+function toReattribution(verdicts: ReadonlyMap<SeenTransfer, Verdict>) {
+  return ([transfer, transferId]: readonly [SeenTransfer, bigint]): RetroactiveAttribution => {
+    const { linkId, pays = false, settledBy, paymentId, claimId } = verdicts.get(transfer)?.attribution ?? {};
+    return { transferId, linkId, pays, settledBy, paymentId, claimId };
+  };
 }
 
 /**
