@@ -3,10 +3,10 @@
  * and takes the transfer that fits best among those that are known.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import { assignTransfers } from "../payments/retroactive-attribution.ts";
+import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import { toByteaText } from "../postgres/hex-bytes.ts";
-import { lockLinks } from "./lock-links.ts";
+import { assignTransfers } from "./retroactive-attribution.ts";
 
 /** Reopened claims are decided in the same transaction; the lease only has to outlast it. */
 const LEASE_S = 90;
