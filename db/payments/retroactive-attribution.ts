@@ -107,6 +107,7 @@ export async function assignTransfers(
   tx: Tx,
   attributions: readonly RetroactiveAttribution[],
 ): Promise<void> {
+  if (attributions.length === 0) return;
   const rows = attributions.map((one) => ({
     transfer_id: one.transferId.toString(),
     link_id: one.linkId,
