@@ -9,6 +9,7 @@ import { linkTag } from "../../core/domain/link-tag.ts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { fundUsdc, readUsdcBalance } from "../../local/chain/usdc.ts";
 import { signPayment } from "../support/payer.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { seedLink, seedMerchant } from "../support/seed.ts";
 import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";
 import { startWorld } from "../support/world.ts";
@@ -192,6 +193,10 @@ describe("settling", () => {
   test("error: an authorization used before it was submitted fails even if the wallet's ledger has the transfer", async () => {
     const bought = await purchase(lab, { payTo: lab.merchant.address });
     const transaction = await broadcastAsStranger(lab.world.chain.rpcUrl, bought.payment);
+    await waitFor("the transfer in the ledger", async () => {
+      const rows = await lab.sql`select from transfers where tx_hash = ${transaction}`;
+      return rows.length > 0;
+    });
     expect(await settle2(bought)).toMatchObject({
       success: false,
       errorReason: "invalid_exact_evm_nonce_already_used",

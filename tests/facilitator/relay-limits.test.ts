@@ -1,6 +1,7 @@
 /** Facilitated payments have the same relay limits: a least amount, and the gas budget of the API key's owner. */
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { readUsdcBalance } from "../../local/chain/usdc.ts";
+import { beginWithinDay } from "../support/begin-within-day.ts";
 import { signPayment } from "../support/payer.ts";
 import { seedMerchant } from "../support/seed.ts";
 import {
@@ -19,7 +20,7 @@ let lab: FacilitatorWorld;
 beforeAll(async () => {
   lab = await startFacilitatorWorld();
 }, 120_000);
-
+beforeEach(beginWithinDay);
 afterAll(() => lab?.stop());
 
 async function settle(bought: Purchase, key: string) {

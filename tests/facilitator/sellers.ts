@@ -85,7 +85,8 @@ async function listenWithExpress(app: ReturnType<typeof express>): Promise<Selle
 async function listenWithHono(app: Hono): Promise<Seller> {
   app.get("/report", (context) => context.json(REPORT));
   const port = await findFreePort();
-  const server = Bun.serve({ port, hostname: "127.0.0.1", fetch: app.fetch });
+  // the default of 10 s would cut the answer to a payment that is still being settled
+  const server = Bun.serve({ port, hostname: "127.0.0.1", idleTimeout: 60, fetch: app.fetch });
   return { url: `http://127.0.0.1:${port}/report`, stop: () => server.stop(true) };
 }
 

@@ -15,6 +15,9 @@ import { startWorld, type World } from "../support/world.ts";
 const { caip2, usdc } = NETWORKS["base-sepolia"];
 export const EXTRA = { name: usdc.name, version: usdc.version };
 
+/** Longer than a busy machine needs for a settlement, and no longer: some tests wait for an answer without its outcome. */
+const PAY_WAIT_MS = 20_000;
+
 export type FacilitatorWorld = {
   world: World;
   sql: Sql;
@@ -27,7 +30,7 @@ export type FacilitatorWorld = {
 };
 
 export async function startFacilitatorWorld(): Promise<FacilitatorWorld> {
-  const world = await startWorld({ env: { FACILITATOR: "1" } });
+  const world = await startWorld({ env: { FACILITATOR: "1", PAY_WAIT_MS: PAY_WAIT_MS.toString() } });
   const { sql } = world;
   const merchant = await seedMerchant(sql);
   const key = await makeKey(sql, merchant.userId, ["facilitator"]);

@@ -89,6 +89,8 @@ export type WorldOptions = Pick<ServiceParts, "env" | "processes" | "hasMetrics"
   databaseWay?: (databaseUrl: string) => string;
 };
 
+/** Of a service whose tests expect outcomes of payments: a busy machine may need longer than the default for one. */
+export const PATIENT_ENV = { PAY_WAIT_MS: "30000" };
 /** Shorter than a test may take, so that the reason is what is read. */
 const READY_TIMEOUT_MS = 60_000;
 const BASE_CHAIN_ID = 8453;

@@ -154,8 +154,12 @@ for (const [step, state, reach] of WORKER_STEPS) {
 
   test(`the node fails while the worker ${step}`, async () => {
     await stopAtStep();
-    world.proxy.fault = () => ({ kind: "status", status: 503 });
-    await until("requests failed", async () => world.proxy.requests > 0);
+    let failed = 0;
+    world.proxy.fault = () => {
+      failed += 1;
+      return { kind: "status", status: 503 };
+    };
+    await until("requests failed", async () => failed > 0);
     world.proxy.fault = () => undefined;
     await expectMovedOnce();
   });
@@ -181,8 +185,11 @@ for (const [blow, strike] of INDEXER_BLOWS)
       await untilBlocked(world.sql, new Promise(() => undefined));
       await strike();
     });
-    expect(await stateOf(sendId)).toBe("BROADCAST");
-    if (blow.endsWith("killed")) await world.start("indexer");
+    // one that only lost its connections may have read the block again by now
+    if (blow.endsWith("killed")) {
+      expect(await stateOf(sendId)).toBe("BROADCAST");
+      await world.start("indexer");
+    }
     await expectMovedOnce();
   });
 

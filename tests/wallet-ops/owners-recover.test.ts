@@ -156,8 +156,9 @@ test("a lost phone: address owner and mailbox open a session that only registers
   const send = await prepareSend(own, { to: randomAddress(), amount: "1" });
   expect((await confirmSend(own, send)).status).toBe(202);
   await waitForSend(own, send.sendId);
-  const subjects = world.mailbox.messages(email).map(({ subject }) => subject);
-  expect(subjects.some((subject) => subject.includes("Recovery of your account"))).toBe(true);
+  await until(async () =>
+    world.mailbox.messages(email).some(({ subject }) => subject.includes("Recovery of your account")),
+  );
   const { body: trail } = await own.client.get("/v1/security-events?limit=100");
   expect(trail.data.map(({ type }: { type: string }) => type)).toContain("recovery_started");
 }, 120_000);

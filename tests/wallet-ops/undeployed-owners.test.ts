@@ -103,6 +103,7 @@ test("a recovery deploys the account that holds enough for a first send, so that
   expect((await confirmSend(own, send)).status).toBe(202);
   await waitForSend(own, send.sendId);
   expect(await readUsdcBalance(baseRpcUrl, recipient)).toBe(1_000_000n);
+  await until(async () => (await deploymentsOf(merchant)).length === 2);
   expect(await deploymentsOf(merchant)).toEqual(["base", "base-sepolia"]);
 });
 

@@ -237,13 +237,13 @@ describe("an attempt", () => {
 
   test("is due again at the next retry or at the end of a PENDING one's lease, whichever is first", async () => {
     const [first, second] = await two();
-    await set(first.id, { lease_until: seconds(50), next_try_at: seconds(-10) });
-    await set(second.id, { lease_until: null, next_try_at: seconds(40) });
+    await set(first.id, { lease_until: seconds(5_000), next_try_at: seconds(-10) });
+    await set(second.id, { lease_until: null, next_try_at: seconds(4_000) });
     const due = async () =>
       Math.round(((await findNextDue(sql))?.getTime() ?? 0) / 1_000 - Date.now() / 1_000);
-    expect(await due()).toBeWithin(38, 41);
+    expect(await due()).toBeWithin(3_900, 4_001);
     await set(second.id, { state: "FAILED" });
-    expect(await due()).toBeWithin(48, 51);
+    expect(await due()).toBeWithin(4_900, 5_001);
     await set(first.id, { state: "DELIVERED" });
     expect(await findNextDue(sql)).toBeUndefined();
     await set(first.id, { state: "PENDING", lease_until: seconds(-5) });

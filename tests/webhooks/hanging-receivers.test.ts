@@ -40,6 +40,15 @@ async function makeEvent(merchant = ann): Promise<void> {
   await merchant.client.post("/v1/payment-links", { amount: 1, description: "d" });
 }
 
+/** A message that hung for longer than a worker waits is sent again: how often each is received depends on the machine. */
+async function isAllDelivered(): Promise<boolean> {
+  await world.sql`
+    update webhook_deliveries set next_try_at = now() where state = 'PENDING' and lease_until is null and next_try_at > now()`;
+  await world.sql`select graphile_worker.add_job('deliver_webhooks', '{}'::json)`;
+  const left = await world.sql`select from webhook_deliveries where state <> 'DELIVERED'`;
+  return left.length === 0;
+}
+
 test("a merchant whose twenty receivers all hang delays no other merchant", async () => {
   for (let n = 0; n < 20; n++) await addEndpoint();
   await makeEvent();
@@ -52,7 +61,7 @@ test("a merchant whose twenty receivers all hang delays no other merchant", asyn
   await waitFor("the places of the first", async () => receiver.inFlight().most >= 6);
   expect(receiver.inFlight().most).toBe(6);
   slow.resolve();
-  await waitFor("all", async () => receiver.received.length === 20);
+  await waitFor("all", isAllDelivered);
   expect(receiver.inFlight().most).toBe(6);
   await quick.stop();
 }, 120_000);
@@ -67,6 +76,6 @@ test("a merchant's failing receivers delay one message each, and the healthy one
   await waitFor("those that hang", async () => receiver.inFlight().most >= 4);
   expect(receiver.inFlight().most).toBe(4);
   slow.resolve();
-  await waitFor("the others", async () => receiver.received.length === 20);
+  await waitFor("the others", isAllDelivered);
   await quick.stop();
 }, 120_000);

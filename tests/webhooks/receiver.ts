@@ -34,6 +34,13 @@ export function startReceiver(port = 0): Receiver {
     fetch: async (request) => {
       now += 1;
       most = Math.max(most, now);
+      let isOver = false;
+      const end = () => {
+        if (!isOver) now -= 1;
+        isOver = true;
+      };
+      // a sender that has given up has its place free, whatever is answered in the end
+      request.signal.addEventListener("abort", end);
       try {
         const body = await request.text();
         const message = {
@@ -47,7 +54,7 @@ export function startReceiver(port = 0): Receiver {
         received.push(message);
         return await respond(message);
       } finally {
-        now -= 1;
+        end();
       }
     },
   });

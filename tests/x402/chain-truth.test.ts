@@ -5,7 +5,7 @@ import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment, standardV1 } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
 import { broadcastAsStranger, cancelAuthorization } from "../support/stranger.ts";
-import { startWorld, type World } from "../support/world.ts";
+import { PATIENT_ENV, startWorld, type World } from "../support/world.ts";
 
 const WAIT_MS = 90_000;
 let world: World;
@@ -13,7 +13,7 @@ let sql: Sql;
 let merchant: SeededMerchant;
 
 beforeAll(async () => {
-  world = await startWorld();
+  world = await startWorld({ env: PATIENT_ENV });
   sql = world.sql;
 }, 120_000);
 

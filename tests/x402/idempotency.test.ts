@@ -4,7 +4,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, type SignedPayment, shapeA, signPayment, standardV2 } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
-import { startWorld, type World } from "../support/world.ts";
+import { PATIENT_ENV, startWorld, type World } from "../support/world.ts";
 
 const AMOUNT = 1_500_000n;
 const IDENTIFIER = "order_2026-11-20_0001";
@@ -13,7 +13,7 @@ let sql: Sql;
 let merchant: SeededMerchant;
 
 beforeAll(async () => {
-  world = await startWorld();
+  world = await startWorld({ env: PATIENT_ENV });
   sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 120_000);

@@ -6,7 +6,7 @@ import { makePayer, type Payer, type SignedPayment, shapeA, signPayment } from "
 import { openPauses } from "../support/poll.ts";
 import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
 import { broadcastAsStranger } from "../support/stranger.ts";
-import { startWorld, type World } from "../support/world.ts";
+import { PATIENT_ENV, startWorld, type World } from "../support/world.ts";
 
 const AMOUNT = 2_500_000n;
 const LIMIT = 10;
@@ -15,7 +15,7 @@ let sql: Sql;
 let merchant: SeededMerchant;
 
 beforeAll(async () => {
-  world = await startWorld({ env: { RATE_LIMITS: "1", TRUSTED_PROXIES: "127.0.0.1,::1" } });
+  world = await startWorld({ env: { ...PATIENT_ENV, RATE_LIMITS: "1", TRUSTED_PROXIES: "127.0.0.1,::1" } });
   sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 120_000);

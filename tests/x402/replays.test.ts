@@ -11,8 +11,9 @@ import {
   signPayment,
   standardV1,
 } from "../support/payer.ts";
+import { waitFor } from "../support/relay-lab.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
-import { startWorld, type World } from "../support/world.ts";
+import { PATIENT_ENV, startWorld, type World } from "../support/world.ts";
 
 const AMOUNT = 2_500_000n;
 let world: World;
@@ -20,7 +21,7 @@ let sql: Sql;
 let merchant: SeededMerchant;
 
 beforeAll(async () => {
-  world = await startWorld();
+  world = await startWorld({ env: PATIENT_ENV });
   sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 120_000);
@@ -114,10 +115,14 @@ test("error: NONCE_USED for a payment's nonce under another signature, network, 
 
 test("error: NONCE_USED immediately for a forged copy of a payment in flight", async () => {
   const { linkId, payment } = await newOrder();
-  await world.kill("worker");
+  const worker = world.pidOf("worker");
+  process.kill(worker, "SIGSTOP");
   const paying = byJson(linkId, shapeA(payment));
   try {
-    while ((await sql`select 1 from payments where link_id = ${linkId}`).length === 0) await Bun.sleep(10);
+    await waitFor("the payment to be stored", async () => {
+      const rows = await sql`select 1 from payments where link_id = ${linkId}`;
+      return rows.length > 0;
+    });
     const forged = { ...payment, signature: `0x${"11".repeat(64)}1b` } as const;
     const refused = await byJson(linkId, shapeA(forged));
     expect(refused).toMatchObject({
@@ -127,7 +132,7 @@ test("error: NONCE_USED immediately for a forged copy of a payment in flight", a
       txHash: null,
     });
   } finally {
-    await world.start("worker");
+    process.kill(worker, "SIGCONT");
   }
   expect(await paying).toMatchObject({ status: 200, success: true });
 }, 120_000);

@@ -44,11 +44,14 @@ afterAll(async () => {
 
 /** Suspends every backend while `work` runs. */
 async function inSilence(work: () => Promise<void>): Promise<void> {
-  const rows = await sql<{ pid: number }[]>`select pid from pg_stat_activity where pid <> pg_backend_pid()`;
-  const [postmaster] = readFileSync(join(dataDir, "cluster/data/postmaster.pid"), "utf8").split("\n");
-  const pids = [Number(postmaster), ...rows.map(({ pid }) => pid)];
-  for (const pid of pids) process.kill(pid, "SIGSTOP");
+  const [postmaster = ""] = readFileSync(join(dataDir, "cluster/data/postmaster.pid"), "utf8").split("\n");
+  const pids = [Number(postmaster)];
   try {
+    // first, so that from here on none begins, and one that ends keeps its pid
+    process.kill(Number(postmaster), "SIGSTOP");
+    const rows = await sql<{ pid: number }[]>`select pid from pg_stat_activity where pid <> pg_backend_pid()`;
+    pids.push(...rows.map(({ pid }) => pid));
+    for (const pid of pids) process.kill(pid, "SIGSTOP");
     await work();
   } finally {
     for (const pid of pids) process.kill(pid, "SIGCONT");

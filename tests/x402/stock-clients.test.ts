@@ -21,7 +21,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, type Payer, shapeA, shapeB, signPayment } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
-import { startWorld, type World } from "../support/world.ts";
+import { PATIENT_ENV, startWorld, type World } from "../support/world.ts";
 
 /** Under the default spending cap of every client ($0.10). */
 const AMOUNT = 90_000n;
@@ -30,7 +30,7 @@ let sql: Sql;
 let merchant: SeededMerchant;
 
 beforeAll(async () => {
-  world = await startWorld();
+  world = await startWorld({ env: PATIENT_ENV });
   sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 120_000);
