@@ -7,6 +7,7 @@ import { fundUsdc } from "../../local/chain/usdc.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
 import { type Merchant, signUp } from "../support/sign-up.ts";
+import { PATIENT_ENV } from "../support/world.ts";
 import { connectHttp, connectStdio, type McpClient, type ToolAnswer } from "./mcp-client.ts";
 import { testPayLink } from "./pay-link.ts";
 import { TRANSCRIPTS } from "./transcripts.ts";
@@ -23,7 +24,7 @@ let apiKey: string;
 const clients: McpClient[] = [];
 
 beforeAll(async () => {
-  world = await startMerchantWorld();
+  world = await startMerchantWorld({ env: PATIENT_ENV });
   ann = await signUp(world.baseUrl);
   apiKey = await newKey(SCOPES);
 }, 120_000);

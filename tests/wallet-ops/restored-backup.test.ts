@@ -145,7 +145,7 @@ test("a send that is queued in the backup is CONFIRMED and not sent again", asyn
 
 test("a send made after the backup is found by its former id; its confirmation sends nothing again", async () => {
   const { client } = of(owner);
-  const shown = (await client.get(`/v1/wallets/sends/${lost.sendId}`)).body;
+  const shown = await waitForSend({ client }, lost.sendId);
   expect(shown).toMatchObject({ status: "CONFIRMED", total: "6.000000", stillPossible: false });
   expect(shown.sendId.slice(-32)).toBe(lost.sendId.slice(-32));
   expect(shown.payments.map(({ to }: { to: string }) => to)).toEqual([...payout]);
@@ -159,6 +159,9 @@ test("a send made after the backup is found by its former id; its confirmation s
 
 test("a refund made after the backup counts for its link: it is not paid back twice", async () => {
   const { client } = of(owner);
+  await until("it is found", async () => {
+    return (await client.get(`/v1/refunds/${refundId}`)).body.status === "CONFIRMED";
+  });
   expect((await client.get(`/v1/refunds/${refundId}`)).body).toMatchObject({
     ...{ status: "CONFIRMED", to: refundTo, amount: "250.000000", linkId: owner.linkId },
   });

@@ -5,7 +5,7 @@ import type { Sql } from "../../db/postgres/client.ts";
 import { fundUsdc } from "../../local/chain/usdc.ts";
 import { makePayer, signPayment, standardV1, standardV2 } from "../support/payer.ts";
 import { type SeededMerchant, seedLink, seedMerchant } from "../support/seed.ts";
-import { startWorld, type World } from "../support/world.ts";
+import { PATIENT_ENV, startWorld, type World } from "../support/world.ts";
 
 const AMOUNT = 1_750_000n;
 /** Documented: the most of a payment header that is read, and of all other headers together. */
@@ -15,7 +15,7 @@ let sql: Sql;
 let merchant: SeededMerchant;
 
 beforeAll(async () => {
-  world = await startWorld();
+  world = await startWorld({ env: PATIENT_ENV });
   sql = world.sql;
   merchant = await seedMerchant(sql);
 }, 120_000);
