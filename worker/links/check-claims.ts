@@ -58,7 +58,7 @@ async function waitForSettlement(
   claim: OpenClaim,
   payload: JobPayload<"check_claim">,
 ): Promise<void> {
-  if (!claim.isProven && (await deps.sql.begin((tx) => demoteUndecided(tx, claim)))) {
+  if (await deps.sql.begin((tx) => demoteUndecided(tx, claim))) {
     deps.log.info({ claimId: claim.id, linkId: claim.linkId }, "claim needs a proof");
     return;
   }
