@@ -114,7 +114,7 @@ export const standbyUrl = z
 
 /** One host: neither the job queue's driver nor migrations read a list. */
 export const postgresUrl = standbyUrl.refine(
-  (text) => !isPostgresUrl(text) || URL.canParse(text),
+  (text) => !isPostgresUrl(text) || namesOneHost(text),
   "must name a single host; if the primary can change, use a proxy that leads to it (deploy/ha)",
 );
 
@@ -150,6 +150,12 @@ function isPostgresUrl(text: string): boolean {
     return false;
   }
   return hostOf(text) !== undefined;
+}
+
+/** Hosts without ports (`a,b`) are a host's name to the parser, and to the drivers a name that does not resolve. */
+function namesOneHost(text: string): boolean {
+  const url = URL.parse(text);
+  return url !== null && !`${url.hostname}${url.searchParams.get("host") ?? ""}`.includes(",");
 }
 
 /** The first host, or the folder of its socket (`?host=`); empty when the URL names neither, undefined when it is none. */

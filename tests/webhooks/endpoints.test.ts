@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { isPublicAddress } from "../../core/runtime/public-ip-ranges.ts";
 import { type MerchantWorld, startMerchantWorld } from "../links/merchant-world.ts";
 import { waitFor } from "../links/payer-side.ts";
 import { openClient } from "../support/http-client.ts";
@@ -184,73 +183,4 @@ describe("a name that resolves to a private address", () => {
     expect(receiver.received).toEqual([]);
     await receiver.stop();
   }, 120_000);
-
-  test.each([
-    ["8.8.8.8", true],
-    ["2606:4700::1111", true],
-    ["9.255.255.255", true],
-    ["10.0.0.0", false],
-    ["10.255.255.255", false],
-    ["11.0.0.0", true],
-    ["100.63.255.255", true],
-    ["100.64.0.0", false],
-    ["100.127.255.255", false],
-    ["172.15.255.255", true],
-    ["172.16.0.0", false],
-    ["172.31.255.255", false],
-    ["172.32.0.0", true],
-    ["192.168.0.1", false],
-    ["192.31.195.255", true],
-    ["192.31.196.0", false],
-    ["192.31.196.255", false],
-    ["192.31.197.0", true],
-    ["192.52.192.255", true],
-    ["192.52.193.0", false],
-    ["192.52.193.255", false],
-    ["192.52.194.0", true],
-    ["192.175.47.255", true],
-    ["192.175.48.0", false],
-    ["192.175.48.255", false],
-    ["192.175.49.0", true],
-    ["2620:4f:7fff:ffff::1", true],
-    ["2620:4f:8000::", false],
-    ["2620:4f:8000:ffff::1", false],
-    ["2620:4f:8001::", true],
-    ["169.254.169.254", false],
-    ["0.0.0.0", false],
-    ["224.0.0.1", false],
-    ["255.255.255.255", false],
-    ["::", false],
-    ["::1", false],
-    ["::ffff:8.8.8.8", false],
-    ["::ffff:127.0.0.1", false],
-    ["64:ff9b::7f00:1", false],
-    ["2002:7f00:1::", false],
-    ["64:ff9b:1::7f00:1", false],
-    ["::ffff:0:127.0.0.1", false],
-    ["::ffff:0:7f00:1", false],
-    ["::8.8.8.8", false],
-    ["100::1", false],
-    ["1fff:ffff::1", false],
-    ["2000::1", true],
-    ["2001::1", false],
-    ["2001:1ff:ffff::1", false],
-    ["2001:200::1", true],
-    ["2001:db8::1", false],
-    ["3fff:fff::1", false],
-    ["3fff:1000::1", true],
-    ["4000::1", false],
-    ["5f00::1", false],
-    ["fec0::1", false],
-    ["fc00::1", false],
-    ["fdff::1", false],
-    ["fe80::1", false],
-    ["febf::1", false],
-    ["ff02::1", false],
-    ["fe80::1%eth0", false],
-    ["localhost", false],
-    ["", false],
-  ])("address %s is public: %p", (address, isPublic) => {
-    expect(isPublicAddress(address)).toBe(isPublic);
-  });
 });
