@@ -19,7 +19,7 @@ export async function resealWebhookSecrets(sql: Sql, keys: KeyList): Promise<Res
     const page = await listSealedSecrets(sql, { afterId, limit: PAGE });
     for (const secret of page) await resealOne(sql, keys, secret, report);
     const last = page.at(-1);
-    if (!last || page.length < PAGE) return report;
+    if (!last) return report;
     afterId = last.id;
   }
 }
@@ -38,7 +38,7 @@ export async function resealReturnSecrets(sql: Sql, keys: KeyList): Promise<Rese
         report.resealed += 1;
     }
     const last = page.at(-1);
-    if (!last || page.length < PAGE) return report;
+    if (!last) return report;
     afterUserId = last.userId;
   }
 }
