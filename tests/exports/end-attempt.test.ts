@@ -50,7 +50,9 @@ const deps = () => ({ sql, log: openLog("test", "silent") });
 const end = (file: ExportFile, error: unknown) =>
   endAttempt(deps(), { file, payload: { exportId: file.id } }, error);
 const rowOf = async ({ id }: ExportFile) => {
-  const [row] = await sql<{ status: string; attempts: number; error: string | null; refusal: string | null }[]>`
+  const [row] = await sql<
+    { status: string; attempts: number; error: string | null; refusal: string | null }[]
+  >`
     select status, attempts, error, refusal from exports where id = ${id}`;
   return row;
 };

@@ -121,7 +121,7 @@ describe("a schedule is due", () => {
     const request = { filter: NO_FILTER, profile: "books", timeZone: "UTC", fiat } as ExportRequest;
     const { userId } = merchant;
     const schedule = {
-      ...{ id: "exs_1", userId, createdAt: BEFORE, frequency: "monthly", definition: DEFINITION } as const,
+      ...({ id: "exs_1", userId, createdAt: BEFORE, frequency: "monthly", definition: DEFINITION } as const),
       ...{ lastDay: null, endedAt: null },
     };
     return isScheduleDue(depsOf(), schedule, { before, lastDay: LAST_DAY, request, now: new Date(nowMs) });
@@ -162,7 +162,11 @@ describe("a run of schedules", () => {
       values (${id}, ${merchant.userId}, ${`Profile ${made}`}, ${JSON.stringify(definition)}::text::jsonb)`;
     return id;
   }
-  async function schedule(id: string, profileId: string, { delivery = "webhook", madeAt = "2026-06-10" } = {}) {
+  async function schedule(
+    id: string,
+    profileId: string,
+    { delivery = "webhook", madeAt = "2026-06-10" } = {},
+  ) {
     await sql`
       insert into export_schedules (id, user_id, profile_id, frequency, delivery, created_by, created_at)
       values (
@@ -230,8 +234,14 @@ describe("a run of schedules", () => {
     expect(byId.get(ready ?? "")).toMatchObject({
       ...{ type: "export.ready", data: { dateFrom: "2026-06-01", dateTo: LAST_DAY, downloadUrl } },
     });
-    expect(byId.get(failed ?? "")).toMatchObject({ type: "export.failed", data: { reason: "The export failed" } });
-    expect(byId.get(refused ?? "")).toMatchObject({ type: "export.failed", data: { reason: "too many rows" } });
+    expect(byId.get(failed ?? "")).toMatchObject({
+      type: "export.failed",
+      data: { reason: "The export failed" },
+    });
+    expect(byId.get(refused ?? "")).toMatchObject({
+      type: "export.failed",
+      data: { reason: "too many rows" },
+    });
     const notices = await sql`
       select kind, key, details ->> 'reason' as reason from notices where user_id = ${merchant.userId} order by kind`;
     expect([...notices]).toEqual([

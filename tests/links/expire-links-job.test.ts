@@ -1,9 +1,9 @@
 /** The job that moves links past their expiry: all of a backlog, in batches, each link with its event, and no other link. */
 import { afterAll, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
 import { openDatabase, type Sql } from "../../db/postgres/client.ts";
+import { expireDueLinks } from "../../worker/links/expire-links-job.ts";
 import { createTestDatabase, TEST_POOL, type TestDatabase } from "../support/postgres.ts";
 import { type SeededMerchant, seedLink, seedLinks, seedMerchant } from "../support/seed.ts";
-import { expireDueLinks } from "../../worker/links/expire-links-job.ts";
 
 setDefaultTimeout(120_000);
 const BATCH = 1_000;
@@ -34,16 +34,19 @@ const eventsOf = async ({ userId }: SeededMerchant) => {
   return rows.map(({ subjectId }) => subjectId).sort();
 };
 
-test.each([1, BATCH, BATCH + 1, 2 * BATCH])("of %d links past their expiry one run expires all", async (count) => {
-  const ids = await seedLinks(sql, merchant, { count, ...LAPSED });
-  expect(await expireDueLinks(sql)).toBe(count);
-  expect(await eventsOf(merchant)).toEqual(ids.toSorted());
-  const left = await sql`
+test.each([1, BATCH, BATCH + 1, 2 * BATCH])(
+  "of %d links past their expiry one run expires all",
+  async (count) => {
+    const ids = await seedLinks(sql, merchant, { count, ...LAPSED });
+    expect(await expireDueLinks(sql)).toBe(count);
+    expect(await eventsOf(merchant)).toEqual(ids.toSorted());
+    const left = await sql`
     select from payment_links where user_id = ${merchant.userId} and status <> 'EXPIRED'`;
-  expect(left).toHaveLength(0);
-  expect(await expireDueLinks(sql)).toBe(0);
-  expect(await eventsOf(merchant)).toHaveLength(count);
-});
+    expect(left).toHaveLength(0);
+    expect(await expireDueLinks(sql)).toBe(0);
+    expect(await eventsOf(merchant)).toHaveLength(count);
+  },
+);
 
 test("a link before its expiry and one that has ended otherwise stay as they are", async () => {
   const open = await seedLink(sql, merchant);

@@ -33,7 +33,11 @@ const faultsOf = (read: () => unknown): readonly string[] => {
 };
 
 describe("readEnv", () => {
-  const shape = { PORT: wholeNumber(1, 9), KIND: z.enum(["one", "two"]), NAME: z.string({ error: "it names" }) };
+  const shape = {
+    PORT: wholeNumber(1, 9),
+    KIND: z.enum(["one", "two"]),
+    NAME: z.string({ error: "it names" }),
+  };
   const RIGHT = { PORT: "1", KIND: "one", NAME: "n" };
 
   test("gives what was parsed, and an empty variable counts as absent", () => {
@@ -100,7 +104,8 @@ test("a whole number has digits only and is within its bounds", () => {
   const type = wholeNumber(2, 40);
   expect(type.parse("2")).toBe(2);
   expect(type.parse("040")).toBe(40);
-  for (const text of ["1", "41", "-3", "3.0", "3e0", " 3", "0x3", ""]) expect(accepts(type, text)).toBe(false);
+  for (const text of ["1", "41", "-3", "3.0", "3e0", " 3", "0x3", ""])
+    expect(accepts(type, text)).toBe(false);
 });
 
 test("secrets have 32 characters each, and there are one to ten of them", () => {
@@ -116,7 +121,8 @@ test("secrets have 32 characters each, and there are one to ten of them", () => 
 
 describe("a database's address", () => {
   const AT = "postgres://u@127.0.0.1:5432/x";
-  const faultOf = (type: z.ZodType, text: string) => type.safeParse(text).error?.issues.map(({ message }) => message);
+  const faultOf = (type: z.ZodType, text: string) =>
+    type.safeParse(text).error?.issues.map(({ message }) => message);
 
   test.each([
     [AT, true, true],
@@ -143,7 +149,17 @@ describe("a database's address", () => {
   });
 
   test("has a known way of encryption, under either name", () => {
-    for (const mode of ["disable", "require", "verify-ca", "verify-full", "true", "false", "1", "0", "no-verify"]) {
+    for (const mode of [
+      "disable",
+      "require",
+      "verify-ca",
+      "verify-full",
+      "true",
+      "false",
+      "1",
+      "0",
+      "no-verify",
+    ]) {
       expect(accepts(postgresUrl, `${AT}?sslmode=${mode}`)).toBe(true);
       expect(accepts(postgresUrl, `${AT}?application_name=a&ssl=${mode}`)).toBe(true);
     }
@@ -180,6 +196,8 @@ test("a share of traces is a number from 0 to 1, and a collector is at an http(s
   expect(["0", "0.25", "1", "1.0"].map((text) => share.parse(text))).toEqual([0, 0.25, 1, 1]);
   for (const text of ["1.1", "-0", ".5", "2", "0.", "1e0"]) expect(accepts(share, text)).toBe(false);
   const collector = processShape.OTEL_EXPORTER_OTLP_ENDPOINT;
-  for (const text of ["http://127.0.0.1:4318", "https://otel.example"]) expect(accepts(collector, text)).toBe(true);
-  for (const text of ["otel.example", "ftp://otel.example", "http://"]) expect(accepts(collector, text)).toBe(false);
+  for (const text of ["http://127.0.0.1:4318", "https://otel.example"])
+    expect(accepts(collector, text)).toBe(true);
+  for (const text of ["otel.example", "ftp://otel.example", "http://"])
+    expect(accepts(collector, text)).toBe(false);
 });

@@ -26,6 +26,7 @@ beforeEach(async () => {
 afterEach(async () => {
   slow.resolve();
   await receiver.stop();
+  await world.startMissing();
 });
 
 async function addEndpoint(url = receiver.url, merchant = ann): Promise<string> {
@@ -77,5 +78,33 @@ test("a merchant's failing receivers delay one message each, and the healthy one
   expect(receiver.inFlight().most).toBe(4);
   slow.resolve();
   await waitFor("the others", isAllDelivered);
+  await quick.stop();
+}, 120_000);
+
+test("a receiver that hangs times out after ten seconds, and delays no other one of its merchant", async () => {
+  const hanging = await addEndpoint();
+  const quick = startReceiver();
+  const healthy = await addEndpoint(quick.url);
+  // all are due when the worker begins: the ten seconds are not spent on making them
+  await world.kill("worker", "SIGTERM");
+  for (let n = 0; n < 6; n++) await makeEvent();
+  await world.start("worker");
+  await waitFor("the quick one", async () => quick.received.length === 6);
+  await waitFor("the timeout", async () => {
+    const rows = await world.sql`
+      select from webhook_deliveries
+      where endpoint_id = ${hanging} and last_error = 'no answer within 10 seconds'`;
+    return rows.length > 0;
+  });
+  expect(receiver.inFlight().most).toBe(2);
+  // all of it before the first attempt at the one that hangs had ended
+  const ends = await world.sql`
+    select
+      count(*) filter (where endpoint_id = ${healthy})::int as count,
+      max(attempt.created_at) filter (where endpoint_id = ${healthy})
+        < min(attempt.created_at) filter (where endpoint_id = ${hanging}) as is_before
+    from webhook_attempts attempt
+    join webhook_deliveries delivery on delivery.id = attempt.delivery_id`;
+  expect([...ends]).toEqual([{ count: 6, isBefore: true }]);
   await quick.stop();
 }, 120_000);

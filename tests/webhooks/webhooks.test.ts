@@ -251,38 +251,6 @@ describe("a receiver that fails", () => {
     expect(new Set(receiver.received.map(({ json }) => json.data.subjectId))).toEqual(new Set(linkIds));
   }, 120_000);
 
-  test("that is slow times out after ten seconds and delays no other receiver", async () => {
-    const endpoint = await addEndpoint();
-    const late = Promise.withResolvers<void>();
-    receiver.answer(async () => {
-      await late.promise;
-      return new Response("late");
-    });
-    const quick = startReceiver();
-    const quickEndpoint = await addEndpoint({ url: quick.url });
-    // all are due when the worker begins: the ten seconds are not spent on making them
-    await world.kill("worker", "SIGTERM");
-    for (let n = 0; n < 6; n++) await makeEvent();
-    await world.start("worker");
-    await waitFor("the quick one", async () => quick.received.length === 6);
-    await waitFor("the slow one", async () =>
-      (await deliveriesOf(endpoint)).some(({ lastError }) => lastError === "no answer within 10 seconds"),
-    );
-    expect(receiver.inFlight().most).toBe(2);
-    // all of it before the first attempt at the slow one had ended
-    const [ends] = await world.sql<{ slow: Date; quick: Date; count: number }[]>`
-      select
-        min(attempt.created_at) filter (where endpoint_id = ${endpoint.id}) as slow,
-        max(attempt.created_at) filter (where endpoint_id = ${quickEndpoint.id}) as quick,
-        count(*) filter (where endpoint_id = ${quickEndpoint.id})::int as count
-      from webhook_attempts attempt
-      join webhook_deliveries delivery on delivery.id = attempt.delivery_id`;
-    expect(ends?.count).toBe(6);
-    expect(ends?.quick.getTime()).toBeLessThan(ends?.slow.getTime() ?? 0);
-    late.resolve();
-    await quick.stop();
-  }, 120_000);
-
   test("is disabled immediately by a 410, and after three days without a success", async () => {
     const endpoint = await addEndpoint();
     receiver.answer(() => new Response(null, { status: 410 }));
