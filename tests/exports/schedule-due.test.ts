@@ -1,5 +1,6 @@
 /** When scheduled exports are made: after their period, once its ledger is complete and, in a currency, its last rate is known; all of them, and once. */
 import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+import type { ProfileDefinition } from "../../core/domain/export-profile.ts";
 import { newWalletId } from "../../core/domain/ids.ts";
 import type { NetworkId } from "../../core/domain/networks.ts";
 import { NO_FILTER } from "../../core/domain/transaction.ts";
@@ -18,9 +19,10 @@ const LAST_DAY = "2026-06-30";
 const DAY_MS = 86_400_000;
 /** Schedules that are read at once. */
 const PAGE = 500;
-const DEFINITION = {
-  ...{ format: "csv", columns: null, fiatCurrency: null, timeZone: null, types: [], networks: [] },
-} as const;
+const DEFINITION: ProfileDefinition = {
+  ...{ format: "csv", columns: null, fiatCurrency: null, timeZone: null },
+  ...{ types: [], networks: [] },
+};
 let db: TestDatabase;
 let sql: Sql;
 let merchant: SeededMerchant;
