@@ -54,6 +54,7 @@ const PERIODS: [string, number, number, number][] = [
   ["days that begin later", 5.5, 53.5, 96],
   ["a part of a day", 30, 33, 6],
   ["a part of two days", 20, 28, 16],
+  ["whole days and a part of one without movements", 23.75, 72, 96],
   ["more than all", -100, 1_000, 480],
   ["nothing", 400, 500, 0],
 ];

@@ -185,8 +185,14 @@ describe("a run of schedules", () => {
 
   test("makes the file of a period once, with its job, also when two run at a time", async () => {
     await schedule("exs_one", await newProfile());
-    await Promise.all([runSchedules(depsOf(), NOW), runSchedules(depsOf(), NOW)]);
-    await runSchedules(depsOf(), NOW);
+    const deps = depsOf();
+    const lines: unknown[][] = [];
+    deps.log.info = ((...line: unknown[]) => void lines.push(line)) as typeof deps.log.info;
+    await Promise.all([runSchedules(deps, NOW), runSchedules(deps, NOW)]);
+    await runSchedules(deps, NOW);
+    expect(lines).toMatchObject([
+      [{ scheduleId: "exs_one", lastDay: LAST_DAY }, "scheduled export requested"],
+    ]);
     const [run, ...others] = await runsOf("exs_one");
     expect([run?.day, others]).toEqual(["2026-06-01", []]);
     expect(await sql`select from exports where user_id = ${merchant.userId}`).toHaveLength(1);
