@@ -204,7 +204,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     const wallet = await world.wallet({ fundsUnits: 999_999n });
     const { page, close } = await world.open(id, [wallet]);
     await payWith(page).click();
-    await page.getByText("This wallet holds 0.999999 USDC. 1.00 USDC are needed.").waitFor();
+    await page.getByText("This wallet holds 0.999999 USDC, but 1.00 USDC is needed.").waitFor();
     await close();
   });
 

@@ -114,8 +114,8 @@ describe("a confirmed payment and its refund", () => {
     for (const text of [
       `Quittung ${receipt.number}`,
       "2,50 USDC",
-      "Testnetz. Kein echtes Geld.",
-      "Steuernummer DE123456789",
+      "Testnetzwerk. Kein echtes Geld.",
+      "Steuernr./USt-IdNr. DE123456789",
       "10115 Berlin",
     ])
       expect(texts).toContain(text);

@@ -249,7 +249,7 @@ describe("an open amount", () => {
     const page = await fetch(`${side.world.baseUrl}/pay/${id}?lang=de`);
     const text = await page.text();
     expect(text).toContain("Give &lt;what&gt; you like");
-    expect(text).toContain("Wählen Sie einen Betrag von 1,00 bis 10,00 USDC.");
+    expect(text).toContain("Wählen Sie einen Betrag von 1,00 bis 10,00\u00a0USDC.");
     expect(page.headers.get("content-security-policy")).toContain("form-action 'self'");
     const led = await send("2,50");
     expect(led.status).toBe(303);

@@ -85,7 +85,7 @@ Transaction ID: ${receipt.transactionId}
 
 Receipt: ${URL_OF_RECEIPT}&lang=en
 
-You get this mail because Café Aurora gave your address with this order. Nobody will ask you to pay again.
+You are receiving this e-mail because Café Aurora gave your address with this order. Nobody will ask you to pay again.
 `);
   });
 
