@@ -183,7 +183,8 @@ export function messagePage(
   url: string,
 ): Html {
   const title = texts.say(kind);
-  const text = texts.say(`${kind}Text`);
+  // a reader of the second may have paid before
+  const text = texts.say(kind === "unknown" ? "unknownText" : "unavailablePage");
   const icon = kind === "unknown" ? ICONS.ask : ICONS.wait;
   const body = html`<main class="card"><div class="state">${icon}<h1>${title}</h1><p>${text}</p></div></main>`;
   return renderDocument(texts, files, { title, description: text, url, body });

@@ -68,7 +68,7 @@ function renderExportNotice(
   const lines = isReady
     ? [
         `Your scheduled export ${profileName} for ${period} is ready.`,
-        `You find it under Saved exports for ${SCHEDULED_EXPORT_KEPT_DAYS} days: ${url}`,
+        `You will find it under Saved exports for ${SCHEDULED_EXPORT_KEPT_DAYS} days: ${url}`,
       ]
     : [
         `Your scheduled export ${profileName} for ${period} could not be created${reason ? `: ${reason}` : ""}.`,
@@ -86,7 +86,7 @@ function renderStatementNotice(
   const url = `${baseUrl}/statements`;
   const lines = [
     `The statement of your wallet${place} for ${month} is ready, as PDF and as CSV.`,
-    `You find both under Statements: ${url}`,
+    `You will find both under Statements: ${url}`,
   ];
   return toMail(subject, lines, url);
 }
@@ -133,7 +133,7 @@ function whatHappened(kind: SecurityNotice, details: NoticeDetails, place: strin
     case "money_sent":
       return `${details.amount} USDC left your wallet${place}, to ${recipientsOf(details)}.`;
     case "recovery":
-      return `Somebody proved an owner of your wallet (${details.owner}) and your mailbox, and may register a new passkey. All other sessions were ended.`;
+      return `Somebody proved to control an owner of your wallet (${details.owner}) and your mailbox, and may register a new passkey. All other sessions were ended.`;
   }
 }
 

@@ -226,6 +226,21 @@ describe.if(isBrowserThere)("the payment page", () => {
     await close();
   });
 
+  test("does not say that nothing was sent when another transaction has used up the signature", async () => {
+    const { id } = await world.makeLink();
+    const wallet = await world.wallet({ usesUpSigned: true });
+    const { page, close } = await world.open(id, [wallet], { allowedErrors: /409 \(Conflict\)/ });
+    await payWith(page).click();
+    await page.getByText("You may already have sent this payment").waitFor({ timeout: PAID_MS });
+    expect(await panel(page).getByText("Nothing was sent").count()).toBe(0);
+    expect(await payWith(page).count()).toBe(0);
+    await page.reload();
+    await page.getByText("You may already have sent this payment").waitFor({ timeout: PAID_MS });
+    await page.getByRole("button", { name: "I have not sent it" }).click();
+    await payWith(page).waitFor();
+    await close();
+  });
+
   test("treats a response that is not the service's as none, and retries with the same bytes", async () => {
     const { id } = await world.makeLink();
     const strange = [

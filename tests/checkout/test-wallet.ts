@@ -5,6 +5,7 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import type { Hex } from "../../core/domain/networks.ts";
 import { callRpc, callRpcText } from "../../local/chain/rpc.ts";
 import { fundEth, fundUsdc } from "../../local/chain/usdc.ts";
+import { signCancel } from "../support/payer.ts";
 
 export type TestWallet = {
   address: Hex;
@@ -26,6 +27,8 @@ export type WalletOptions = {
   fails?: Readonly<Record<string, number>>;
   /** Signs with a key that is not the account's, as a wallet with its own signature scheme does. */
   signsForeign?: boolean;
+  /** Uses up what it signed, by a transaction of its own, before it answers. */
+  usesUpSigned?: boolean;
   /** Sends, and then answers as if it had not. */
   losesAnswer?: boolean;
   /** Sends, and waits before it answers. */
@@ -84,7 +87,13 @@ export async function makeTestWallet(rpcUrl: string, given: WalletOptions = {}):
           throw new WalletError(-32603, "The typed data is of another network than the wallet");
         const { EIP712Domain: _domain, ...own } = types;
         const signer = options.signsForeign ? privateKeyToAccount(generatePrivateKey()) : account;
-        return signer.signTypedData({ ...typed, types: own });
+        const signature = await signer.signTypedData({ ...typed, types: own });
+        if (options.usesUpSigned)
+          await send({
+            to: typed.domain.verifyingContract,
+            data: await signCancel(account, typed.message.nonce),
+          });
+        return signature;
       }
       case "eth_sendTransaction":
         await options.holdUntil;

@@ -3,6 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { brotliDecompressSync } from "node:zlib";
+import { PAYMENT_REFUSALS } from "../../core/domain/payment.ts";
 import { buildPages } from "../../local/processes/service-process.ts";
 
 const WEB = join(import.meta.dir, "../../web");
@@ -46,6 +47,29 @@ describe("messages", () => {
       }
     });
   }
+
+  test("every message is used by a page", () => {
+    // by these names the service refuses a payment, and the page looks them up by the name that it gets
+    const refusals = Object.keys(english).filter((key) => /^[A-Z_]+$/.test(key));
+    for (const code of refusals) expect(PAYMENT_REFUSALS).toHaveProperty(code);
+    const sources = ["checkout", "further-wallets", "../api/pages", "../api/receipts"]
+      .flatMap((folder) =>
+        [...new Bun.Glob("*.{ts,tsx}").scanSync(join(WEB, folder))].map((file) => `${folder}/${file}`),
+      )
+      .map((file) => read(file).toString())
+      .join("\n");
+    const others = Object.keys(english).filter((key) => !refusals.includes(key));
+    expect(others.filter((key) => !sources.includes(`"${key}"`))).toEqual([]);
+  });
+
+  test("no file has a key twice, or a line break between an amount and its unit", () => {
+    for (const file of languages) {
+      const text = read(`messages/${file}`).toString();
+      const keys = [...text.matchAll(/^ {2}"(\w+)":/gm)].map(([, key]) => key);
+      expect([file, keys]).toEqual([file, Object.keys(english)]);
+      expect([file, /\} USDC/.exec(text)]).toEqual([file, null]);
+    }
+  });
 
   test("no other language is a copy of English", () => {
     for (const file of languages.filter((name) => name !== "en.json")) {

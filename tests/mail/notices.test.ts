@@ -66,7 +66,7 @@ describe("a mail about a wallet", () => {
       expect(render(kind, details).text).not.toMatch(/Transaction:|undefined:|0x5a/);
     const { subject, text } = render("recovery", { owner });
     expect(subject).toBe("Recovery of your account was started (pay.example.com)");
-    expect(text).toStartWith(`Somebody proved an owner of your wallet (${owner})`);
+    expect(text).toStartWith(`Somebody proved to control an owner of your wallet (${owner})`);
     expect(text).toContain("If this was you, there is nothing to do.\n\nIf it was not: open pay.example.com");
   });
 });
@@ -79,7 +79,7 @@ describe("a mail about a file", () => {
     const { subject, text, html } = render("export_ready", details);
     expect(subject).toBe(`Month: your scheduled export for ${period} (pay.example.com)`);
     expect(text).toBe(
-      `Your scheduled export Month for ${period} is ready.\n\nYou find it under Saved exports for 30 days: ${BASE_URL}/saved-exports\n`,
+      `Your scheduled export Month for ${period} is ready.\n\nYou will find it under Saved exports for 30 days: ${BASE_URL}/saved-exports\n`,
     );
     expect(html).toContain(`30 days: <a href="${BASE_URL}/saved-exports">${BASE_URL}/saved-exports</a></p>`);
   });
@@ -97,7 +97,7 @@ describe("a mail about a file", () => {
     const { subject, text, html } = render("statement_ready", { month: "2026-10", network: "base" });
     expect(subject).toBe("Your statement for 2026-10 on Base (pay.example.com)");
     expect(text).toStartWith("The statement of your wallet on Base for 2026-10 is ready");
-    expect(text).toEndWith(`You find both under Statements: ${BASE_URL}/statements\n`);
+    expect(text).toEndWith(`You will find both under Statements: ${BASE_URL}/statements\n`);
     expect(html).toContain(`<a href="${BASE_URL}/statements">`);
   });
 

@@ -92,7 +92,7 @@ You are receiving this e-mail because Café Aurora gave your address with this o
   test.each([
     ["de", "Quittung: 1.012,50 USDC an Café Aurora", "Bezahlt am: 3. Oktober 2026 um 11:30:00 MESZ"],
     ["pt-BR", "Recibo: 1.012,50 USDC para Café Aurora", "Número do recibo: R-2026-00042"],
-    ["fr", "Reçu : 1\u202f012,50 USDC à Café Aurora", "Réseau : Base Sepolia (84532)"],
+    ["fr", "Reçu\u00a0: 1\u202f012,50 USDC à Café Aurora", "Réseau\u00a0: Base Sepolia (84532)"],
     ["ar", "إيصال: 1,012.50 USDC إلى Café Aurora", "رقم الإيصال: R-2026-00042"],
     ["zh-Hans", "收据：向 Café Aurora 付款 1,012.50 USDC", "收款方：Café Aurora"],
   ] as const)("in %s has its own subject, amount, time and punctuation", (language, subject, line) => {

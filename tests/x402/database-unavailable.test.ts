@@ -26,6 +26,18 @@ async function withoutDatabase(work: () => Promise<void>): Promise<void> {
   }
 }
 
+test("the page and the receipt of a link that cannot be read do not say that nothing was charged", async () => {
+  const { linkId } = await newOrder(lab);
+  await withoutDatabase(async () => {
+    for (const path of [`/pay/${linkId}`, `/pay/${linkId}/receipt`]) {
+      const page = await fetch(`${lab.service.baseUrl}${path}`);
+      const text = await page.text();
+      expect([path, page.status, text.includes("Nothing was charged")]).toEqual([path, 503, false]);
+      expect(text).toContain("If you have already paid, do not pay again.");
+    }
+  });
+}, 120_000);
+
 test("error: INTERNAL_ERROR by every route while the database is unavailable; nothing is stored, and it pays later", async () => {
   const order = await newOrder(lab);
   const url = `${lab.service.baseUrl}/v1/x402/${order.linkId}`;

@@ -95,7 +95,8 @@ function explain({ error, txHash, message }: Answer): Hex {
     case "NONCE_USED":
       // the nonce is this page's own: whatever used it is this payment
       if (txHash) return txHash;
-      break;
+      // executed by a transaction that is not known yet, or cancelled
+      throw new Stop("maybeSent");
     case "LINK_ALREADY_PAID":
     case "PAYMENT_IN_PROGRESS":
       throw new Stop("otherCameFirst");

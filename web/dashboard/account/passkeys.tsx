@@ -61,7 +61,7 @@ function PasskeyRow({ passkey: { id, name, synced, createdAt, lastUsedAt, signsI
       <span class="what">
         <Name of={name ?? say("Passkey without a name")} />
         {!signsIn && (
-          <span class="muted">{say("Not a confirmed owner of the wallet: it does not sign in")}</span>
+          <span class="muted">{say("Not a confirmed owner of the wallet: it cannot sign you in")}</span>
         )}
         <span class="muted">
           {synced

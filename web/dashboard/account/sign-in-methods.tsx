@@ -45,7 +45,7 @@ export function SignInMethods({ outcome: given }: { outcome: string | null }) {
       {(outcome || fault) && (
         <div class="pad">
           {outcome === "linked" ? (
-            <Notice kind="ok">{say("The Google account is linked. It signs in from now on.")}</Notice>
+            <Notice kind="ok">{say("The Google account is linked. You can now sign in with it.")}</Notice>
           ) : (
             outcome && <Notice kind="bad">{explain(outcome)}</Notice>
           )}
@@ -119,7 +119,7 @@ function AccountRow({ account: { id, email, linkedAt } }: { account: Account }) 
               <br />
             </>
           )}
-          {say("It can no longer sign in, and sessions that Google opened end. Your passkey still signs in.")}
+          {say("It can no longer be used to sign in, and its sessions end. Your passkey still works.")}
         </Confirm>
       )}
     </li>
@@ -128,7 +128,7 @@ function AccountRow({ account: { id, email, linkedAt } }: { account: Account }) 
 
 function explain(outcome: string): string {
   if (outcome === "linked_elsewhere")
-    return say("This Google account signs in to another account here. Unlink it there first.");
+    return say("This Google account is linked to another account here. Unlink it there first.");
   if (outcome === "too_many")
     return say("The maximum number of Google accounts is linked. Unlink one first.");
   if (outcome === "access_denied") return say("No account was chosen: nothing was linked.");

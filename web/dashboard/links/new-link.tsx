@@ -153,13 +153,13 @@ export function NewLink({ me, onClose }: { me: Me; onClose: () => void }) {
             hint={say("Gets the receipt. Never public.")}
           />
           <Field
-            label={say("Return address after payment")}
+            label={say("Return URL after payment")}
             type="url"
             {...bind("successUrl")}
             placeholder="https://"
           />
           <Field
-            label={say("Return address without payment")}
+            label={say("Return URL without payment")}
             type="url"
             {...bind("cancelUrl")}
             placeholder="https://"

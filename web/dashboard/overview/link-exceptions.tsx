@@ -12,8 +12,8 @@ const SHOWN = 5;
 
 export const ADVICE: Readonly<Record<ListedLink["exception"], string>> = {
   NONE: "",
-  UNDERPAID: "Less than the amount arrived. Refund it, or accept it on the transaction.",
-  OVERPAID: "More than the amount arrived. Refund the surplus.",
+  UNDERPAID: "Less than requested arrived. Refund it, or accept it on the transaction.",
+  OVERPAID: "More than requested arrived. Refund the surplus.",
   DUPLICATE: "Two payments arrived. Refund the extra one.",
   PAID_LATE: "Paid after it expired. Deliver, or refund.",
 };

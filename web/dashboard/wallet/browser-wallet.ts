@@ -18,7 +18,7 @@ export class WalletFault extends Error {}
 /** The wallet's selected account. */
 export async function connect(wallet: Wallet): Promise<Hex> {
   const [account] = (await ask(wallet, "eth_requestAccounts")) as Hex[];
-  if (!account) throw new WalletFault(say("{wallet} gave no account.", { wallet: wallet.name }));
+  if (!account) throw new WalletFault(say("{wallet} shared no account.", { wallet: wallet.name }));
   return account;
 }
 
