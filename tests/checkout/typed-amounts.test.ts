@@ -59,7 +59,9 @@ describe.if(isBrowserThere)("an amount typed by a payer", () => {
 
   test("that is too high is refused with the range alone", async () => {
     const { page, close } = await type("5000.01", "en");
-    expect(await page.getByRole("alert").innerText()).toBe("Choose an amount from 1.00 to 5,000.00\u00a0USDC.");
+    expect(await page.getByRole("alert").innerText()).toBe(
+      "Choose an amount from 1.00 to 5,000.00\u00a0USDC.",
+    );
     await close();
   });
 });
