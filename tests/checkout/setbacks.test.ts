@@ -106,7 +106,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     const wallet = await world.wallet({ fundsUnits: amountUnits - 1n });
     const { page, close } = await world.open(id, [wallet]);
     await payButton(page).click();
-    await page.getByText(/This wallet holds 1\.\d+ USDC/).waitFor();
+    await page.getByText(/This wallet holds 1\.\d+\s+USDC/).waitFor();
     expect(wallet.calls).not.toContain("eth_signTypedData_v4");
     await close();
   });

@@ -296,7 +296,7 @@ describe.if(isBrowserThere)("signing in to the dashboard", () => {
     await methods.getByText("No account is linked").waitFor();
 
     await link({ sub: "ada", email: newEmail(), email_verified: true }, "@");
-    await methods.getByRole("alert").getByText("signs in to another account here").waitFor();
+    await methods.getByRole("alert").getByText("is linked to another account here").waitFor();
     expect(await findBarriers(shown)).toEqual([]);
     await link(owner, owner.email);
     await methods.getByText("The Google account is linked").waitFor();
