@@ -320,7 +320,7 @@ describe.if(isBrowserThere)("signing in to the dashboard", () => {
 
     const unlink = async (beforeIt?: () => Promise<void>) => {
       await methods.getByRole("button", { name: `Unlink ${owner.email}` }).click();
-      await shown.getByRole("dialog").getByText("It can no longer sign in").waitFor();
+      await shown.getByRole("dialog").getByText("It can no longer be used to sign in").waitFor();
       await shown.getByRole("dialog").getByText(owner.email).waitFor();
       await beforeIt?.();
       await shown.getByRole("dialog").getByRole("button", { name: "Unlink" }).click();
