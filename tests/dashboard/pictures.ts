@@ -1,7 +1,7 @@
 /**
  * `bun tests/dashboard/pictures.ts [FOLDER] [PARTS]`: a picture of every screen, empty, filled, while it loads, and when nothing answers, of
  * the way in, of every dialog, and with long names and large amounts; light and dark, on a phone and a desk. Look at them before a release.
- * PARTS: some screens, or way-in, recovery, google, extremes, setbacks, forms, dialogs, members, session-end, with commas between them.
+ * PARTS: some screens, or way-in, recovery, google, extremes, long-lists, setbacks, forms, dialogs, members, session-end, with commas between them.
  */
 import { mkdirSync } from "node:fs";
 import type { Page } from "playwright-core";
@@ -17,6 +17,7 @@ import {
   takeSessionEnd,
   takeWayIn,
 } from "./picture-dialogs.ts";
+import { takeLongLists } from "./picture-long-lists.ts";
 import { takeRecovery } from "./picture-recovery.ts";
 import { takeSetbacks } from "./picture-setbacks.ts";
 
@@ -51,6 +52,7 @@ await attempt("way-in", () => takeWayIn(dashboard, take));
 await attempt("recovery", () => takeRecovery(dashboard, take));
 await attempt("google", () => takeGoogle(dashboard, google, take));
 await attempt("extremes", () => takeExtremes(dashboard, take));
+await attempt("long-lists", () => takeLongLists(dashboard, take));
 await attempt("setbacks", () => takeSetbacks(dashboard, take));
 const visit = await dashboard.open("/", { allowedErrors: /./ });
 const { page } = visit;
