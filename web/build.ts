@@ -79,6 +79,8 @@ async function bundleDashboard() {
     entrypoints: [join(ROOT, DASHBOARD.entry)],
     minify: true,
     splitting: true,
+    // a chunk imports only the entry, which is loaded by then
+    modulePreload: false,
     target: "browser",
     naming: { entry: "dashboard-[hash].[ext]", chunk: "dashboard-part-[hash].[ext]" },
     define: { "process.env.NODE_ENV": '"production"' },

@@ -76,12 +76,13 @@ export function checkOf(
   return { ...chain, outcome: chain.balanceUnits === closingUnits ? "equal" : "different" };
 }
 
-export function describeCheck(check: ChainCheck, network: NetworkId): string {
+/** `write`: an amount, for programs unless a reader's form is given. */
+export function describeCheck(check: ChainCheck, network: NetworkId, write = formatUnits): string {
   if (check.outcome === "not_checked") return `not checked: ${check.reason}`;
   const { block, balanceUnits } = check;
   const place = `in block ${block.number} (${block.hash}) of ${NETWORKS[network].displayName}`;
   if (check.outcome === "equal") return `equal to the balance ${place}`;
-  return `different: the chain has ${formatUnits(balanceUnits)} USDC ${place}`;
+  return `different: the chain has ${write(balanceUnits)} USDC ${place}`;
 }
 
 /** "2026-10-01 to 2026-10-31": calendar days of the zone. */
@@ -152,10 +153,13 @@ function walletCells({ network, walletAddress, timeZone }: StatementWallet): str
 }
 
 /** Undefined when every movement of the period is known. */
-export function describeUntracked({ untracked, timeZone }: StatementHead): string | undefined {
+export function describeUntracked(
+  { untracked, timeZone }: StatementHead,
+  write = formatUnits,
+): string | undefined {
   if (!untracked) return undefined;
   const day = localTime(untracked.before, timeZone).slice(0, 10);
-  return `includes ${formatUnits(untracked.units)} USDC that the wallet had when this service began to follow it on ${day}`;
+  return `includes ${write(untracked.units)} USDC that the wallet had when this service began to follow it on ${day}`;
 }
 
 /** The first record: the balance the period began with. */

@@ -130,7 +130,7 @@ describe.if(isBrowserThere)("a recovery", () => {
     await button(page, "Continue with Ledger").click();
     own.options.movesWhileAsking = true;
     await button(page, "Send on Base Sepolia").click();
-    await page.getByText(/Ledger reports a problem/).waitFor();
+    await page.getByText(/^Ledger reports: “/).waitFor();
     expect(own.hashes).toEqual([]);
     Object.assign(own.options, { movesWhileAsking: false, neverSends: true });
     await button(page, "Send on Base Sepolia").click();
@@ -159,7 +159,7 @@ describe.if(isBrowserThere)("a recovery", () => {
     await button(page, "Continue with Ledger").click();
     own.options.losesAnswer = true;
     await button(page, "Send on Base Sepolia").click();
-    await page.getByText(/Ledger reports a problem/).waitFor();
+    await page.getByText(/^Ledger reports: “/).waitFor();
     own.options.losesAnswer = false;
     return { letNotice: noticing.resolve };
   };

@@ -268,22 +268,22 @@ describe("a statement", () => {
     // only then, for the indexer writes it when it has read the wallet's earlier blocks
     await until(async () => {
       const [row] = await world.sql`
-        update wallets set opening_units = 7000000 where user_id = ${dora.userId} and backfilled_at is not null returning id`;
+        update wallets set opening_units = 7000000000 where user_id = ${dora.userId} and backfilled_at is not null returning id`;
       return row;
     });
     const january = await json({ network: NETWORK, month: "2024-01" }, dora);
-    expect([january.openingBalance, january.closingBalance]).toEqual(["7.000000", "7.000001"]);
+    expect([january.openingBalance, january.closingBalance]).toEqual(["7000.000000", "7000.000001"]);
     // when it arrived is not known, so the statement does not say that it was there when the month began
     const [wallet] = await world.sql<{ createdAt: Date }[]>`
       select created_at from wallets where user_id = ${dora.userId}`;
     const since = wallet?.createdAt.toISOString().slice(0, 10);
-    const note = `includes 7.000000 USDC that the wallet had when this service began to follow it on ${since}`;
+    const note = `includes 7000.000000 USDC that the wallet had when this service began to follow it on ${since}`;
     expect(january.openingNote).toBe(note);
     const asked = { network: NETWORK, month: "2024-01" };
     const [, opening = []] = parseCsv((await statement({ ...asked, format: "csv" }, dora)).text);
     expect(opening[4]).toBe(`Opening balance, ${note}`);
     const pdf = pdfTexts((await statement({ ...asked, format: "pdf" }, dora)).bytes).join(" ");
-    expect(pdf).toContain("includes 7.000000 USDC");
+    expect(pdf).toContain("includes 7,000.000000 USDC");
     await world.sql`update wallets set created_at = '2024-01-01T00:00:00Z' where user_id = ${dora.userId}`;
     expect((await json(asked, dora)).openingNote).toBeNull();
   });
@@ -310,13 +310,16 @@ describe("a statement", () => {
   test("states the chain's balance when it differs", async () => {
     const carl = await signUp(world.baseUrl);
     // the local chain's balance, set without a transfer
-    await fundUsdc(world.chain.rpcUrl, carl.walletAddress as Hex, 3_000_000n);
+    await fundUsdc(world.chain.rpcUrl, carl.walletAddress as Hex, 3_000_000_000n);
     const shown = await until(async () => {
       await mine(world.chain.rpcUrl, 1);
       const made = await json(THESE_DAYS, carl);
       return made.chain.outcome === "different" ? made : undefined;
     });
-    expect([shown.closingBalance, shown.chain.balance]).toEqual(["0.000000", "3.000000"]);
+    expect([shown.closingBalance, shown.chain.balance]).toEqual(["0.000000", "3000.000000"]);
+    expect(shown.chain.text).toStartWith("different: the chain has 3000.000000 USDC in block ");
+    const pdf = pdfTexts((await statement({ ...THESE_DAYS, format: "pdf" }, carl)).bytes).join(" ");
+    expect(pdf.split("different: the chain has 3,000.000000 USDC")).toHaveLength(3);
   });
 
   test.each([

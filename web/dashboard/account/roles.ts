@@ -13,10 +13,10 @@ const NAMES: Readonly<Record<Role, string>> = {
   viewer: "Viewer",
 };
 const MAY: Readonly<Record<Role, string>> = {
-  owner: "everything; signs once the passkey is an owner of the wallet",
-  operator: "creates links, requests refunds",
-  accountant: "reads everything, creates exports",
-  viewer: "reads",
+  owner: "Everything; signs once the passkey is an owner of the wallet",
+  operator: "Creates links, requests refunds",
+  accountant: "Reads everything, creates exports",
+  viewer: "Reads",
 };
 
 export const nameOfRole = (role: Role) => say(NAMES[role]);

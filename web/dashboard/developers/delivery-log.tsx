@@ -3,7 +3,7 @@ import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { setQuery } from "../frame/router.tsx";
 import { type Answer, call } from "../frame/service.ts";
-import { say, sayCount } from "../frame/texts.ts";
+import { say, sayCount, sayReason } from "../frame/texts.ts";
 import { Button, Dialog } from "../parts/controls.tsx";
 import { Fault, Loading, Panel } from "../parts/forms.tsx";
 import { Broken, Status, Time } from "../parts/page-parts.tsx";
@@ -54,7 +54,7 @@ export function DeliveryLog({ endpoint: { id, url, enabled }, query }: LogProps)
                   <Status of={delivery.state} />
                   <span class="what">
                     <code>{delivery.eventType}</code>
-                    {delivery.lastError && <span class="muted small">{delivery.lastError}</span>}
+                    {delivery.lastError && <span class="why small">{sayReason(delivery.lastError)}</span>}
                   </span>
                   <span class="muted">
                     {sayCount(delivery.attempts, "{count} attempt", "{count} attempts")}
@@ -94,7 +94,9 @@ function Delivery({ id, onClose }: { id: string; onClose: () => void }) {
             {delivery.attemptLog.map((attempt) => (
               <li key={attempt.number}>
                 <strong>{attempt.status ?? say("no answer")}</strong>
-                <span class="what muted">{attempt.error ?? say("{ms} ms", { ms: attempt.durationMs })}</span>
+                <span class="what muted">
+                  {attempt.error ? sayReason(attempt.error) : say("{ms} ms", { ms: attempt.durationMs })}
+                </span>
                 <Time of={attempt.createdAt} />
                 {attempt.response && <pre>{attempt.response}</pre>}
               </li>

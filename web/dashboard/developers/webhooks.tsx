@@ -97,7 +97,13 @@ function EndpointRow({
           {eventTypes.length === 0 ? say("Every event") : eventTypes.join(", ")}
           {description && ` · ${description}`}
         </span>
-        {disabledReason && <span class="error">{disabledReason}</span>}
+        {disabledReason !== "by_owner" && disabledReason && (
+          <span class="error">
+            {disabledReason === "gone"
+              ? say("The server answered 410: the address no longer exists.")
+              : say("Nothing was delivered for three days.")}
+          </span>
+        )}
         <Fault of={fault} />
       </span>
       <Button

@@ -12,6 +12,7 @@ import {
   formatDateIn,
   say,
   sayCount,
+  sayReason,
 } from "../frame/texts.ts";
 import { Loading, Panel } from "../parts/forms.tsx";
 import { Empty, nameOfStatus, Status, Time } from "../parts/page-parts.tsx";
@@ -21,6 +22,8 @@ import { FORMATS, PROFILE_NAMES } from "./formats.ts";
 type Export = Answer<"GET /v1/transactions/exports">["data"]["exports"][number];
 type Contents = NonNullable<Export["contents"]>;
 
+/** By the API at most. */
+const LISTED = 100;
 /** Only while a file is being created, which no event reports. */
 const PROGRESS_EVERY_MS = 1_500;
 const FORMAT_NAMES: ReadonlyMap<string, string> = new Map(FORMATS);
@@ -48,11 +51,14 @@ export function Files() {
               {say("Files that you create appear here when they are ready.")}
             </Empty>
           ) : (
-            <ul class="rows">
-              {files.map((file) => (
-                <FileRow key={file.id} file={file} />
-              ))}
-            </ul>
+            <>
+              <ul class="rows">
+                {files.map((file) => (
+                  <FileRow key={file.id} file={file} />
+                ))}
+              </ul>
+              {files.length === LISTED && <p class="muted pad">{say("The newest 100 files are listed.")}</p>}
+            </>
           )
         }
       </Loading>
@@ -80,7 +86,7 @@ function FileRow({ file }: { file: Export }) {
         {status === "READY" && (
           <span class="muted">{say("Kept until {date}", { date: formatDate(expiresAt.slice(0, 10)) })}</span>
         )}
-        {refusal && <span class="muted">{refusal}</span>}
+        {status === "FAILED" && <span class="why">{sayReason(refusal ?? "service error")}</span>}
         {truncated && total !== null && (
           <span class="muted">
             {say("The newest of {count}: narrow the filters for the others.", { count: formatCount(total) })}

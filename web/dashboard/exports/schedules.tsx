@@ -4,7 +4,7 @@ import { useAction } from "../frame/action.ts";
 import { useLoad } from "../frame/load.ts";
 import { forMerchant } from "../frame/merchant.ts";
 import { type Answer, call } from "../frame/service.ts";
-import { formatDate, say } from "../frame/texts.ts";
+import { formatDate, say, sayReason } from "../frame/texts.ts";
 import { Confirm } from "../parts/confirm-dialog.tsx";
 import { Button, Choice, Dialog } from "../parts/controls.tsx";
 import { Fault, Form, Loading, Panel, Submit } from "../parts/forms.tsx";
@@ -76,7 +76,7 @@ function ScheduleRow({ schedule }: { schedule: Schedule }) {
         ) : (
           <span class="muted">{say("No period is over yet")}</span>
         )}
-        {lastRun?.refusal && <span class="error">{lastRun.refusal}</span>}
+        {lastRun?.refusal && <span class="error">{sayReason(lastRun.refusal)}</span>}
         <Fault of={fault} />
       </span>
       <span class={`status ${pausedAt ? "off" : "ok"}`}>{pausedAt ? say("Paused") : say("On")}</span>

@@ -7,7 +7,7 @@ import { nameOfNetwork } from "../frame/page-data.ts";
 import { Link } from "../frame/router.tsx";
 import type { ScreenProps } from "../frame/screen-props.ts";
 import { call, type Given } from "../frame/service.ts";
-import { formatMonth, say } from "../frame/texts.ts";
+import { formatMonth, say, sayReason } from "../frame/texts.ts";
 import { Button, Choice, Field } from "../parts/controls.tsx";
 import { Fault, Form, Loading, Panel } from "../parts/forms.tsx";
 import { Empty, Screen, Status } from "../parts/page-parts.tsx";
@@ -136,8 +136,10 @@ function Monthly() {
                     <span>{formatMonth(month)}</span>
                     <span class="muted">{nameOfNetwork(network)}</span>
                     {reason && (
-                      <span class="muted">
-                        {willRetry ? say("Service error; it will be retried automatically.") : reason}
+                      <span class="why">
+                        {willRetry
+                          ? say("Service error; it will be retried automatically.")
+                          : sayReason(reason)}
                       </span>
                     )}
                   </span>

@@ -81,7 +81,7 @@ function explain(cause: unknown): string {
     return say("The passkey was not used: you cancelled, or it timed out. Try again.");
   if (name === "InvalidStateError") return say("This device already has a passkey of this account.");
   if (name === "SecurityError") return say("The service's passkeys do not work at this address.");
-  return say("The passkey could not be used: {reason}", {
+  return say("The browser reports: “{reason}”", {
     reason: cause instanceof Error ? cause.message : String(cause),
   });
 }

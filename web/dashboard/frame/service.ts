@@ -31,6 +31,10 @@ export class Refusal extends Error {
   }
 }
 
+/** The service answered, and did not do it. */
+export const isRefused = (error: unknown): error is Refusal =>
+  error instanceof Refusal && error.status >= 400 && error.status < 500;
+
 /** Why the passkey is requested: the session has ended, or the call needs a recently used passkey. */
 export type PasskeyReason = "session" | "fresh";
 type PasskeyPrompt = (reason: PasskeyReason) => Promise<boolean>;

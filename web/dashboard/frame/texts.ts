@@ -37,8 +37,21 @@ export const itemOf = (field = ""): number => Number(/^\w+\.(\d+)/.exec(field)?.
 export function sayError(message: string, field?: string): string {
   const name = `${field} `;
   const what = message.startsWith(name) ? message.slice(name.length) : message;
-  const text = page.messages[`error ${what}`.replace(/\d+/, "{n}")];
-  return text?.replace("{n}", /\d+/.exec(what)?.[0] ?? "") ?? (itemOf(field) < 0 ? message : what);
+  return sayWritten("error ", what) ?? (itemOf(field) < 0 ? message : what);
+}
+
+/** Why the service could not do something: translated, or quoted as its own words. */
+export const sayReason = (reason: string) => sayWritten("reason ", reason) ?? say("{reason}", { reason });
+
+/** English words of the service, by the text for them whose name begins with `kind` and may have places for words. */
+function sayWritten(kind: string, words: string): string | undefined {
+  for (const name in page.messages) {
+    if (!name.startsWith(kind)) continue;
+    const pattern = name.replace(/[^\w {}]/g, "\\$&").replace(/\{(\w+)\}/g, "(?<$1>\\S+)");
+    const found = new RegExp(`^${pattern}$`).exec(kind + words);
+    if (found) return say(name, found.groups);
+  }
+  return undefined;
 }
 
 const DAY_MS = 86_400_000;

@@ -77,59 +77,37 @@ export function Skeleton({ rows = 6 }: { rows?: number }) {
   );
 }
 
-const TONES: Readonly<Record<string, "ok" | "warn" | "bad" | "off" | "open">> = {
-  PAID: "ok",
-  CONFIRMED: "ok",
-  READY: "ok",
-  DELIVERED: "ok",
-  ACTIVE: "open",
-  PENDING: "warn",
-  DETECTED: "warn",
-  QUEUED: "warn",
-  RUNNING: "warn",
-  SIGNED: "warn",
-  BROADCAST: "warn",
-  MINED: "warn",
-  REQUESTED: "warn",
-  AWAITING_SIGNATURE: "warn",
-  UNDERPAID: "warn",
-  OVERPAID: "warn",
-  DUPLICATE: "warn",
-  PAID_LATE: "warn",
-  FAILED: "bad",
-  ORPHANED: "bad",
+/** The tone and the name of each status. */
+const STATUSES: Readonly<Record<string, readonly ["ok" | "warn" | "bad" | "off" | "open", string]>> = {
+  ACTIVE: ["open", "Open"],
+  USED_UP: ["off", "Used up"],
+  PENDING: ["warn", "Pending"],
+  PAID: ["ok", "Paid"],
+  EXPIRED: ["off", "Expired"],
+  CANCELLED: ["off", "Cancelled"],
+  DETECTED: ["warn", "In a block"],
+  CONFIRMED: ["ok", "Confirmed"],
+  FAILED: ["bad", "Failed"],
+  ORPHANED: ["bad", "Undone by the chain"],
+  QUEUED: ["warn", "Queued"],
+  RUNNING: ["warn", "Running"],
+  READY: ["ok", "Ready"],
+  SIGNED: ["warn", "Signed"],
+  BROADCAST: ["warn", "Sent"],
+  MINED: ["warn", "In a block"],
+  REQUESTED: ["warn", "Requested"],
+  AWAITING_SIGNATURE: ["warn", "Not signed"],
+  UNDERPAID: ["warn", "Underpaid"],
+  OVERPAID: ["warn", "Overpaid"],
+  DUPLICATE: ["warn", "Paid twice"],
+  PAID_LATE: ["warn", "Paid late"],
+  DELIVERED: ["ok", "Delivered"],
 };
 
-const NAMES: Readonly<Record<string, string>> = {
-  ACTIVE: "Open",
-  USED_UP: "Used up",
-  PENDING: "Pending",
-  PAID: "Paid",
-  EXPIRED: "Expired",
-  CANCELLED: "Cancelled",
-  DETECTED: "In a block",
-  CONFIRMED: "Confirmed",
-  FAILED: "Failed",
-  ORPHANED: "Undone by the chain",
-  QUEUED: "Queued",
-  RUNNING: "Running",
-  READY: "Ready",
-  SIGNED: "Signed",
-  BROADCAST: "Sent",
-  MINED: "In a block",
-  REQUESTED: "Requested",
-  AWAITING_SIGNATURE: "Not signed",
-  UNDERPAID: "Underpaid",
-  OVERPAID: "Overpaid",
-  DUPLICATE: "Paid twice",
-  PAID_LATE: "Paid late",
-  DELIVERED: "Delivered",
-};
-
-export const nameOfStatus = (status: string) => say(NAMES[status] ?? status);
+export const nameOfStatus = (status: string) => say(STATUSES[status]?.[1] ?? status);
 
 export function Status({ of }: { of: string }) {
-  return <span class={`status ${TONES[of] ?? "off"}`}>{nameOfStatus(of)}</span>;
+  return <span class={`status ${STATUSES[of]?.[0] ?? "off"}`}>{nameOfStatus(of)}</span>;
 }
 
 /** The name of a person, shop or key, in its script's own direction. */

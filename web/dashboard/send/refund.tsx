@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { can } from "../frame/merchant.ts";
-import { type Answer, call, type Given, Refusal } from "../frame/service.ts";
+import { type Answer, call, type Given, isRefused } from "../frame/service.ts";
 import { formatAmount, groupsWithPoint, say, shorten } from "../frame/texts.ts";
 import { type LinkData, openRequests, type Refunds } from "../links/link-data.ts";
 import { faultOfAmount } from "../parts/amount-fault.ts";
@@ -235,8 +235,7 @@ function Choose({ link, refunds, isBusy, attempt, onClose }: ChooseProps) {
     const { request, shown } = asked.current as Asked;
     // only what may have arrived is repeated
     const forgetRefused = (error: unknown): never => {
-      const isRefused = error instanceof Refusal && error.status >= 400 && error.status < 500;
-      if (isRefused && error.issue !== "in_progress") asked.current = undefined;
+      if (isRefused(error) && error.issue !== "in_progress") asked.current = undefined;
       throw error;
     };
     if (!can("money:send"))

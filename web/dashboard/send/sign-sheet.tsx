@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork, networkOf } from "../frame/page-data.ts";
 import { type Assertion, useSigningPrompt } from "../frame/passkey.ts";
-import { type Answer, messageOf, Refusal } from "../frame/service.ts";
+import { type Answer, messageOf, Refusal, isRefused } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Check, Dialog } from "../parts/controls.tsx";
 import { explainFailure } from "../parts/explain-failure.ts";
@@ -87,9 +87,8 @@ export function SignSheet(props: Props) {
     try {
       await props.confirm(assertion);
     } catch (error) {
-      const isRefused = error instanceof Refusal && error.status >= 400 && error.status < 500;
       // an earlier confirmation arrived after all
-      if (isRefused && error.issue !== "already_confirmed") throw error;
+      if (isRefused(error) && error.issue !== "already_confirmed") throw error;
       setProgress(SUBMITTED);
       const found = await followOnce(undefined);
       if (found.status !== "AWAITING_SIGNATURE") return;

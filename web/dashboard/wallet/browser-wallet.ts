@@ -8,6 +8,8 @@ import { ForeignOperation, word } from "../send/check-signed-operation.ts";
 
 /** EIP-1193. */
 const DECLINED = 4001;
+/** EIP-1474: of wallets that show one request at a time. */
+const PENDING = -32002;
 const IS_OWNER_ADDRESS = "0xa2e1a8d8";
 const IS_OWNER_PUBLIC_KEY = "0x066a1eb7";
 const SELECTOR_END = 10;
@@ -99,8 +101,13 @@ async function ask(wallet: Wallet, method: string, params: unknown[] = []): Prom
 function faultOf({ name }: Wallet, error: unknown): WalletFault {
   const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
   if (code === DECLINED) return new WalletFault(say("You declined in {wallet}.", { wallet: name }));
+  if (code === PENDING)
+    return new WalletFault(say("Answer the open request in {wallet} first.", { wallet: name }));
+  const reason = String(message ?? error);
   return new WalletFault(
-    say("{wallet} reports a problem: {reason}", { wallet: name, reason: String(message ?? error) }),
+    /insufficient funds/i.test(reason)
+      ? say("The account in {wallet} has too little ETH for the network's fee.", { wallet: name })
+      : say("{wallet} reports: “{reason}”", { wallet: name, reason }),
     { cause: error },
   );
 }

@@ -4,7 +4,7 @@ import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork } from "../frame/page-data.ts";
 import { useSigningPrompt } from "../frame/passkey.ts";
-import { type Answer, call, Refusal } from "../frame/service.ts";
+import { type Answer, call, Refusal, isRefused } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Dialog, Notice } from "../parts/controls.tsx";
 import { Fault } from "../parts/forms.tsx";
@@ -61,8 +61,7 @@ export function OwnerSheet({ prepared, check, owner, onClose }: Props) {
       const now = await call("GET /v1/wallets/owners/changes/{id}", { id: ownerChangeId }).catch(
         (error: unknown) => {
           // a lost response is not a failure: the change is signed and continues
-          const isRefused = error instanceof Refusal && error.status >= 400 && error.status < 500;
-          if (isRefused || isLeft.current) throw error;
+          if (isRefused(error) || isLeft.current) throw error;
         },
       );
       if (now) setNetworks(now.networks);
@@ -189,9 +188,8 @@ async function confirm(
   try {
     await call("POST /v1/wallets/owners/confirm", body ? { body } : {});
   } catch (error) {
-    const isRefused = error instanceof Refusal && error.status >= 400 && error.status < 500;
     // an earlier confirmation arrived after all
-    if (isRefused && error.issue !== "already_confirmed") throw error;
+    if (isRefused(error) && error.issue !== "already_confirmed") throw error;
     const id = body?.ownerChangeId ?? "";
     const { networks } = await call("GET /v1/wallets/owners/changes/{id}", { id });
     if (isAwaited(networks)) throw notArrived(error);

@@ -60,7 +60,7 @@ export async function* renderStatementPdf(
   const closing = head.isFinal ? "Closing balance" : "Balance so far";
   page.sumRows([[end, "", closing, "", "", formatGrouped(head.closingUnits)]]);
   page.endTable();
-  page.note(`Chain check: ${describeCheck(head.check, head.network)}.`);
+  page.note(`Chain check: ${describeCheck(head.check, head.network, formatGrouped)}.`);
   page.note(
     "Amounts are USDC with six places. Each movement is a transfer of the USDC contract; the hash and log index name it on the chain.",
   );
@@ -101,9 +101,9 @@ function writeSums(page: PdfPage, head: StatementHead): void {
     ],
   ]);
   page.endTable();
-  const untracked = describeUntracked(head);
+  const untracked = describeUntracked(head, formatGrouped);
   if (untracked) page.fact("Opening balance", untracked);
-  page.fact("Chain check", describeCheck(head.check, head.network));
+  page.fact("Chain check", describeCheck(head.check, head.network, formatGrouped));
 }
 
 function toCells({ row, changeUnits, balanceUnits }: StatementLine, timeZone: string): string[] {
