@@ -1,4 +1,4 @@
-/** Errors of the API in the dashboard of a reader who does not read English. */
+/** Errors of the API and reasons of its failures in the dashboard of a reader who does not read English. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -37,6 +37,32 @@ test("translated errors are those that the API writes", () => {
       ]);
       expect([file, key, messages[key]?.includes("{n}")]).toEqual([file, key, english.includes("{n}")]);
     }
+  }
+});
+
+/** With `{}` for each inserted value; those of a file from elsewhere, which no dashboard shows, are left out. */
+const REASONS =
+  /(?:new (?:ExportRefusal|WebhookError)|\bfail)\(\s*([`"])(?!the file )([^`"]*)\1|return `(the receiver[^`]*)`|(?:UNREADABLE_SECRET|NOT_SENT) = "([^"]*)"|error: isGood \? undefined : `([^`]*)`/g;
+const reasons = ["core/domain", "worker/exports", "worker/webhooks"]
+  .flatMap((folder) => [...new Bun.Glob(`${folder}/**/*.ts`).scanSync(ROOT)])
+  .flatMap((file) => [...readFileSync(join(ROOT, file), "utf8").matchAll(REASONS)])
+  .map(([, , thrown, received, named, answered]) =>
+    (thrown ?? received ?? named ?? answered ?? "").replaceAll(/\$\{[^}]*\}/g, "{}"),
+  );
+
+test("every reason of a refused file or a failed delivery is translated, and no other", () => {
+  const written = [...new Set([...reasons, "service error"])].filter((reason) => reason !== "").sort();
+  expect(written.length).toBeGreaterThan(20);
+  for (const file of MESSAGES) {
+    const messages: Record<string, string> = JSON.parse(
+      readFileSync(join(ROOT, "web/messages/dashboard", file), "utf8"),
+    );
+    const translated = Object.keys(messages)
+      .filter((key) => key.startsWith("reason "))
+      .map((key) => key.slice("reason ".length).replaceAll(/\{\w+\}/g, "{}"))
+      // one value of the service, as three words
+      .map((key) => key.replace("up to {} {} {},", "up to {},"));
+    expect([file, translated.sort()]).toEqual([file, written]);
   }
 });
 

@@ -2,8 +2,7 @@
 import { newExportId } from "../../core/domain/ids.ts";
 import type { Sql } from "../../db/postgres/client.ts";
 
-const REFUSAL =
-  "the period has 100001 movements; a statement holds at most 100000: make statements of shorter periods";
+const REFUSAL = "a statement holds at most 100000 movements, but this period has 100001";
 /** Of the PDF and the CSV, oldest month first. */
 const MONTHS = [
   ["2026-05", "READY", "READY", null],
