@@ -84,6 +84,14 @@ describe.if(isBrowserThere)("words of others, in a German dashboard", () => {
     expect(await page.getByText("CHF rate for 2026-07-31").textContent()).toStartWith("there is no CHF rate");
   });
 
+  test("of sizes and formats are in the reader's language", async () => {
+    await world.sql`
+      insert into exports (id, user_id, format, request, status, byte_size, ready_at, expires_at)
+      values (${newExportId()}, ${userId}, 'excel_csv', '{}', 'READY', 1234567, now(), now() + interval '1 day')`;
+    await open("/exports?lang=de");
+    await page.getByText("CSV für Excel · 1,2 MB", { exact: true }).waitFor({ timeout: 10_000 });
+  });
+
   test("about a month's statement are translated", async () => {
     await seedMonthlyStatements(world.sql);
     await open("/statements?lang=de");

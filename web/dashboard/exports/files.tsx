@@ -73,7 +73,7 @@ function FileRow({ file }: { file: Export }) {
       <Status of={status} />
       <span class="what">
         <span>
-          {FORMAT_NAMES.get(format) ?? format.toUpperCase()}
+          {say(FORMAT_NAMES.get(format) ?? format.toUpperCase())}
           {progress.rowsTotal !== null && (
             <span class="muted"> · {sayCount(progress.rowsTotal, "{count} row", "{count} rows")}</span>
           )}

@@ -13,6 +13,7 @@ export function say(text: string, values: Readonly<Record<string, string | numbe
 
 const amounts = new Intl.NumberFormat(digits, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
 const counts = new Intl.NumberFormat(digits);
+const tenths = new Intl.NumberFormat(digits, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 /** "1.000" is a thousand in the reader's language. */
 export const groupsWithPoint = counts.format(12_345).includes(".");
 
