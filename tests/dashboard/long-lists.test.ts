@@ -10,7 +10,7 @@ import {
   test,
 } from "bun:test";
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import { newLinkId, newSendId } from "../../core/domain/ids.ts";
+import { newDocumentId, newLinkId, newSendId } from "../../core/domain/ids.ts";
 import { isBrowserThere, launchBrowser, type Visit, visit } from "../checkout/browser.ts";
 import { type ApiWorld, startApiWorld } from "../support/api-world.ts";
 import { newEmail } from "../support/sign-up.ts";
@@ -22,6 +22,11 @@ setDefaultTimeout(120_000);
 const NO_LIST = "PublicKeyCredential.isConditionalMediationAvailable = async () => false";
 /** As many as a page of every list but those of the trail and the sends has. */
 const PAGE = 50;
+/** Run in a page: the part of its table that is seen only by scrolling. */
+const CUT_OFF_PX =
+  "(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.querySelector('.scroll'))";
+/** As the facts of documents have it. */
+const ADDRESS = "x8fHx8fHx8fHx8fHx8fHx8fHx8c";
 /** Two full pages and one row. */
 const ROWS = 2 * PAGE + 1;
 
@@ -261,6 +266,29 @@ describe.if(isBrowserThere)("a list of several pages", () => {
     await page.getByText("The list ends before it.").waitFor();
     await button("First page").click();
     await newest.waitFor();
+  });
+
+  test("of documents shows whole numbers and amounts beside a description of any length, on a phone too", async () => {
+    await world.sql`
+      insert into documents (
+        id, user_id, kind, year, number, log_index, link_id, network, tx_hash, block_hash, amount_units, happened_at, facts
+      )
+      select
+        ${newDocumentId()}, ${userId}, 'RECEIPT', 2026, 7, 0, id, network, sha256('tx'), sha256('block'), 1234567890123456, now(),
+        ${world.sql.json(["Ann", "ann@example.com", "W".repeat(120), null, ADDRESS, ADDRESS, 100])}
+      from payment_links
+      where user_id = ${userId}
+      limit 1`;
+    for (const width of [1280, 1000, 390]) {
+      await page.setViewportSize({ width, height: 844 });
+      await open("/documents");
+      const number = page.getByText("R-2026-00007", { exact: true });
+      await number.waitFor();
+      expect([width, await page.evaluate(CUT_OFF_PX)]).toEqual([width, 0]);
+      const { height = 99 } = (await number.boundingBox()) ?? {};
+      expect(height).toBeLessThan(30);
+      expect(await page.getByText("W".repeat(120)).isVisible()).toBe(true);
+    }
   });
 
   test("of transactions has its titles in the reader's language", async () => {
