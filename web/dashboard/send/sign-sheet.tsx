@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork, networkOf } from "../frame/page-data.ts";
 import { type Assertion, useSigningPrompt } from "../frame/passkey.ts";
-import { type Answer, messageOf, Refusal, isRefused } from "../frame/service.ts";
+import { type Answer, isRefused, messageOf, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Check, Dialog } from "../parts/controls.tsx";
 import { explainFailure } from "../parts/explain-failure.ts";

@@ -4,7 +4,7 @@ import { useAction } from "../frame/action.ts";
 import { invalidate } from "../frame/load.ts";
 import { nameOfNetwork } from "../frame/page-data.ts";
 import { useSigningPrompt } from "../frame/passkey.ts";
-import { type Answer, call, Refusal, isRefused } from "../frame/service.ts";
+import { type Answer, call, isRefused, Refusal } from "../frame/service.ts";
 import { say } from "../frame/texts.ts";
 import { Button, Dialog, Notice } from "../parts/controls.tsx";
 import { Fault } from "../parts/forms.tsx";
