@@ -85,11 +85,9 @@ export const formatDate = (date: string) => formatDateIn(date, "UTC");
 export const formatMonth = writer({ month: "long", year: "numeric", timeZone: "UTC" });
 export const toUtc = (iso: string) => `${iso.slice(0, 19).replace("T", " ")} UTC`;
 
-const tenths = (count: number) => formatCount(Math.round(count * 10) / 10);
-
 export function formatBytes(count: number): string {
   if (count < 1_000) return `${count} B`;
-  return count < 1_000_000 ? `${tenths(count / 1_000)} kB` : `${tenths(count / 1_000_000)} MB`;
+  return count < 1_000_000 ? `${tenths.format(count / 1_000)} kB` : `${tenths.format(count / 1_000_000)} MB`;
 }
 
 export function shorten(hex: string): string {
