@@ -81,13 +81,33 @@ type Judged = {
 };
 
 /** Everything these transfers could settle. */
-export async function loadSnapshot(
+export async function loadSnapshot(tx: Tx, network: NetworkId, judged: Judged): Promise<LedgerSnapshot> {
+  const { payments, takenLinks = [], lockedToo = [] } = judged;
+  const taken = new Map(takenLinks.map(({ linkId, ...paidAt }) => [linkId, paidAt]));
+  const { claims, evidence, firstVerdicts, linkIds } = await findNamedLinks(tx, network, judged);
+  const facts = await lockLinkFacts(tx, linkIds, lockedToo);
+  const links = facts.map((link) => ({
+    ...link,
+    isTaken: link.isTaken || taken.has(link.id),
+    paidAt: link.paidAt ?? taken.get(link.id),
+  }));
+  return { links, payments, claims, assignments: evidence.assignments, firstVerdicts };
+}
+
+/** Locks the links that a snapshot of these transfers would, together with `lockedToo`: for a caller that changes what the snapshot will show. */
+export async function lockJudged(tx: Tx, network: NetworkId, judged: Judged): Promise<void> {
+  const { linkIds } = await findNamedLinks(tx, network, judged);
+  await lockLinks(tx, [...linkIds, ...(judged.lockedToo ?? [])]);
+}
+
+/** What may decide about these transfers, with all links that it names. */
+async function findNamedLinks(
   tx: Tx,
   network: NetworkId,
-  { transfers, payments, takenLinks = [], lockedToo = [] }: Judged,
-): Promise<LedgerSnapshot> {
+  { transfers, payments, takenLinks = [] }: Judged,
+) {
   const known = new Set(payments.map(settlingKey));
-  const taken = new Map(takenLinks.map(({ linkId, ...paidAt }) => [linkId, paidAt]));
+  const taken = takenLinks.map(({ linkId }) => linkId);
   // a transfer that executes an accepted payment's authorization needs no further evidence, unless it was accepted too late
   const open = transfers.filter(
     ({ from, to, txHash, authorizationNonce: nonce, amountUnits }) =>
@@ -100,21 +120,13 @@ export async function loadSnapshot(
       ? [[], { linkIds: [], assignments: [] }, []]
       : await Promise.all([
           loadClaims(tx, network, open),
-          findEvidence(tx, network, open, { all: transfers, takenLinkIds: [...taken.keys()] }),
+          findEvidence(tx, network, open, { all: transfers, takenLinkIds: taken }),
           findFirstVerdicts(tx, network, transfers),
         ]);
-  const linkIds = [...payments, ...claims, ...firstVerdicts].flatMap((row) => row.linkId ?? []);
-  const facts = await lockLinkFacts(
-    tx,
-    [...new Set([...linkIds, ...evidence.linkIds, ...taken.keys()])],
-    lockedToo,
+  const linkIds = new Set(
+    [...payments, ...claims, ...firstVerdicts].flatMap((row) => row.linkId ?? []).concat(evidence.linkIds, taken),
   );
-  const links = facts.map((link) => ({
-    ...link,
-    isTaken: link.isTaken || taken.has(link.id),
-    paidAt: link.paidAt ?? taken.get(link.id),
-  }));
-  return { links, payments, claims, assignments: evidence.assignments, firstVerdicts };
+  return { claims, evidence, firstVerdicts, linkIds: [...linkIds] };
 }
 
 function settlingKey(one: Pick<PaymentFacts, "payer" | "nonce" | "recipient" | "amountUnits">): string {

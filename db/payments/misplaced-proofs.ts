@@ -3,7 +3,6 @@
  * and takes the transfer that fits best among those that are known.
  */
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import { lockLinks } from "../links/lock-links.ts";
 import type { Tx } from "../postgres/client.ts";
 import { toByteaText } from "../postgres/hex-bytes.ts";
 import { assignTransfers } from "./retroactive-attribution.ts";
@@ -13,24 +12,21 @@ const LEASE_S = 90;
 
 type Received = { txHash: Hex; from: Hex; to: Hex; amountUnits: bigint };
 
-export type ReleasedTransfer = { transferId: bigint; linkId: string; txHash: Hex; logIndex: number };
+export type MisplacedProof = { claimId: string; linkId: string; transferId: bigint; txHash: Hex; logIndex: number };
 
 /**
- * Detaches the transfers that such claims took while one of `transfers`, which are not stored yet, fits better, and reopens the claims. The caller
- * attributes the detached ones anew. A transfer that was refunded stays.
+ * Detaches the transfers that these claims took, and reopens the claims. The caller attributes the detached ones anew, and has locked the links
+ * together with all others that it changes. Returns those that are still misplaced: a refund may have been made before the locks.
  */
 export async function releaseMisplacedProofs(
   tx: Tx,
   network: NetworkId,
-  transfers: readonly Received[],
-): Promise<ReleasedTransfer[]> {
-  const found = await findMisplaced(tx, network, transfers);
-  if (found.length === 0) return [];
-  await lockLinks(
-    tx,
-    found.map(({ linkId }) => linkId),
+  { transfers, found }: { transfers: readonly Received[]; found: readonly MisplacedProof[] },
+): Promise<MisplacedProof[]> {
+  const known = new Set(found.map(({ claimId }) => claimId));
+  const released = (await findMisplacedProofs(tx, network, transfers)).filter(({ claimId }) =>
+    known.has(claimId),
   );
-  const released = await findMisplaced(tx, network, transfers);
   await assignTransfers(
     tx,
     released.map(({ transferId }) => ({
@@ -45,18 +41,19 @@ export async function releaseMisplacedProofs(
   return released;
 }
 
-function findMisplaced(
+/** Claims that took a transfer while one of `transfers`, which are not stored yet, fits better. A transfer that was refunded stays. */
+export function findMisplacedProofs(
   tx: Tx,
   network: NetworkId,
   transfers: readonly Received[],
-): Promise<(ReleasedTransfer & { claimId: string })[]> {
+): Promise<MisplacedProof[]> {
   const given = transfers.map(({ txHash, from, to, amountUnits }) => ({
     tx_hash: toByteaText(txHash),
     from_address: toByteaText(from),
     to_address: toByteaText(to),
     amount_units: amountUnits.toString(),
   }));
-  return tx<(ReleasedTransfer & { claimId: string })[]>`
+  return tx<MisplacedProof[]>`
     select distinct on (claim.id)
       claim.id as claim_id, link.id as link_id, taken.id as transfer_id, taken.tx_hash, taken.log_index
     from json_to_recordset(${JSON.stringify(given)}::text::json)

@@ -97,6 +97,8 @@ export type RetroactiveAttribution = {
   settledBy: SettledBy | undefined;
   paymentId: string | undefined;
   claimId: string | undefined;
+  /** Of one without a link: the links that fit. */
+  candidates?: readonly string[];
 };
 
 /**
@@ -115,15 +117,17 @@ export async function assignTransfers(
     settled_by: one.settledBy,
     payment_id: one.paymentId,
     claim_id: one.claimId,
+    candidates: one.candidates?.length ? one.candidates : undefined,
   }));
   const given = tx`
     json_to_recordset(${JSON.stringify(rows)}::text::json) as given (
-      transfer_id bigint, link_id text, pays boolean, settled_by text, payment_id text, claim_id text
+      transfer_id bigint, link_id text, pays boolean, settled_by text, payment_id text, claim_id text,
+      candidates text[]
     )`;
   await tx`
     update transfers
     set
-      link_id = given.link_id, pays = given.pays, settled_by = given.settled_by, candidates = null,
+      link_id = given.link_id, pays = given.pays, settled_by = given.settled_by, candidates = given.candidates,
       payment_id = given.payment_id
     from ${given}
     where transfers.id = given.transfer_id`;
@@ -136,7 +140,7 @@ export async function assignTransfers(
     update transactions
     set
       type = case when given.pays then 'PAYMENT_LINK' else 'RECEIVE' end, link_id = given.link_id,
-      settled_by = given.settled_by, candidates = null, payment_id = given.payment_id, claim_id = given.claim_id,
+      settled_by = given.settled_by, candidates = given.candidates, payment_id = given.payment_id, claim_id = given.claim_id,
       description = coalesce(link.description, ''), updated_at = now()
     from ${given}
     left join payment_links link on link.id = given.link_id

@@ -7,13 +7,13 @@ import { attributeTransfers, type Verdict } from "../../core/domain/attribute-tr
 import { authorizationKey } from "../../core/domain/authorization.ts";
 import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
-import { loadPayments, loadSnapshot } from "../../db/ledger/attribution.ts";
+import { loadPayments, loadSnapshot, lockJudged } from "../../db/ledger/attribution.ts";
 import { type Bulk, isPlain, storePlainTransfers } from "../../db/ledger/bulk-transfers.ts";
 import type { Due } from "../../db/ledger/due-at-depth.ts";
 import { moveAssignments } from "../../db/ledger/reorganised-assignments.ts";
 import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
-import { type ReleasedTransfer, releaseMisplacedProofs } from "../../db/payments/misplaced-proofs.ts";
+import { findMisplacedProofs, type MisplacedProof, releaseMisplacedProofs } from "../../db/payments/misplaced-proofs.ts";
 import { assignTransfers, type RetroactiveAttribution } from "../../db/payments/retroactive-attribution.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { FindBound } from "../../db/wallet-ops/missed-events.ts";
@@ -78,8 +78,10 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   // also of payments that ended without a transfer
   const lockedToo = [...(settling.lockedToo ?? []), ...payments.map(({ linkId }) => linkId)];
   const booked = settling.bookedTransfers ?? [];
-  const released = booked.length > 0 ? await releaseMisplacedProofs(tx, network, incoming) : [];
-  const returned = findAmong(booked, released);
+  const returned =
+    booked.length > 0
+      ? await returnMisplaced(tx, network, { incoming, booked, payments, lockedToo })
+      : NONE_RETURNED;
   const judged = [...incoming, ...returned.keys()].toSorted(inChainOrder);
   const verdicts = await attribute(tx, network, { transfers: judged, payments, prior, lockedToo });
   // after payments and links, which are always locked first
@@ -118,21 +120,46 @@ export async function settleTransfers(tx: Tx, settling: Settling): Promise<Touch
   // to any of the transfers just stored, which may take several statements
   if (hasOrphanedRefunds) await moveRefunds(tx, network);
   const paymentIds = [...facilitated.paymentIds, ...settled.paymentIds];
-  const linkIds = [...settled.linkIds, ...released.map(({ linkId }) => linkId)];
+  const linkIds = [...settled.linkIds, ...[...returned.values()].map(({ linkId }) => linkId)];
   return { linkIds, paymentIds, operationIds: sent.operationIds };
 }
 
-/** The stored transfers that lost their link, with their ids. */
-function findAmong(
-  booked: readonly SeenTransfer[],
-  released: readonly ReleasedTransfer[],
-): Map<SeenTransfer, bigint> {
-  return new Map(
-    released.flatMap(({ transferId, txHash, logIndex }) => {
-      const transfer = booked.find((one) => one.txHash === txHash && one.logIndex === logIndex);
-      return transfer ? [[transfer, transferId] as const] : [];
-    }),
-  );
+const NONE_RETURNED: ReadonlyMap<SeenTransfer, MisplacedProof> = new Map();
+
+/** The stored transfers that proofs give up for some of `incoming`, detached from their links. */
+async function returnMisplaced(
+  tx: Tx,
+  network: NetworkId,
+  {
+    incoming,
+    booked,
+    payments,
+    lockedToo,
+  }: Pick<Judged, "payments" | "lockedToo"> & {
+    incoming: readonly SeenTransfer[];
+    booked: readonly SeenTransfer[];
+  },
+): Promise<ReadonlyMap<SeenTransfer, MisplacedProof>> {
+  const byPlace = new Map(booked.map((transfer) => [placeOf(transfer), transfer]));
+  const toReturned = (proof: MisplacedProof) => {
+    const transfer = byPlace.get(placeOf(proof));
+    return transfer ? [[transfer, proof] as const] : [];
+  };
+  const found = new Map((await findMisplacedProofs(tx, network, incoming)).flatMap(toReturned));
+  if (found.size === 0) return NONE_RETURNED;
+  const proofs = [...found.values()];
+  // together with those that the transfers may then pay: all links of a transaction are locked in one order
+  await lockJudged(tx, network, {
+    transfers: [...incoming, ...found.keys()].toSorted(inChainOrder).map(toAttributable),
+    payments,
+    lockedToo: [...lockedToo, ...proofs.map(({ linkId }) => linkId)],
+  });
+  const released = await releaseMisplacedProofs(tx, network, { transfers: incoming, found: proofs });
+  return new Map(released.flatMap(toReturned));
+}
+
+function placeOf({ txHash, logIndex }: { txHash: Hex; logIndex: number }): string {
+  return `${txHash}:${logIndex}`;
 }
 
 function inChainOrder(one: SeenTransfer, other: SeenTransfer): number {
@@ -140,9 +167,10 @@ function inChainOrder(one: SeenTransfer, other: SeenTransfer): number {
 }
 
 function toReattribution(verdicts: ReadonlyMap<SeenTransfer, Verdict>) {
-  return ([transfer, transferId]: readonly [SeenTransfer, bigint]): RetroactiveAttribution => {
-    const { linkId, pays = false, settledBy, paymentId, claimId } = verdicts.get(transfer)?.attribution ?? {};
-    return { transferId, linkId, pays, settledBy, paymentId, claimId };
+  return ([transfer, { transferId }]: readonly [SeenTransfer, MisplacedProof]): RetroactiveAttribution => {
+    const { attribution, candidates = [] } = verdicts.get(transfer) ?? {};
+    const { linkId, pays = false, settledBy, paymentId, claimId } = attribution ?? {};
+    return { transferId, linkId, pays, settledBy, paymentId, claimId, candidates };
   };
 }
 

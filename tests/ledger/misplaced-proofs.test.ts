@@ -115,3 +115,19 @@ test("a transfer stays with its proof when none that is read later fits better",
     { logIndex: 4, linkId: proven },
   ]);
 });
+
+test("the transfer that a proof gives up names the links that fit it when there are several", async () => {
+  const [second = ""] = await seedLinks(lab.sql, lab.merchant, { amountUnits: 2n * UNITS });
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  await claim(lab, proven, first, "EOA");
+  const booked = { ...first, logIndex: 4, amountUnits: 2n * UNITS };
+  await read(lab, [booked]);
+  await read(lab, [first], [], { booked: [booked] });
+  expect(await paidBy(lab)).toEqual({ [proven]: 3 });
+  for (const table of ["transfers", "transactions"]) {
+    const [row] = await lab.sql<{ linkId: string | null; candidates: string[] | null }[]>`
+      select link_id, candidates from ${lab.sql(table)} where tx_hash = ${first.txHash} and log_index = 4`;
+    expect(row?.linkId).toBeNull();
+    expect(row?.candidates?.toSorted()).toEqual([other, second].toSorted());
+  }
+});

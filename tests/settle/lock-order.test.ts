@@ -164,6 +164,18 @@ describe("a transaction that settles locks its links in one order", () => {
     expect(await linkOf(lab, links.high)).toMatchObject({ status: "PAID" });
   });
 
+  test("behavior: including the one whose proof gives up a transfer for the one that fits", async () => {
+    const links = await inOrder(lab.sql, await seedLinks(lab.sql, lab.merchant, { count: 2 }));
+    await lab.sql`update payment_links set amount_units = 2000000 where id = ${links.low}`;
+    const fitting = makeTransfer(lab, 101, { logIndex: 3 });
+    const taken = { ...fitting, logIndex: 4, amountUnits: 2_000_000n };
+    await claim(lab, links.high, fitting, "EOA");
+    await read(lab, [taken]);
+    await meetInOrder(lab.sql, links, () => read(lab, [fitting], [], { booked: [taken] }));
+    expect(await linkOf(lab, links.low)).toMatchObject({ status: "PAID" });
+    expect(await linkOf(lab, links.high)).toMatchObject({ status: "PAID" });
+  });
+
   test("behavior: including, in a reorganisation, the one whose refund it takes back", async () => {
     const links = await inOrder(lab.sql, await seedLinks(lab.sql, lab.merchant, { count: 2 }));
     await bookTransfer(lab, { link: links.high, pays: true, settledBy: "amount", blockNumber: 101 });
