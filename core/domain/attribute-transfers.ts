@@ -151,28 +151,29 @@ function byTag(transfer: AttributableTransfer, index: Index): Attribution | unde
   return undefined;
 }
 
-/** Each proven claim takes one log, preferably one with a value its link asks for. */
+/** Each proven claim takes one log: first those with a value that their links ask for, so that a claim without one takes no other claim's. */
 function byProofs(
   own: readonly AttributableTransfer[],
   index: Index,
 ): Map<AttributableTransfer, Attribution> {
   const found = new Map<AttributableTransfer, Attribution>();
-  const claims = index.claims.get(own[0]?.txHash ?? "") ?? [];
-  for (const claim of claims.filter(({ id, isProven }) => isProven && !index.usedClaims.has(id))) {
-    const link = index.links.get(claim.linkId);
-    if (!link) continue;
-    const logs = own.filter(
-      (transfer) =>
-        !found.has(transfer) &&
-        transfer.from === claim.clientAddress &&
-        transfer.to === link.recipient &&
-        hasBegun(link, transfer),
-    );
-    const transfer = logs.find((log) => isExactAmount(link, log.amountUnits)) ?? logs[0];
-    if (!transfer) continue;
-    index.usedClaims.add(claim.id);
-    found.set(transfer, { ...book(transfer, link, "proof", index), claimId: claim.id });
-  }
+  const claims = (index.claims.get(own[0]?.txHash ?? "") ?? []).filter(({ isProven }) => isProven);
+  for (const isExact of [true, false])
+    for (const claim of claims) {
+      const link = index.links.get(claim.linkId);
+      if (!link || index.usedClaims.has(claim.id)) continue;
+      const transfer = own.find(
+        (log) =>
+          !found.has(log) &&
+          log.from === claim.clientAddress &&
+          log.to === link.recipient &&
+          hasBegun(link, log) &&
+          (!isExact || isExactAmount(link, log.amountUnits)),
+      );
+      if (!transfer) continue;
+      index.usedClaims.add(claim.id);
+      found.set(transfer, { ...book(transfer, link, "proof", index), claimId: claim.id });
+    }
   return found;
 }
 

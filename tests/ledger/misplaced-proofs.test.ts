@@ -131,3 +131,15 @@ test("the transfer that a proof gives up names the links that fit it when there 
     expect(row?.candidates?.toSorted()).toEqual([other, second].toSorted());
   }
 });
+
+test("a transfer pays the proven link that asks for its amount, although an older proof names the transaction too", async () => {
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  await claim(lab, proven, first, "EOA");
+  await claim(lab, other, first, "EOA");
+  const booked = { ...first, logIndex: 4, amountUnits: 2n * UNITS };
+  await read(lab, [booked]);
+  expect(await paidBy(lab)).toEqual({ [other]: 4 });
+  expect(await claimStates()).toEqual(["OPEN"]);
+  await read(lab, [first], [], { booked: [booked] });
+  expect(await paidBy(lab)).toEqual({ [proven]: 3, [other]: 4 });
+});
