@@ -2,8 +2,9 @@
  * Everything that can happen to a few links of equal amounts, in random order: payments accepted, failed, tried again and executed by
  * strangers, alone or several in a transaction, payments for resources of third parties, transfers of unique amounts, of amounts that no link
  * asks for and with link tags, transfers between two wallets, wallets added after they were paid, transfers assigned and unassigned, claims
- * made before and after their transfers, proven and ended, uses of reusable links, links over and cancelled, blocks reorganised away, an
- * indexer that stops, falls behind, is replaced or loses its database connections; by several hands at once when asked to. The books are
+ * made before and after their transfers, proven and ended, transactions that pay two amounts with a proof for one of them, uses of reusable
+ * links, links over and cancelled, blocks reorganised away, an indexer that stops, falls behind, is replaced or loses its database
+ * connections; by several hands at once when asked to. The books are
  * compared with the chain all along, and rebuilds must make the same. `bun tests/settle/ledger-campaign.ts 2000 6` runs it (steps, hands),
  * the seed from TEST_SEED when set. A third argument says what nodes the indexer reads: `honest`, `faulty` (they lag, fail and lose logs) or
  * `stale` (they stay on branches that a reorganisation replaced, and lie about what blocks hold).
@@ -22,7 +23,7 @@ import { assertInvariants } from "../support/invariants.ts";
 import { makeFacilitatorClient } from "../support/ledger-lab.ts";
 import { drawWeighted, seededRandom, splitRandom } from "../support/seeded-random.ts";
 import { assertAssignments, assignReceived, unassignReceived } from "./campaign-assignments.ts";
-import { claimAhead, claimAny, endAnyClaim } from "./campaign-claims.ts";
+import { claimAhead, claimAny, endAnyClaim, proveOneOfTwo } from "./campaign-claims.ts";
 import {
   beginIndexer,
   CONFIRMATIONS,
@@ -186,6 +187,7 @@ const STEPS: readonly Step[] = [
   [3, "claimAhead", claimAhead],
   [6, "claim", (stage) => claimAny(stage)],
   [3, "prove", (stage) => claimAny(stage, "EOA")],
+  [3, "proveOneOfTwo", proveOneOfTwo],
   [3, "unclaim", endAnyClaim],
   [1, "expire", expireAny],
   [1, "cancel", cancelAny],
