@@ -87,6 +87,7 @@ export function findMisplacedProofs(
       where refunds.paid_tx_hash = hex_of(taken.tx_hash)
         and refunds.paid_log_index = taken.log_index
         and refunds.network = ${network}
+        and refunds.orphaned_transfer_id is null
     )
     order by claim.id`;
 }

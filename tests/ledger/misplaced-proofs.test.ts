@@ -1,6 +1,7 @@
 /** A proven claim names a transaction with payments of two amounts, and a node shows the other one first. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { newRefundId } from "../../core/domain/ids.ts";
+import type { SeenTransfer } from "../../indexer/source/decode-logs.ts";
 import {
   type BooksLab,
   claim,
@@ -8,6 +9,7 @@ import {
   linkOf,
   makeBlock,
   makeTransfer,
+  NETWORK,
   openBooks,
   paidBy,
   read,
@@ -77,28 +79,47 @@ test("the transfer that fits is the duplicate of a link that another one pays, a
   expect(await linkOf(lab, proven)).toEqual({ status: "PAID", exception: "DUPLICATE" });
 });
 
-test("a transfer that was refunded stays with the link that its proof names", async () => {
-  const first = makeTransfer(lab, 101, { logIndex: 3 });
-  await claim(lab, proven, first, "EOA");
-  const booked = { ...first, logIndex: 4, amountUnits: 3n * UNITS };
-  await read(lab, [booked]);
+/** Of a log of its transaction; the refund's operation is not looked at. */
+async function refund({ txHash, from }: SeenTransfer, logIndex: number): Promise<void> {
   await lab.sql.begin(async (tx) => {
-    // the refund's operation is not looked at
     await tx`set local session_replication_role = replica`;
     await tx`
       insert into refunds (
         id, user_id, link_id, network, paid_tx_hash, paid_log_index, to_address, to_source, amount_units
       )
-      select
-        ${newRefundId(new Date())}, ${lab.merchant.userId}, ${proven}, network, ${first.txHash}, 4, ${first.from},
+      values (
+        ${newRefundId(new Date())}, ${lab.merchant.userId}, ${proven}, ${NETWORK}, ${txHash}, ${logIndex}, ${from},
         'transfer_sender', 1
-      from transfers
-      where tx_hash = ${first.txHash}`;
+      )`;
   });
+}
+
+test("a transfer that was refunded stays with the link that its proof names", async () => {
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  await claim(lab, proven, first, "EOA");
+  const booked = { ...first, logIndex: 4, amountUnits: 3n * UNITS };
+  await read(lab, [booked]);
+  await refund(first, 4);
   await read(lab, [first], [], { booked: [booked] });
   const [row] = await lab.sql<{ linkId: string }[]>`
     select link_id from transfers where tx_hash = ${first.txHash} and log_index = 4`;
   expect(row?.linkId).toBe(proven);
+});
+
+test("a refund that waits for its own transfer does not keep the one that has its former place", async () => {
+  const first = makeTransfer(lab, 101, { logIndex: 3 });
+  await claim(lab, proven, first, "EOA");
+  await read(lab, [first, { ...first, logIndex: 4, amountUnits: 2n * UNITS }]);
+  await refund(first, 3);
+  await undoAbove(lab, 100);
+  const fitting = { ...first, block: makeBlock(101), logIndex: 2 };
+  const booked = { ...fitting, logIndex: 3, amountUnits: 2n * UNITS };
+  await read(lab, [booked]);
+  await read(lab, [fitting], [], { booked: [booked] });
+  expect(await paidBy(lab)).toEqual({ [proven]: 2, [other]: 3 });
+  const [moved] = await lab.sql<{ paidLogIndex: number }[]>`
+    select paid_log_index from refunds where link_id = ${proven}`;
+  expect(moved?.paidLogIndex).toBe(2);
 });
 
 test("a transfer stays with its proof when none that is read later fits better", async () => {
