@@ -8,7 +8,9 @@ import { failPayments, lockPayments } from "../../db/payments/payments.ts";
 import { rebuildNetwork } from "../../indexer/audit/rebuild-network.ts";
 import { watchOf } from "../../indexer/leader-term.ts";
 import { applyMissedBlocks } from "../../indexer/settle/apply-missed-blocks.ts";
-import { readRange } from "../../indexer/source/block-logs.ts";
+import { commitBlocks } from "../../indexer/settle/commit-blocks.ts";
+import { readHeader } from "../../indexer/source/block-header.ts";
+import { readBlocks, readRange } from "../../indexer/source/block-logs.ts";
 import { callRpc } from "../../local/chain/rpc.ts";
 import {
   amounts,
@@ -31,9 +33,10 @@ import {
   USDC,
   until,
 } from "../support/indexer-lab.ts";
-import { acceptPayment, authorize, makeSigner, paymentOf } from "../support/indexer-lab-payments.ts";
+import { acceptPayment, authorize, makeSigner, paymentOf, sendBatch } from "../support/indexer-lab-payments.ts";
 import { makeSender } from "../support/indexer-lab-reorgs.ts";
 import { assertInvariants } from "../support/invariants.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 setDefaultTimeout(120_000);
 const freshUnits = amounts();
@@ -100,6 +103,48 @@ test("a transfer attributed by a claim stays with its link when its authorizatio
   await expectIdentical();
   expect(await statusOf(claimed)).toEqual({ status: "PAID", exception: "NONE" });
   expect(await statusOf(shown)).toEqual({ status: "ACTIVE", exception: "NONE" });
+});
+
+test("a proof that has moved to the payment that fits its link stays there, and the other payment names the links that fit it", async () => {
+  const [units, otherUnits] = [freshUnits(), freshUnits()];
+  const [proven = ""] = await makeLinks(1, units);
+  const others = await makeLinks(2, otherUnits);
+  const signer = await makeSigner(lab);
+  await settled(lab);
+  await indexer.stop();
+  const term = await openTerm(lab);
+  try {
+    const signed = await Promise.all(
+      [units, otherUnits].map((value) => authorize(signer, { to: merchant.address, value })),
+    );
+    const txHash = await sendBatch(
+      lab,
+      payer,
+      signed.map(({ data }) => ({ target: USDC, callData: data })),
+    );
+    await waitForReceipt(lab.chain.rpcUrl, txHash);
+    await makeClaim(lab, { linkId: proven, txHash, clientAddress: signer.lower, proof: "EOA" });
+    const head = await readHeader(term.chain, "latest");
+    if (!head) throw new Error("the chain has no head");
+    const blocks = await readBlocks(term.chain, [head], watchOf(term.watched));
+    const partial = blocks.map((content) => ({
+      ...content,
+      transfers: content.transfers.filter(({ amountUnits }) => amountUnits === otherUnits),
+      spent: content.spent.filter(({ transfer }) => transfer?.amountUnits === otherUnits),
+    }));
+    await commitBlocks(term, partial, head, 0);
+    expect((await statusOf(proven)).status).toBe("ACTIVE");
+    await applyMissedBlocks(term, blocks, (address) => term.watched.has(address));
+    expect((await linkOf(lab, proven)).status).toBe("PAID");
+    const [left] = await lab.sql<{ candidates: string[] }[]>`
+      select candidates from transactions where tx_hash = ${txHash}::bytea and link_id is null`;
+    expect(left?.candidates.toSorted()).toEqual(others.toSorted());
+  } finally {
+    term.close();
+    indexer = startIndexer(lab);
+  }
+  await expectIdentical();
+  expect(await statusOf(proven)).toEqual({ status: "PAID", exception: "NONE" });
 });
 
 test("a claimed transfer that the merchant has detached from its link keeps its row and id", async () => {
