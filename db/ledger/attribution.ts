@@ -101,11 +101,7 @@ export async function lockJudged(tx: Tx, network: NetworkId, judged: Judged): Pr
 }
 
 /** What may decide about these transfers, with all links that it names. */
-async function findNamedLinks(
-  tx: Tx,
-  network: NetworkId,
-  { transfers, payments, takenLinks = [] }: Judged,
-) {
+async function findNamedLinks(tx: Tx, network: NetworkId, { transfers, payments, takenLinks = [] }: Judged) {
   const known = new Set(payments.map(settlingKey));
   const taken = takenLinks.map(({ linkId }) => linkId);
   // a transfer that executes an accepted payment's authorization needs no further evidence, unless it was accepted too late
@@ -124,7 +120,9 @@ async function findNamedLinks(
           findFirstVerdicts(tx, network, transfers),
         ]);
   const linkIds = new Set(
-    [...payments, ...claims, ...firstVerdicts].flatMap((row) => row.linkId ?? []).concat(evidence.linkIds, taken),
+    [...payments, ...claims, ...firstVerdicts]
+      .flatMap((row) => row.linkId ?? [])
+      .concat(evidence.linkIds, taken),
   );
   return { claims, evidence, firstVerdicts, linkIds: [...linkIds] };
 }

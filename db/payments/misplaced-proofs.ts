@@ -12,7 +12,13 @@ const LEASE_S = 90;
 
 type Received = { txHash: Hex; from: Hex; to: Hex; amountUnits: bigint };
 
-export type MisplacedProof = { claimId: string; linkId: string; transferId: bigint; txHash: Hex; logIndex: number };
+export type MisplacedProof = {
+  claimId: string;
+  linkId: string;
+  transferId: bigint;
+  txHash: Hex;
+  logIndex: number;
+};
 
 /**
  * Detaches the transfers that these claims took, and reopens the claims. The caller attributes the detached ones anew, and has locked the links

@@ -13,7 +13,11 @@ import type { Due } from "../../db/ledger/due-at-depth.ts";
 import { moveAssignments } from "../../db/ledger/reorganised-assignments.ts";
 import { hasEvidence } from "../../db/ledger/settlement-evidence.ts";
 import { type NewTransfer, storeTransfers } from "../../db/ledger/transfers.ts";
-import { findMisplacedProofs, type MisplacedProof, releaseMisplacedProofs } from "../../db/payments/misplaced-proofs.ts";
+import {
+  findMisplacedProofs,
+  type MisplacedProof,
+  releaseMisplacedProofs,
+} from "../../db/payments/misplaced-proofs.ts";
 import { assignTransfers, type RetroactiveAttribution } from "../../db/payments/retroactive-attribution.ts";
 import type { Tx } from "../../db/postgres/client.ts";
 import type { FindBound } from "../../db/wallet-ops/missed-events.ts";

@@ -33,7 +33,13 @@ import {
   USDC,
   until,
 } from "../support/indexer-lab.ts";
-import { acceptPayment, authorize, makeSigner, paymentOf, sendBatch } from "../support/indexer-lab-payments.ts";
+import {
+  acceptPayment,
+  authorize,
+  makeSigner,
+  paymentOf,
+  sendBatch,
+} from "../support/indexer-lab-payments.ts";
 import { makeSender } from "../support/indexer-lab-reorgs.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { waitForReceipt } from "../support/wait-for-receipt.ts";
