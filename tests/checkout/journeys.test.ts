@@ -224,7 +224,7 @@ describe.if(isBrowserThere)("the payment page", () => {
     await page.getByText(/^Return to/).waitFor();
     expect(await page.evaluate(tooWidePx)).toBe(0);
     await page.locator("#pay button").click();
-    await page.getByText("You sign a payment").waitFor();
+    await page.getByText("You are signing a payment").waitFor();
     expect(await page.evaluate(tooWidePx)).toBe(0);
     await client.patch("/v1/auth/me", { displayName: "Ann's shop" });
     await close();
