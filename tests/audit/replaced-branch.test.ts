@@ -29,6 +29,7 @@ import {
 import { makeSender, reorganise, type Sender } from "../support/indexer-lab-reorgs.ts";
 import { assertInvariants } from "../support/invariants.ts";
 import { type StaleNode, startStaleNode } from "../support/stale-node.ts";
+import { waitForReceipt } from "../support/wait-for-receipt.ts";
 
 setDefaultTimeout(120_000);
 const PAID_UNITS = 5_000_000n;
@@ -91,8 +92,10 @@ const forLogs = (body: string) => body.includes("eth_getLogs");
 async function replaceBranch(to: Hex, before?: Hex): Promise<{ number: number; replacedHash: Hex }> {
   const { raw } = await sender.pay(to, PAID_UNITS);
   await reorganise(lab, 1, []);
-  if (before) await pay(lab, await makePayer(lab), before, REPLACED_UNITS);
-  else await mine(lab);
+  if (before) {
+    const hash = await pay(lab, await makePayer(lab), before, REPLACED_UNITS);
+    await waitForReceipt(lab.chain.rpcUrl, hash);
+  } else await mine(lab);
   const { number, hash: replacedHash } = await headOf(lab);
   await mine(lab, 2);
   await stale.stay(1);
