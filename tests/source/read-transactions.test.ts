@@ -20,7 +20,10 @@ async function stop() {
 afterEach(stop);
 
 const isByHash = ({ method }: AskedCall) => method === "eth_getTransactionByHash";
-const lieOf = (one: RpcTransaction) => ({ ...one, input: `${one.input.slice(0, -2)}ff` });
+const lieOf = (one: RpcTransaction) => ({
+  ...one,
+  input: `${one.input.slice(0, -2)}${one.input.endsWith("ff") ? "00" : "ff"}`,
+});
 
 type Answers = ScriptedNode["answer"];
 
