@@ -373,7 +373,8 @@ function fitKey(recipient: Hex, amountUnits: bigint): string {
   return `${recipient}:${amountUnits}`;
 }
 
-function placeKey({ txHash, logIndex }: { txHash: Hex; logIndex: number }): string {
+/** The place of a log as a key, in whichever block its transaction is. */
+export function placeKey({ txHash, logIndex }: { txHash: Hex; logIndex: number }): string {
   return `${txHash}:${logIndex}`;
 }
 

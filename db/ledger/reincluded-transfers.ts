@@ -2,8 +2,9 @@
  * What was decided about a transfer before its block was reorganised away. Users were given the result, and links of the same amount may have
  * been created, paid or released since, so it is not matched by amount a second time (core/domain/attribute-transfers.ts).
  */
+import { placeKey } from "../../core/domain/attribute-transfers.ts";
 import type { AttributableTransfer, FirstVerdict } from "../../core/domain/ledger-snapshot.ts";
-import type { Hex, NetworkId } from "../../core/domain/networks.ts";
+import type { NetworkId } from "../../core/domain/networks.ts";
 import type { SettledBy } from "../../core/domain/settled-by.ts";
 import type { Tx } from "../postgres/client.ts";
 import { byLikeness, type OrphanedTransfer } from "./reorganised-assignments.ts";
@@ -36,9 +37,9 @@ export async function findFirstVerdicts(
         and network = ${network}
     ) seen
     order by id`;
-  const given = new Set(transfers.map(placeOf));
+  const given = new Set(transfers.map(placeKey));
   const stored = rows
-    .filter((row) => !row.isOrphaned && !given.has(placeOf(row)))
+    .filter((row) => !row.isOrphaned && !given.has(placeKey(row)))
     .map(({ authorizationNonce, ...row }) => ({
       ...row,
       authorizationNonce: authorizationNonce ?? undefined,
@@ -47,7 +48,7 @@ export async function findFirstVerdicts(
   const first = new Map<string, FirstVerdict>();
   for (const gone of rows.filter(({ isOrphaned }) => isOrphaned)) {
     const back = findReturned(gone);
-    const place = back && placeOf(back);
+    const place = back && placeKey(back);
     if (!place || !given.has(place) || first.has(place)) continue;
     const { linkId, settledBy } = gone;
     const { txHash, logIndex } = back;
@@ -59,7 +60,3 @@ export async function findFirstVerdicts(
 }
 
 type Row = OrphanedTransfer & { linkId: string | null; settledBy: SettledBy | null; isOrphaned: boolean };
-
-function placeOf({ txHash, logIndex }: { txHash: Hex; logIndex: number }): string {
-  return `${txHash}:${logIndex}`;
-}

@@ -3,7 +3,6 @@
  * link's next payment is not signed before the chain has been asked about each (worker/payments/resolve-unknown-outcomes.ts), for at most
  * an hour (columns `doubt_since`, `doubt_until`). `failPayments` (db/payments/payments.ts) notes them.
  */
-import type { NetworkId } from "../../core/domain/networks.ts";
 import type { Tx } from "../postgres/client.ts";
 
 /** With this many, a link accepts no more payments. */
@@ -55,49 +54,4 @@ export async function hasUnknownOutcome(tx: Tx, linkId: string): Promise<boolean
     from payment_links link
     where link.id = ${linkId}`;
   return row?.isUnknown ?? false;
-}
-
-/** The ledger has decided: these authorizations did not pay their link. */
-export async function resolveOutcomes(tx: Tx, paymentIds: readonly string[]): Promise<void> {
-  if (paymentIds.length === 0) return;
-  await tx`
-    with ${lockedPayments(tx, paymentIds)}
-    update payments
-    set doubt_since = null, doubt_until = null
-    from locked
-    where payments.id = locked.id and payments.state = 'FAILED'`;
-}
-
-/** A node reported these unused at a head: resolves those that ended before the block `depthBlocks` below it. */
-export async function resolveUnusedOutcomes(
-  tx: Tx,
-  network: NetworkId,
-  {
-    paymentIds,
-    headNumber,
-    depthBlocks,
-  }: { paymentIds: readonly string[]; headNumber: bigint; depthBlocks: number },
-): Promise<void> {
-  if (paymentIds.length === 0) return;
-  await tx`
-    with ${lockedPayments(tx, paymentIds)}
-    update payments
-    set doubt_since = null, doubt_until = null
-    from locked, blocks
-    where payments.id = locked.id
-      and payments.state = 'FAILED'
-      and blocks.network = ${network}
-      and blocks.number = ${headNumber}::bigint - ${depthBlocks}::bigint
-      and payments.doubt_since <= blocks.block_time`;
-}
-
-/** SQL for `with`: these payments, locked in the order of their ids. */
-function lockedPayments(tx: Tx, ids: readonly string[]) {
-  return tx`locked as (
-      select id
-      from payments
-      where id = any(${[...ids]}::text[])
-      order by id
-      for update
-    )`;
 }

@@ -1,5 +1,5 @@
 /** Facilitated payments in a set of blocks: settled by the Transfer behind their AuthorizationUsed, although neither side is a watched wallet. */
-import { isTimely } from "../../core/domain/attribute-transfers.ts";
+import { isTimely, placeKey } from "../../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../../core/domain/authorization.ts";
 import type { AttributableTransfer } from "../../core/domain/ledger-snapshot.ts";
 import { NETWORKS, type NetworkId } from "../../core/domain/networks.ts";
@@ -29,10 +29,10 @@ export async function settleFacilitated(
   );
   if (payments.length === 0) return { paymentIds: [], keys: new Set() };
   const byKey = new Map(spent.map((one) => [authorizationKey(one.payer, one.nonce), one]));
-  const ours = new Map(incoming.map((one) => [placeOf(one), one]));
+  const ours = new Map(incoming.map((one) => [placeKey(one), one]));
   const settled = payments.flatMap((payment) => {
     const transfer = byKey.get(authorizationKey(payment.payer, payment.nonce))?.transfer;
-    if (!transfer || !isSettledBy(payment, transfer, ours.get(placeOf(transfer)))) return [];
+    if (!transfer || !isSettledBy(payment, transfer, ours.get(placeKey(transfer)))) return [];
     const { txHash, logIndex, blockNumber } = transfer;
     const isConfirmed = confirmedAtS(blockNumber) !== undefined;
     return [{ ...payment, txHash, logIndex, blockNumber, isConfirmed }];
@@ -71,8 +71,4 @@ function wasShownBefore(
   if (wasSettled || relayHashes.includes(txHash)) return true;
   if (acceptedAtMs >= (blockTimeS + 1) * 1_000) return false;
   return acceptedBlock === undefined || acceptedBlock < blockNumber;
-}
-
-function placeOf({ txHash, logIndex }: { txHash: string; logIndex: number }): string {
-  return `${txHash}:${logIndex}`;
 }

@@ -3,7 +3,7 @@
  * ranges, in backfills and in rebuilds.
  */
 
-import { attributeTransfers, type Verdict } from "../../core/domain/attribute-transfers.ts";
+import { attributeTransfers, placeKey, type Verdict } from "../../core/domain/attribute-transfers.ts";
 import { authorizationKey } from "../../core/domain/authorization.ts";
 import type { PaymentFacts } from "../../core/domain/ledger-snapshot.ts";
 import type { Hex, NetworkId } from "../../core/domain/networks.ts";
@@ -144,9 +144,9 @@ async function returnMisplaced(
     booked: readonly SeenTransfer[];
   },
 ): Promise<ReadonlyMap<SeenTransfer, MisplacedProof>> {
-  const byPlace = new Map(booked.map((transfer) => [placeOf(transfer), transfer]));
+  const byPlace = new Map(booked.map((transfer) => [placeKey(transfer), transfer]));
   const toReturned = (proof: MisplacedProof) => {
-    const transfer = byPlace.get(placeOf(proof));
+    const transfer = byPlace.get(placeKey(proof));
     return transfer ? [[transfer, proof] as const] : [];
   };
   const found = new Map((await findMisplacedProofs(tx, network, incoming)).flatMap(toReturned));
@@ -160,10 +160,6 @@ async function returnMisplaced(
   });
   const released = await releaseMisplacedProofs(tx, network, { transfers: incoming, found: proofs });
   return new Map(released.flatMap(toReturned));
-}
-
-function placeOf({ txHash, logIndex }: { txHash: Hex; logIndex: number }): string {
-  return `${txHash}:${logIndex}`;
 }
 
 function inChainOrder(one: SeenTransfer, other: SeenTransfer): number {

@@ -1,7 +1,6 @@
 /** Statements that change several payments lock them in the order of their ids, like a commit of blocks and a worker that ends payments. */
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import { newPaymentId } from "../../core/domain/ids.ts";
-import { resolveOutcomes, resolveUnusedOutcomes } from "../../db/links/unknown-outcomes.ts";
 import { lockPayments } from "../../db/payments/payments.ts";
 import {
   noteRefusals,
@@ -11,6 +10,7 @@ import {
   requeueUnsettled,
   returnLeases,
 } from "../../db/payments/queue.ts";
+import { resolveOutcomes, resolveUnusedOutcomes } from "../../db/payments/resolve-outcomes.ts";
 import { asLeased } from "../support/as-leased.ts";
 import { accept, type BooksLab, NETWORK, openBooks, randomHash } from "../support/ledger-lab.ts";
 import { seedLink, seedMerchant } from "../support/seed.ts";

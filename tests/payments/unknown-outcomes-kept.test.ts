@@ -2,15 +2,11 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { findPublicLink } from "../../db/links/links.ts";
-import {
-  hasTooManyUnknownOutcomes,
-  resolveOutcomes,
-  resolveUnusedOutcomes,
-  UNKNOWN_OUTCOMES_MAX,
-} from "../../db/links/unknown-outcomes.ts";
+import { hasTooManyUnknownOutcomes, UNKNOWN_OUTCOMES_MAX } from "../../db/links/unknown-outcomes.ts";
 import { type NewPayment, requeuePayment } from "../../db/payments/accept-payments.ts";
 import { failPayments } from "../../db/payments/payments.ts";
 import { leaseQueuedPayments, markSigned, requeueUnsettled } from "../../db/payments/queue.ts";
+import { resolveOutcomes, resolveUnusedOutcomes } from "../../db/payments/resolve-outcomes.ts";
 import { ensureLane } from "../../db/relays/nonces.ts";
 import { insertRelay, markMined } from "../../db/relays/relays.ts";
 import { asLeased } from "../support/as-leased.ts";

@@ -10,7 +10,7 @@ import { untilBlocked } from "../support/until-blocked.ts";
 
 setDefaultTimeout(120_000);
 const OLD: KeyList = ["the key of yesterday, which has 32 characters"];
-const LOST: KeyList = ["a key that nobody has any more, 32 characters"];
+const LOST: KeyList = ["a key that is not configured, 32 characters"];
 const KEYS: KeyList = ["the key of today, which has 32 characters too", OLD[0]];
 const [NEWEST] = KEYS;
 /** Rows that are read at once. */

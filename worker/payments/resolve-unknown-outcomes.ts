@@ -2,8 +2,9 @@
  * Resolves earlier payments of a link that ended while no node answered. An authorization counts as unused once a deep block shows that; if
  * it was used, the ledger decides, and until then nothing else is signed for its link.
  */
-import { resolveOutcomes, resolveUnusedOutcomes } from "../../db/links/unknown-outcomes.ts";
+
 import type { UnknownOutcome } from "../../db/payments/queue.ts";
+import { resolveOutcomes, resolveUnusedOutcomes } from "../../db/payments/resolve-outcomes.ts";
 import type { PaymentNetwork } from "./payment-network.ts";
 import { judgeUsed } from "./retry-or-fail-payments.ts";
 
